@@ -1,0 +1,109 @@
+"""What can go wrong, and the exit code that says so.
+
+    BoxstrapError             1   an error of boxstrap itself
+    ├── UsageError            2   wrong usage
+    │   └── ProfileError      2   a profile that is wrong (file, line, key)
+    ├── UnreachableError      3   can't reach the box or log in
+    ├── HostKeyError          4   host key changed, or not the one expected
+    ├── BoxLacksError         5   the box lacks what set-up needs; nothing was changed
+    ├── ReturnBoxError        6   verdict: return this box
+    ├── StepFailedError       7   a step failed
+    ├── BusyError             8   another setup held the box longer than --wait
+    ├── NotSafeError          9   work or results are not safe yet
+    └── TrainingFailedError  10   training ended non-zero while it was watched
+
+Every error tells what happened, where, and what to do next. They derive from
+Invoke's `Exit`, so that `inv` and `boxstrap` both print them and leave with
+their code, without a traceback.
+"""
+
+from __future__ import annotations
+
+from invoke.exceptions import Exit
+
+INTERRUPTED = 130
+
+
+class BoxstrapError(Exit):  # type: ignore[misc]
+    """Something went wrong: `what` happened, `where`, and what to do `next_`."""
+
+    code = 1
+
+    def __init__(self, what: str, *, where: str = "", next_: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.next = next_
+        super().__init__(message=self.text(), code=type(self).code)
+
+    def text(self) -> str:
+        """The error as the user reads it: one to three short paragraphs."""
+        head = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{head}\n{self.next}" if self.next else head
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it."""
+        return {
+            "error": type(self).__name__.removesuffix("Error"),
+            "what": self.what,
+            "where": self.where,
+            "next": self.next,
+            "exit": type(self).code,
+        }
+
+
+class UsageError(BoxstrapError):
+    """Wrong usage."""
+
+    code = 2
+
+
+class ProfileError(UsageError):
+    """A profile that is wrong; `where` is `file:line`, `what` names the key."""
+
+
+class UnreachableError(BoxstrapError):
+    """Can't reach the box or log in."""
+
+    code = 3
+
+
+class HostKeyError(BoxstrapError):
+    """Host key changed, or not the one expected."""
+
+    code = 4
+
+
+class BoxLacksError(BoxstrapError):
+    """The box lacks what set-up needs; nothing was changed."""
+
+    code = 5
+
+
+class ReturnBoxError(BoxstrapError):
+    """Verdict: return this box."""
+
+    code = 6
+
+
+class StepFailedError(BoxstrapError):
+    """A step failed."""
+
+    code = 7
+
+
+class BusyError(BoxstrapError):
+    """Another setup, of another profile or commit, held the box longer than `--wait`."""
+
+    code = 8
+
+
+class NotSafeError(BoxstrapError):
+    """Refused: work or results are not safe yet."""
+
+    code = 9
+
+
+class TrainingFailedError(BoxstrapError):
+    """Training ended non-zero while it was watched."""
+
+    code = 10
