@@ -1,0 +1,116 @@
+"""The sentences behind the codes that a box may send.
+
+A box never sends prose, only a code of this table and numbers. The table holds
+what happened and what to do next; `{names}` are number fields of the event
+(`bootstrap.events.NUMBERS`), and a number that the box left out reads "?".
+To add a code, add its line.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Code(NamedTuple):
+    """One code: `what` happened, and what to do `next_`."""
+
+    what: str
+    next_: str
+
+
+_TABLE = """
+# Any step
+command-failed | a command ended with exit code {rc} | the step's log shows its last lines
+no-permission | this user may not change what the step must change | log in as root, or as a user with sudo
+busy | another setup is at work on this box | wait for it, or cancel it: boxstrap stop --setup
+cancelled | the setup was cancelled | run the same command again to go on from here
+interrupted | the setup was cut short | run the same command again to go on from here
+run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start anew: --restart
+
+# preflight
+no-bash | the box has no bash | install bash on the box, or rent another image
+old-bash | the box's bash is {have}; {need} or later is needed | install a newer bash, or rent another image
+no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
+disk-full | {free} GB of disk are free; {need} GB are needed | free some space on the box, or rent a larger disk
+inodes-full | the disk can hold no more files ({free} left) | delete files on the box, or rent a larger disk
+no-dns | the box can't look up host names | check its network; a restart of the box often helps
+clock-off | the box's clock is {secs} seconds off, so certificates will be refused | set its clock, or return it
+
+# tools
+dpkg-locked | another program (process {pid}) has held dpkg's lock for {secs} seconds | wait for it to end, then run again
+no-package-manager | the box has no package manager that boxstrap knows | install what is missing by hand
+missing-tools | {count} tools are missing and can't be installed by this user | the step's log names them
+no-git | the box has no git | install git on the box
+no-tmux | the box has no tmux: training runs detached, with the same log | install tmux to attach to it
+no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly | install rsync on the box
+
+# agent and python
+uv-missing | uv could not be fetched from any source | install uv on the box, or set python.installer: pip
+uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; nothing of it was run
+index-unreachable | the package index doesn't answer | check the box's network and its pip settings, then run again
+no-python | the box has no Python, and none could be fetched | install python3 on the box
+python-version | the profile wants Python {need}; the box has {have} | set python.version, or let uv install it
+requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
+resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
+build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
+import-failed | {count} packages are installed but can't be imported | run again to rebuild them
+
+# repo
+commit-missing | the commit never arrived on the box | send it: boxstrap sync
+box-edits | {count} tracked files were edited on the box, where the new commit would change them | save them or drop them there
+box-commits | {count} commits were made on the box and exist nowhere else | push or fetch them first
+untracked-in-the-way | {count} untracked files on the box lie where the new commit has files | move them away
+clone-failed | the repository could not be cloned | check git.url, and that the box may read it
+ref-missing | the repository has no such ref | check git.ref
+
+# gpu
+no-gpu | the box shows no GPU | return this box, or set gpu.require: false
+gpu-count | the box has {have} GPUs; the profile wants {need} | return this box, or change gpu.count
+gpu-name | the box's GPU is not the model that the profile names | return this box, or change gpu.name
+gpu-memory | the GPU has {have} GiB of memory; the profile wants {need} | return this box, or change gpu.min_memory_gib
+gpu-driver | the driver is {have}; the profile wants {need} or later | return this box, or change gpu.min_driver
+gpu-cuda | the driver knows CUDA {have}; the profile wants {need} or later | return this box, or change gpu.min_cuda
+gpu-hang | the driver did not answer within {secs} seconds | return this box
+gpu-sick | the driver reports a fault (NVML {rc}) | return this box
+nvml-missing | the driver's library (NVML) is missing | return this box, or rent an image with the driver
+"""  # noqa: E501 - one line a code
+
+
+def _read(table: str) -> dict[str, Code]:
+    lines = (line for line in table.splitlines() if line and not line.startswith("#"))
+    rows = ([cell.strip() for cell in line.split("|")] for line in lines)
+    return {name: Code(what, next_) for name, what, next_ in rows}
+
+
+CODES: Mapping[str, Code] = _read(_TABLE)
+
+
+class _Numbers(dict[str, str]):
+    """The event's numbers; one that the box left out reads "?"."""
+
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def field_names(sentence: str) -> set[str]:
+    """The `{names}` in a sentence."""
+    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
+
+
+def explain(code: str, fields: Mapping[str, float | str]) -> Code:
+    """The code's sentence and next step, with the event's numbers put in.
+
+    An unknown code is no error, since boxes outlive versions: it explains
+    itself by its name.
+    """
+    known = CODES.get(code, Code(code, "the step's log shows its last lines"))
+    numbers = _Numbers({name: _readable(value) for name, value in fields.items()})
+    return Code(known.what.format_map(numbers), known.next_.format_map(numbers))
+
+
+def _readable(value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:d}" if isinstance(value, int) else f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,202 @@
+import json
+import math
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bootstrap.codes import explain, field_names
+from bootstrap.events import (
+    CODES,
+    EVENTS,
+    MAX_LINE,
+    NUMBERS,
+    STEPS,
+    UNITS,
+    WHY,
+    WORDS,
+    Event,
+    EventLines,
+    parse,
+)
+
+HEAD = {"v": 1, "setup": "20261103-abc", "seq": 3, "t": 12.5, "step": "python", "event": "progress"}
+
+
+def line(**changes) -> bytes:
+    return json.dumps({**HEAD, **changes}).encode()
+
+
+def test_a_whole_event_is_read():
+    event = parse(line(done=12, total=90, unit="packages"))
+    assert event == Event(
+        setup="20261103-abc",
+        seq=3,
+        t=12.5,
+        step="python",
+        event="progress",
+        fields={"done": 12, "total": 90, "unit": "packages"},
+    )
+    assert event is not None
+    assert (event.number("done"), event.word("unit")) == (12, "packages")
+    assert (event.number("secs"), event.word("why")) == (None, "")
+    with pytest.raises(FrozenInstanceError):
+        event.seq = 4  # type: ignore[misc]
+
+
+def test_an_event_is_the_line_it_came_from():
+    event = parse(line(done=1))
+    assert event is not None
+    assert event.as_dict() == {**HEAD, "done": 1}
+    assert parse(json.dumps(event.as_dict()).encode()) == event
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"v": 2},
+        {"v": None},
+        {"setup": "a b"},
+        {"setup": "../x"},
+        {"setup": "x" * 81},
+        {"setup": "x\n"},
+        {"setup": 7},
+        {"seq": -1},
+        {"seq": 1.5},
+        {"seq": True},
+        {"seq": "1"},
+        {"seq": 10**400},
+        {"t": "now"},
+        {"t": 10**400},
+        {"t": None},
+        {"t": float("nan")},
+        {"t": float("inf")},
+        {"step": "rm -rf"},
+        {"step": ["python"]},
+        {"event": "explode"},
+        {"event": {}},
+    ],
+)
+def test_what_is_no_event_yields_none(changes):
+    assert parse(line(**changes)) is None
+
+
+def test_fields_outside_the_vocabularies_are_left_out():
+    event = parse(
+        line(
+            done=True,
+            total=float(10**300),
+            secs="3",
+            unit="\x1b[31mbytes",
+            why=["done"],
+            code="made-up",
+            message="prose",
+            need="3.11",
+            have="3.11; rm",
+            rc=1,
+        )
+    )
+    assert event is not None
+    assert event.fields == {"need": "3.11", "rc": 1}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"1",
+        b"{",
+        b"\xff\xfe{}",
+        b"[" * MAX_LINE,
+        b'{"a":' * 600,
+        b"1" * MAX_LINE,
+        b"NaN",
+        b" " * (MAX_LINE + 1),
+        line() + b" " * MAX_LINE,
+    ],
+)
+def test_garbage_yields_none(raw):
+    assert parse(raw) is None
+
+
+TEXT = st.text("az019.-\x1b\n", max_size=6)
+ANY_JSON = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.lists(TEXT)
+
+
+@given(st.binary())
+def test_parse_never_raises_on_bytes(raw):
+    parse(raw)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*HEAD, *NUMBERS, *WORDS, "other"]),
+        ANY_JSON | st.sampled_from([*STEPS, *EVENTS, *UNITS, *WHY, *CODES, 1]),
+    )
+)
+@example({**HEAD, "have": "1.2.3.4"})
+def test_what_is_read_is_finite_and_closed(data):
+    event = parse(json.dumps({**HEAD, **data}).encode())
+    if event is None:
+        return
+    assert math.isfinite(event.t)
+    assert event.step in STEPS
+    assert event.event in EVENTS
+    for name, value in event.fields.items():
+        if name in WORDS:
+            assert value in WORDS[name]
+        else:
+            assert name in NUMBERS
+            assert isinstance(value, str) or math.isfinite(value)
+
+
+@given(st.lists(st.integers(0, 400), max_size=6))
+def test_event_lines_are_the_same_in_any_pieces(cuts):
+    text = line(seq=1) + b"\n" + b"rubbish\n\n" + line(seq=2) + b"\n" + line(seq=3)
+    reader, seen, places = EventLines(), [], sorted({min(cut, len(text)) for cut in cuts})
+    for start, end in zip([0, *places], [*places, len(text)], strict=True):
+        seen += reader.feed(text[start:end])
+    assert [event.seq for event in seen] == [1, 2]
+    assert reader.consumed == text.rindex(b"\n") + 1
+    assert reader.refused == 2
+
+
+def test_an_endless_line_is_bounded_and_then_forgotten():
+    reader = EventLines()
+    for _ in range(50):
+        assert reader.feed(b"x" * 100_000) == []
+        assert len(reader._rest) <= MAX_LINE
+    assert [event.seq for event in reader.feed(b"\n" + line() + b"\n")] == [3]
+    assert reader.consumed == 5_000_001 + len(line()) + 1
+
+
+def test_a_line_cut_by_a_lost_link_is_read_again_from_consumed():
+    text = line(seq=1) + b"\n" + line(seq=2) + b"\n"
+    reader = EventLines()
+    assert len(reader.feed(text[:-20])) == 1
+    reader.link_lost()
+    assert [event.seq for event in reader.feed(text[reader.consumed :])] == [2]
+    assert reader.consumed == len(text)
+
+
+def test_every_code_is_complete_and_uses_only_number_fields():
+    assert len(CODES) >= 40
+    for name, code in CODES.items():
+        assert name == name.strip().lower()
+        assert code.what
+        assert code.next_
+        assert field_names(code.what) | field_names(code.next_) <= NUMBERS, name
+        assert not code.what.endswith(".")
+
+
+def test_codes_are_explained_with_the_events_numbers():
+    assert explain("python-version", {"need": "3.11", "have": 3.8}).what == (
+        "the profile wants Python 3.11; the box has 3.8"
+    )
+    assert explain("disk-full", {"free": 1.25}).what == (
+        "1.25 GB of disk are free; ? GB are needed"
+    )
+    assert explain("of-a-later-version", {}).what == "of-a-later-version"
