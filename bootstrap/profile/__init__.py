@@ -1,0 +1,1 @@
+"""Profiles: what a box should become, and where each value comes from."""

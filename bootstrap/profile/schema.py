@@ -1,0 +1,228 @@
+"""What a profile is: one class a section, attributes named as the keys of the YAML.
+
+The models check values; reading, merging and `--set` lie beside this module.
+They are frozen, and strict: nothing is converted on the way in.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from bootstrap.profile import values
+
+EnvName = Annotated[str, values.ENV_NAME]
+EnvValue = Annotated[str, values.ENV_VALUE]
+BoxFile = Annotated[str, values.BOX_FILE]
+FreeText = Annotated[str, values.FREE_TEXT]
+Parent = Annotated[str, values.PARENT]
+Workdir = Annotated[str, values.WORKDIR]
+User = Annotated[str, values.USER]
+LocalPath = Annotated[str, values.LOCAL_PATH]
+PublicKey = Annotated[str, values.PUBLIC_KEY]
+GitUrl = Annotated[str, values.GIT_URL]
+GitRef = Annotated[str, values.GIT_REF]
+Person = Annotated[str, values.PERSON]
+Email = Annotated[str, values.EMAIL]
+PythonVersion = Annotated[str, values.PYTHON]
+Venv = Annotated[str, values.VENV]
+Torch = Annotated[str, values.TORCH]
+RepoPath = Annotated[str, values.REPO_PATH]
+Extra = Annotated[str, values.EXTRA]
+Package = Annotated[str, values.PACKAGE]
+GpuName = Annotated[str, values.GPU_NAME]
+Driver = Annotated[str, values.DRIVER]
+Cuda = Annotated[str, values.CUDA]
+Command = Annotated[str, values.COMMAND]
+SessionName = Annotated[str, values.SESSION]
+
+MOST = values.LONGEST_LIST
+
+
+class Section(BaseModel):
+    """What all sections of a profile share."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, defer_build=True, allow_inf_nan=False
+    )
+
+
+class Detect(Section):
+    """How a box of this provider shows itself: any one of these is enough."""
+
+    env: list[EnvName] = Field(
+        default_factory=list, max_length=MOST, description="Variables that only its boxes have."
+    )
+    files: list[BoxFile] = Field(
+        default_factory=list, max_length=MOST, description="Files that only its boxes have."
+    )
+
+
+class Provider(Section):
+    """Who rents the box out."""
+
+    name: FreeText = Field(default="this host", description="What people call the provider.")
+    console: FreeText | None = Field(
+        default=None, description="Where a box is destroyed: an address or a sentence."
+    )
+    detect: Detect = Field(
+        default_factory=Detect, description="How a box of this provider shows itself."
+    )
+
+
+class Box(Section):
+    """The rented machine."""
+
+    workdir: Workdir = Field(
+        default="~", description="Folder on the box for everything; best on its volume."
+    )
+
+
+class Ssh(Section):
+    """How to log in."""
+
+    user: User | None = Field(
+        default=None, description="Login name on the box; a name in --host or the ssh config wins."
+    )
+    identity: LocalPath | None = Field(
+        default=None, description="Private key to log in with; by default those that ssh would try."
+    )
+    authorized_keys: list[PublicKey] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="Public keys that may log in to the box as well.",
+    )
+    first_contact: Literal["pin", "ask", "strict"] = Field(
+        default="pin",
+        description="An unknown host key is pinned, asked about, or refused (give --host-key).",
+    )
+
+
+class GitUser(Section):
+    """Who commits, set in that one repository on the box."""
+
+    name: Person | None = Field(default=None, description="Name for commits made on the box.")
+    email: Email | None = Field(
+        default=None, description="E-mail address for commits made on the box."
+    )
+
+
+class Git(Section):
+    """What is checked out on the box."""
+
+    url: GitUrl | None = Field(
+        default=None, description="URL of the repository; by default the one you stand in."
+    )
+    ref: GitRef | None = Field(
+        default=None, description="Branch, tag or commit; by default the commit you stand on."
+    )
+    access: Literal["over-ssh", "url"] = Field(
+        default="over-ssh",
+        description="over-ssh sends your objects over the login; url lets the box clone by itself.",
+    )
+    user: GitUser = Field(default_factory=GitUser, description="Who commits on the box.")
+
+
+class Python(Section):
+    """The environment that training runs in."""
+
+    version: PythonVersion | None = Field(
+        default=None,
+        description="Version of Python, in quotes; by default what the repository asks for.",
+    )
+    venv: Venv = Field(
+        default=".venv",
+        description="The environment's folder; an existing one, as /venv/main, is adopted.",
+    )
+    installer: Literal["uv", "pip"] = Field(default="uv", description="What installs packages.")
+    torch_backend: Torch = Field(
+        default="auto",
+        description="Build of torch: auto goes by the driver; or cpu, cu126, rocm6.3, xpu.",
+    )
+    requirements: list[RepoPath] | None = Field(
+        default=None,
+        max_length=MOST,
+        description="Requirements files; by default what the repository has; [] for none.",
+    )
+    lock: RepoPath | None = Field(
+        default=None, description="A uv.lock to install from, to the letter."
+    )
+    extras: list[Extra] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="Extras of the project to install with it.",
+    )
+
+
+class Gpu(Section):
+    """What was ordered; a box that has less is one to return."""
+
+    require: bool = Field(default=True, description="Whether a box without a GPU is one to return.")
+    count: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="How many GPUs were ordered."
+    )
+    name: GpuName | None = Field(default=None, description="A part of the GPU's name, as in A100.")
+    min_memory_gib: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+        default=None, description="Memory of each GPU in GiB, judged with 4 % tolerance."
+    )
+    min_driver: Driver | None = Field(
+        default=None, description="Oldest NVIDIA driver that will do."
+    )
+    min_cuda: Cuda | None = Field(
+        default=None, description="Oldest CUDA that the driver must support."
+    )
+
+
+class Train(Section):
+    """What runs once the box is ready."""
+
+    command: Command = Field(description="The command, run in the repository on the box.")
+    session: SessionName = Field(
+        default="train", description="Name of the tmux session and of the run."
+    )
+    results: list[RepoPath] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="What training writes and you will want back.",
+    )
+
+
+class Profile(Section):
+    """What a box should become."""
+
+    version: Literal[1] = Field(default=1, description="Version of this format.")
+    extends: Parent | None = Field(
+        default=None,
+        description="Profile to start from: a shipped one's name, or a path beside this file.",
+    )
+    name: SkipJsonSchema[str] = Field(
+        default="", description="Set by the loader; no key of the YAML."
+    )
+    provider: Provider = Field(default_factory=Provider, description="Who rents the box out.")
+    box: Box = Field(default_factory=Box, description="The rented machine.")
+    ssh: Ssh = Field(default_factory=Ssh, description="How to log in.")
+    git: Git = Field(default_factory=Git, description="What is checked out on the box.")
+    python: Python = Field(
+        default_factory=Python, description="The environment that training runs in."
+    )
+    packages: list[Package] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="Packages of the box's own package manager.",
+    )
+    gpu: Gpu = Field(
+        default_factory=Gpu, description="What was ordered; a box that has less is one to return."
+    )
+    env: dict[EnvName, EnvValue] = Field(
+        default_factory=dict,
+        max_length=MOST,
+        description="Variables for training and for your shells on the box.",
+    )
+    secrets: list[EnvName] = Field(
+        default_factory=list,
+        max_length=MOST,
+        description="Names of secrets; values come from your environment, never from a file.",
+    )
+    train: Train | None = Field(
+        default=None, description="What runs once the box is ready; without it, set up only."
+    )

@@ -1,0 +1,227 @@
+"""What the words of a profile may look like.
+
+A value that ends up in a shell, a path or an argument has an allow-list here.
+Quoting is the renderer's work and is done for all of them; this is the first
+of the two fences. Free text (a command, the value of a variable) may hold any
+printable character, quotes and `$()` included: it arrives byte for byte.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+KIB = 1024
+LONGEST_COMMAND = 8 * KIB
+LONGEST_TEXT = 4 * KIB
+LONGEST_LIST = 1000
+
+# Marks that turn or hide the direction of the text around them (UAX #9).
+_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_UNSEEN = {"Cc": "a control character", "Zl": "a line break", "Zp": "a line break"}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a text must look like, and how to say so.
+
+    `longest` counts bytes of UTF-8. With `stays`, a path must not climb with
+    `..`. A `leading_dash` is refused where a program would take it for an option.
+    `finish` gets what passed, and returns it or raises ValueError.
+    A rule annotates a field: `Annotated[str, USER]`.
+    """
+
+    expected: str
+    pattern: re.Pattern[str]
+    longest: int = LONGEST_TEXT
+    stays: bool = False
+    empty: bool = False
+    leading_dash: bool = False
+    finish: Callable[[str], str] | None = None
+
+    def __call__(self, text: str) -> str:
+        """Return `text`, or raise ValueError that says what is wrong with it."""
+        wrong = self._wrong(text)
+        if wrong:
+            raise ValueError(wrong)
+        return self.finish(text) if self.finish else text
+
+    def _wrong(self, text: str) -> str:
+        if not self.empty and not text.strip():
+            return f"expected {self.expected}, got nothing"
+        return _find_unseen(text) or self._out_of_bounds(text)
+
+    def _out_of_bounds(self, text: str) -> str:
+        size = len(text.encode())
+        if size > self.longest:
+            return f"{size:,} bytes are too long: {self.longest:,} at most"
+        if text.startswith("-") and not self.leading_dash:
+            return f"{shown(text)} starts with a dash: a program would take it for an option"
+        if self.stays and ".." in text.split("/"):
+            return f"{shown(text)} leaves its folder with '..'"
+        if text and not self.pattern.fullmatch(text):
+            return f"expected {self.expected}, got {shown(text)}"
+        return ""
+
+    def json_schema(self) -> dict[str, object]:
+        """The rule as far as JSON Schema, whose \\w knows ASCII alone, can say it."""
+        schema: dict[str, object] = {"type": "string", "maxLength": self.longest}
+        if not self.empty:
+            schema["minLength"] = 1
+        if r"\w" not in self.pattern.pattern and self.pattern is not _ANYTHING:
+            schema["pattern"] = f"^(?:{self.pattern.pattern})$"
+        return schema
+
+    def __get_pydantic_core_schema__(
+        self, source: type[str], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return self.json_schema()
+
+
+def shown(text: str, longest: int = 60) -> str:
+    """`text` in quotes, shortened, with nothing in it that a terminal obeys."""
+    return repr(text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+def _find_unseen(text: str) -> str:
+    for char in text:
+        if char.isascii() and char.isprintable():
+            continue
+        kind = unicodedata.category(char)
+        if kind == "Cs":
+            return f"{shown(text)} is not UTF-8 text"
+        if char in _DIRECTION:
+            what = "a Unicode direction control"
+        elif kind in _UNSEEN:
+            what = _UNSEEN[kind]
+        else:
+            continue
+        return f"{shown(text)} holds {what} (U+{ord(char):04X})"
+    return ""
+
+
+# Assigning these breaks the very shells that read the environment file: bash
+# refuses to set the read-only ones and stops there; values are not expanded, so
+# a PATH written as "$PATH:/opt/bin" would leave the box without ls; BASH_ENV
+# and ENV run a file in shells that are not ours.
+_REFUSED_NAMES = frozenset(
+    {"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "ENV", "EUID", "HOME", "IFS"}
+    | {"PATH", "PPID", "PWD", "SHELLOPTS", "UID", "_"}
+)
+
+
+def _not_of_the_shell(name: str) -> str:
+    if name in _REFUSED_NAMES:
+        raise ValueError(f"{name} belongs to the shells of the box and can't be set")
+    return name
+
+
+def _without_slash(folder: str) -> str:
+    return folder.rstrip("/") or "/"
+
+
+def _public(path: str) -> str:
+    """A private key never travels to a box."""
+    if not path.endswith(".pub"):
+        raise ValueError(f"expected a public key file, which ends in .pub, got {shown(path)}")
+    return path
+
+
+def _below(folder: str) -> str:
+    """An environment never is the repository itself."""
+    if not set(folder.split("/")) - {"", "."}:
+        raise ValueError(f"expected {VENV.expected}, got {shown(folder)}")
+    return folder.rstrip("/")
+
+
+def _git_takes(url: str) -> str:
+    """Git runs a program or reads a file for some URLs; the repository part knows which."""
+    from bootstrap.errors import UsageError
+    from bootstrap.repo.urls import check_url
+
+    try:
+        check_url(url)
+    except UsageError as error:
+        raise ValueError(error.what) from None
+    return url
+
+
+_ANYTHING = re.compile(r".+", re.DOTALL)
+
+ENV_NAME = Rule(
+    "a variable's name (letters, digits, _)",
+    re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    256,
+    finish=_not_of_the_shell,
+)
+ENV_VALUE = Rule("text", _ANYTHING, empty=True, leading_dash=True)
+FREE_TEXT = Rule("text", _ANYTHING)
+COMMAND = Rule("a command, as you would type it in a shell", _ANYTHING, LONGEST_COMMAND)
+GIT_URL = Rule("a git URL", _ANYTHING, finish=_git_takes)
+GIT_REF = Rule(
+    "a branch, tag or commit (letters, digits, . _ / + @ = # -)",
+    re.compile(r"(?!.*\.\.)[A-Za-z0-9._/+@=#-]+"),
+    255,
+)
+PERSON = Rule("a name", re.compile(r"[^<>\"`$\\]+"), 256)
+EMAIL = Rule("an e-mail address", re.compile(r"[A-Za-z0-9.!#%&*+/=?^_{|}~-]+@[A-Za-z0-9.-]+"), 256)
+USER = Rule("a login name (letters, digits, . _ -)", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"), 64)
+WORKDIR = Rule(
+    "a folder on the box that starts with / or ~/ (letters, digits, . _ + @ = -)",
+    re.compile(r"~|~?/[A-Za-z0-9._+@=/-]*"),
+    stays=True,
+    finish=_without_slash,
+)
+VENV = Rule(
+    "a folder in the repository, or on the box if it starts with / (letters, digits, . _ + @ = -)",
+    re.compile(r"[A-Za-z0-9._+@=/-]+"),
+    stays=True,
+    finish=_below,
+)
+REPO_PATH = Rule(
+    "a path inside the repository (letters, digits, spaces, . , _ + @ = -)",
+    re.compile(r"[\w.,+@=-][\w .,+@=/-]*"),
+    stays=True,
+)
+LOCAL_PATH = Rule(
+    "a path on this machine that starts with ~/ or /", re.compile(r"~?/[\w .,+@=:()/-]+")
+)
+PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
+PARENT = Rule("a shipped profile or a path", re.compile(r"[\w .,+@=:()/~-]+"))
+BOX_FILE = Rule("a path on the box that starts with ~/ or /", re.compile(r"~?/[A-Za-z0-9._+@=/-]+"))
+PYTHON = Rule(
+    'a version of Python, as in "3.11" or "3.11.7"', re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
+)
+TORCH = Rule(
+    "auto, cpu, xpu, cu126 (any CUDA) or rocm6.3 (any ROCm)",
+    re.compile(r"auto|cpu|xpu|cu[0-9]{2,3}|rocm[0-9]{1,2}(\.[0-9]{1,2}){0,2}"),
+)
+EXTRA = Rule(
+    "the name of an extra (letters, digits, . _ -)",
+    re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"),
+    128,
+)
+# apt takes a trailing dash for "remove this".
+PACKAGE = Rule(
+    "the name of a package (letters, digits, . _ + -)",
+    re.compile(r"[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?"),
+    128,
+)
+SESSION = Rule("a session's name (letters, digits, _ -)", re.compile(r"[A-Za-z0-9_-]+"), 64)
+GPU_NAME = Rule("a part of the GPU's name, as in A100", re.compile(r"[A-Za-z0-9 ._+()/-]+"), 64)
+DRIVER = Rule('a driver version, as in "550.54"', re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}"))
+CUDA = Rule('a CUDA version, as in "12.1"', re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"))
