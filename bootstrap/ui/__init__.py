@@ -1,0 +1,1 @@
+"""What the user sees: a live timeline, plain lines, or one JSON document."""

@@ -1,0 +1,150 @@
+"""Take out of a box's text what could command the user's terminal.
+
+Removed: escape sequences (CSI, OSC, DCS, APC, PM, SOS and the short ones),
+all other C0 and C1 controls but newline and tab, DEL, bidirectional controls
+and the Unicode line separators. Invalid UTF-8 becomes U+FFFD. What remains can
+be printed as it is.
+
+The grammar is local: each introducer begins a sequence anew and a sequence has
+a longest length, so cost and memory are bounded, and a text comes out the same
+in whatever pieces it arrives. What a box writes beyond that length is shown as
+the text it is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_MAX_PARAMETERS = 64
+_MAX_STRING = 4096  # the payload of a title, a link, a picture
+
+_BIDI = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_SEPARATORS = r"\u2028\u2029"
+_STRING_C1 = r"\x90\x98\x9d-\x9f"  # DCS, SOS, OSC, PM, APC
+
+_PARAMETERS = rf"[0-?]{{0,{_MAX_PARAMETERS}}}[ -/]{{0,8}}"
+_PAYLOAD = rf"[^\x00-\x1f\x7f-\x9f]{{0,{_MAX_STRING}}}"
+_SHORT = r"[ -/]{0,8}"
+_COLOUR = r"\[[0-9;]{0,32}m"
+
+
+def _sequences(*, keep_colour: bool) -> re.Pattern[str]:
+    """One character class first, by which the engine skips clean text quickly."""
+    spare = rf"(?!{_COLOUR})" if keep_colour else ""
+    after_esc = rf"\[{_PARAMETERS}[@-~]?|[\]PX^_]{_PAYLOAD}|{_SHORT}[0-~]?"
+    return re.compile(
+        rf"[\x1b\x9b{_STRING_C1}]"
+        rf"(?:(?<=\x1b){spare}(?:{after_esc})"
+        rf"|(?<=\x9b){_PARAMETERS}[@-~]?"
+        rf"|(?<=[{_STRING_C1}]){_PAYLOAD})"
+    )
+
+
+def _lone(*, keep_returns: bool) -> re.Pattern[str]:
+    """Controls that stand alone; after `_sequences`, ESC is only in kept colours."""
+    kept = r"\t\n\r\x1b" if keep_returns else r"\t\n\x1b"
+    codes = "".join(chr(code) for code in [*range(32), *range(0x7F, 0xA0)])
+    return re.compile(f"[{re.escape(re.sub(f'[{kept}]', '', codes))}{_BIDI}{_SEPARATORS}]+")
+
+
+_SEQUENCES = _sequences(keep_colour=False)
+_LONE = _lone(keep_returns=False)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# At the end of a piece: a sequence that the next piece may go on with.
+_UNFINISHED = re.compile(
+    rf"[\r\x1b\x9b{_STRING_C1}]"
+    rf"(?:(?<=\r)|(?<=\x1b)(?:\[{_PARAMETERS}|[\]PX^_]{_PAYLOAD}|{_SHORT})"
+    rf"|(?<=\x9b){_PARAMETERS}|(?<=[{_STRING_C1}]){_PAYLOAD})\Z"
+)
+_LONGEST = _MAX_STRING + 2
+
+# Bytes that send a piece down the slow path, in ASCII and in UTF-8.
+_BAD = bytes(byte for byte in range(32) if byte not in b"\n\t\r") + b"\x7f"
+_BAD_WIDE = re.compile(
+    rb"\xc2[\x80-\x9f]|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xa8-\xae]|\x81[\xa6-\xa9])",
+)
+
+
+def clean(text: bytes | str) -> str:
+    """The text without anything that a terminal would obey.
+
+    Lines may be many. A carriage return begins a new line, as it does to the eye.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    elif _SURROGATE.search(text):
+        text = _SURROGATE.sub("\ufffd", text)
+    return _LONE.sub("", _SEQUENCES.sub("", _without_returns(text)))
+
+
+def _without_returns(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+class CleanStream:
+    """`clean` for a log that arrives in pieces: bytes in, bytes out.
+
+    `keep_returns` keeps carriage returns, which draw progress bars on a
+    terminal; without it they become newlines. `keep_colour` keeps `ESC [ … m`
+    of digits and semicolons, and nothing else that begins with ESC.
+    """
+
+    def __init__(self, *, keep_returns: bool = False, keep_colour: bool = False) -> None:
+        self._keep_returns = keep_returns
+        self._keep_colour = keep_colour
+        self._sequences = _sequences(keep_colour=keep_colour)
+        self._lone = _lone(keep_returns=keep_returns)
+        self._coloured = False
+        self._held = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, piece: bytes) -> bytes:
+        """The clean part of what came so far; a sequence cut in two waits for its rest."""
+        if self._is_clean(piece):
+            return piece
+        return self._slowly(piece, end=False)
+
+    def finish(self) -> bytes:
+        """What was still held back; colours that were left on are switched off."""
+        rest = self._slowly(b"", end=True)
+        return rest + b"\x1b[0m" if self._coloured else rest
+
+    def _is_clean(self, piece: bytes) -> bool:
+        # Each test runs at memory speed; a regular expression over it all would not.
+        if self._held or self._decoder.getstate()[0]:
+            return False
+        if len(piece.translate(None, _BAD)) != len(piece):
+            return False
+        if not self._keep_returns and b"\r" in piece:
+            return False
+        if piece.isascii():
+            return True
+        try:
+            piece.decode()
+        except UnicodeDecodeError:
+            return False
+        return not _BAD_WIDE.search(piece)
+
+    def _slowly(self, piece: bytes, *, end: bool) -> bytes:
+        text = self._held + self._decoder.decode(piece, final=end)
+        self._held = ""
+        if not end:
+            cut = self._unfinished_at(text)
+            text, self._held = text[:cut], text[cut:]
+        return self._scrub(text).encode()
+
+    def _unfinished_at(self, text: str) -> int:
+        if self._keep_returns and text.endswith("\r"):
+            return len(text)
+        tail = _UNFINISHED.search(text, max(0, len(text) - _LONGEST))
+        return tail.start() if tail else len(text)
+
+    def _scrub(self, text: str) -> str:
+        if not self._keep_returns:
+            text = _without_returns(text)
+        text = self._lone.sub("", self._sequences.sub("", text))
+        if self._keep_colour and (last := text.rfind("\x1b")) >= 0:
+            self._coloured = not text.startswith(("\x1b[m", "\x1b[0m"), last)
+        return text

@@ -1,0 +1,155 @@
+import re
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from bootstrap.ui.clean import CleanStream, clean
+
+calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+# Written apart from the module's own tables on purpose.
+HARM = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+PIECES = [
+    "\x1b",
+    "\x1b[",
+    "\x9b",
+    "31",
+    ";",
+    "m",
+    "\x1b[31m",
+    "\x1b[0m",
+    "\x1b]0;title",
+    "\x07",
+    "\x1b\\",
+    "\x9c",
+    "\x1bP",
+    "\x1b_G",
+    "\x1b(B",
+    "\r",
+    "\n",
+    "\r\n",
+    "\u202e",
+    "\u2028",
+    "é",
+    "█",
+    "abc ",
+    "\x00",
+    "\x85",
+    "?25l",
+    "\x1b[2J",
+]
+NASTY = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=12).map("".join)
+NASTY_BYTES = st.lists(
+    st.sampled_from([piece.encode() for piece in PIECES])
+    | st.sampled_from([b"\xff", b"\xc2", b"\xe2\x80", b"\x9b", b"\xf0\x9f"])
+    | st.binary(max_size=3),
+    max_size=12,
+).map(b"".join)
+
+
+@pytest.mark.parametrize(
+    ("dirty", "expected"),
+    [
+        (b"plain\ttext\n", "plain\ttext\n"),
+        (b"\x1b[31mred\x1b[0m", "red"),
+        (b"\x1b[?25l\x1b[2J\x1b[1;1Hboo", "boo"),
+        (b"\x1b]0;rm -rf\x07after", "after"),
+        (b"\x1b]8;;http://a.b\x1b\\link\x1b]8;;\x1b\\.", "link."),
+        (b"\x1b]52;c;bHM=\x1b\\x", "x"),
+        (b"\x1bPq#0;2;0;0;0\x1b\\x", "x"),
+        (b"\x1b_Gf=100;AAAA\x1b\\x", "x"),
+        (b"\x1b]0;never ended\nnext line", "\nnext line"),
+        (b"\x1b(B\x1b7\x1b8\x1bcx", "x"),
+        (b"a\x00\x1b[31mb", "ab"),
+        (b"\x1b\x1b[31mb", "b"),
+        ("\x9b31mc1\x9d0;t\x9cx", "c1x"),
+        ("\x85nel\x7f", "nel"),
+        ("user\u202egnp.exe\u2066x\u200f", "usergnp.exex"),
+        ("one\u2028two", "onetwo"),
+        (b"10%\r20%\r\nend", "10%\n20%\nend"),
+        (b"\xff\xfeok\xc3", "\ufffd\ufffdok\ufffd"),
+        ("\ud800x", "\ufffdx"),
+        ("naïve ✓ 日本語 👩‍🚀", "naïve ✓ 日本語 👩‍🚀"),
+    ],
+)
+def test_clean(dirty, expected):
+    assert clean(dirty) == expected
+
+
+@calm
+@given(NASTY | NASTY_BYTES)
+@example("\x1b\x1b[[31m")
+@example("\x00\x1b[31m")
+def test_clean_text_has_nothing_to_obey_and_stays_as_it_is(dirty):
+    text = clean(dirty)
+    assert not HARM.search(text)
+    assert clean(text) == text
+    text.encode()
+
+
+def stream(data: bytes, cuts=(), **options) -> bytes:
+    cleaner, places = CleanStream(**options), sorted({min(cut, len(data)) for cut in cuts})
+    ends = zip([0, *places], [*places, len(data)], strict=True)
+    return b"".join(cleaner.feed(data[a:b]) for a, b in ends) + cleaner.finish()
+
+
+@calm
+@given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8), st.booleans(), st.booleans())
+def test_a_stream_comes_out_the_same_in_any_pieces(data, cuts, returns, colour):
+    options = {"keep_returns": returns, "keep_colour": colour}
+    assert stream(data, cuts, **options) == stream(data, **options)
+
+
+@calm
+@given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8))
+def test_a_stream_is_as_clean_as_a_text(data, cuts):
+    assert stream(data, cuts).decode() == clean(data)
+
+
+@calm
+@given(NASTY_BYTES)
+def test_of_escapes_only_colours_are_kept(data):
+    kept = stream(data, keep_colour=True, keep_returns=True).decode()
+    rest = re.sub(r"\x1b\[[0-9;]*m", "", kept).replace("\r", "")
+    assert not HARM.search(rest)
+
+
+def test_every_split_of_each_sequence():
+    text = "a\x1b[31mb\x1b]0;t\x1b\\c\x1bP1$r\x07d\u202ee\x9b2Kf█\r\ng".encode()
+    for first in range(len(text) + 1):
+        for second in range(first, len(text) + 1):
+            assert stream(text, (first, second)) == "abcdef█\ng".encode()
+
+
+def test_clean_text_is_not_held_back():
+    cleaner = CleanStream()
+    assert cleaner.feed(b"step 1 loss") == b"step 1 loss"
+    assert cleaner.feed(b" 0.5\n") == b" 0.5\n"
+    assert cleaner.feed(b"x\x1b[3") == b"x"
+    assert cleaner.feed(b"1my") == b"y"
+    assert cleaner.feed("é".encode()[:1]) == b""
+    assert cleaner.feed("é".encode()[1:]) == "é".encode()
+
+
+def test_returns_are_kept_for_a_terminal():
+    assert stream(b"10%\r20%\r\n", keep_returns=True) == b"10%\r20%\r\n"
+    assert stream(b"10%\r20%\r\n") == b"10%\n20%\n"
+
+
+def test_colours_left_on_are_switched_off():
+    assert stream(b"\x1b[1;31mred", keep_colour=True) == b"\x1b[1;31mred\x1b[0m"
+    assert stream(b"\x1b[31mred\x1b[0m", keep_colour=True) == b"\x1b[31mred\x1b[0m"
+    assert stream(b"\x1b[" + b"1;" * 40 + b"m", keep_colour=True) == b"1;" * 8 + b"m"
+
+
+@pytest.mark.parametrize("opening", [b"\x1b]", b"\x1b[", b"\x1bP", b"\xc2\x9d", b"\x1b "])
+def test_an_endless_sequence_is_neither_held_nor_obeyed(opening):
+    cleaner, out = CleanStream(), 0
+    for _ in range(200):
+        out += len(cleaner.feed(opening + b"1" * 50_000))
+        assert len(cleaner._held) <= 4098
+    assert out > 200 * 40_000
+    assert b"\x1b" not in cleaner.finish()
