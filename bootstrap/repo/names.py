@@ -1,0 +1,50 @@
+"""Names that others chose: of files, repositories, hosts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST = 64
+
+# Control, format (direction marks, joiners), surrogate, private, unassigned,
+# and every space but the ordinary one: none of them prints as what it is.
+_UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+
+
+def decoded(name: bytes) -> str:
+    """A name as git prints it; bytes that aren't UTF-8 survive as surrogates."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def shown(name: str) -> str:
+    r"""A name as it may be printed: on one line, with nothing that moves the cursor.
+
+    What can't be shown becomes an escape: `caf\xe9`, `a\x1b[2J`, `x\u202ey`.
+    """
+    if name.isascii() and name.isprintable():
+        return name
+    return "".join(character if _is_plain(character) else _escape(character) for character in name)
+
+
+def sanitised(name: str, default: str = "repo") -> str:
+    """`name` as a folder name: letters, digits, `._-`, at most 64 characters.
+
+    It never starts with a dot or a dash, so it is neither hidden nor an option.
+    """
+    spelled = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", spelled)
+    return cleaned.lstrip(".-_")[:LONGEST].rstrip(".-") or default
+
+
+def _is_plain(character: str) -> bool:
+    return character == " " or unicodedata.category(character) not in _UNSHOWN
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    if 0xDC80 <= number <= 0xDCFF:  # a byte that surrogateescape kept
+        number -= 0xDC00
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
