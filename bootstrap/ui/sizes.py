@@ -1,0 +1,66 @@
+"""Numbers as people read them.
+
+Bytes are decimal (1 MB = 1,000,000 bytes), as disks and links are sold and as
+transfer tools show them; a GPU's memory is GiB everywhere and isn't printed here.
+"""
+
+from __future__ import annotations
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def size(count: float) -> str:
+    """Bytes: `812 B`, `4.2 kB`, `38 MB`, `1.3 GB`."""
+    value, unit = max(0.0, float(count)), 0
+    # 999.5 would be rounded to 1000 of the smaller unit.
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    digits = 1 if unit and value < 9.95 else 0
+    return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def size_of(done: float, total: float) -> str:
+    """How much of how much, in the total's unit: `12 of 38 MB`, `0.4 of 1.3 GB`."""
+    value, unit = size(total).split()
+    scaled = done / 1000 ** _UNITS.index(unit)
+    digits = 1 if "." in value else 0
+    return f"{scaled:.{digits}f} of {value} {unit}"
+
+
+def speed(count: float) -> str:
+    """Bytes a second: `12 MB/s`."""
+    return f"{size(count)}/s"
+
+
+def rate(count: float, unit: str) -> str:
+    """Things a second: `1,200 objects/s`, `4.2 packages/s`."""
+    return f"{count:.1f} {unit}/s" if count < 9.95 else f"{number(count)} {unit}/s"
+
+
+def number(count: float) -> str:
+    """A count: `12,345`."""
+    return f"{count:,.0f}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds: `0.4 s`, `12 s`, `3 min 05 s`, `2 h 10 min`, `3 d 4 h`."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    minutes = round(seconds / 60)
+    if minutes < 24 * 60:
+        return f"{minutes // 60} h {minutes % 60:02} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def dollars(amount: float) -> str:
+    """US dollars: `$0.0042` under a cent, else `$0.12`, `$1,234.50`."""
+    if abs(amount) < 0.00005:
+        return "$0.00"
+    return f"${amount:.4f}" if abs(amount) < 0.00995 else f"${amount:,.2f}"

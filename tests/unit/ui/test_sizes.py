@@ -1,0 +1,65 @@
+import pytest
+
+from bootstrap.ui import sizes
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (-5, "0 B"),
+        (812, "812 B"),
+        (999.6, "1.0 kB"),
+        (4_200, "4.2 kB"),
+        (9_960, "10 kB"),
+        (38_400_000, "38 MB"),
+        (999_600_000, "1.0 GB"),
+        (1_300_000_000, "1.3 GB"),
+        (2.0**53, "9.0 PB"),
+        (1e20, "100000 PB"),
+    ],
+)
+def test_size(count, text):
+    assert sizes.size(count) == text
+
+
+def test_size_of_speed_rate_number():
+    assert sizes.size_of(12_000_000, 38_000_000) == "12 of 38 MB"
+    assert sizes.size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
+    assert sizes.speed(12_000_000) == "12 MB/s"
+    assert sizes.rate(4.21, "packages") == "4.2 packages/s"
+    assert sizes.rate(1234, "objects") == "1,234 objects/s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"),
+        (0.04, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.96, "10 s"),
+        (12.4, "12 s"),
+        (59.7, "1 min 00 s"),
+        (185, "3 min 05 s"),
+        (3599.6, "1 h 00 min"),
+        (7_800, "2 h 10 min"),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_duration(seconds, text):
+    assert sizes.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "$0.00"),
+        (0.0042, "$0.0042"),
+        (0.0099, "$0.0099"),
+        (0.00996, "$0.01"),
+        (0.123, "$0.12"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_dollars(amount, text):
+    assert sizes.dollars(amount) == text
