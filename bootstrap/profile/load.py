@@ -1,0 +1,152 @@
+"""Loading a profile: find, read, extend, merge, set, check. No network, and nothing is run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.errors import ProfileError
+from bootstrap.profile import find
+from bootstrap.profile.check import build
+from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
+from bootstrap.profile.origins import Origin
+from bootstrap.profile.problems import Problem, complain
+from bootstrap.profile.reading import read_tree
+from bootstrap.profile.schema import Profile
+from bootstrap.profile.sets import read_sets
+from bootstrap.profile.values import PARENT
+from bootstrap.profile.yaml_source import read
+
+LONGEST_CHAIN = 8
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One file of a profile's chain, as it stands."""
+
+    path: Path
+    tree: Branch
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A profile that is right, and where each of its values comes from.
+
+    `origins` has the keys that were given, with dots between; all others have
+    their default. `layers` are the files that were read, the nearest first.
+    """
+
+    profile: Profile
+    origins: Mapping[str, Origin]
+    layers: tuple[Layer, ...] = field(default=(), repr=False)
+    sets: tuple[str, ...] = ()
+
+    @property
+    def chain(self) -> tuple[Path, ...]:
+        """The files that were read, the nearest first."""
+        return tuple(layer.path for layer in self.layers)
+
+    @property
+    def needs_provider(self) -> bool:
+        """Whether no shipped profile is part of it, so that the box may say what it is."""
+        return not any(map(find.is_shipped, self.chain))
+
+    def for_provider(self, provider: str) -> Loaded:
+        """The same with the profile of `provider` underneath, if it has none yet.
+
+        Raises ProfileError where `provider` names no profile.
+        """
+        if not self.needs_provider:
+            return self
+        if not self.layers:
+            return load(provider, sets=self.sets)
+        layers = (*self.layers, *_chain(find.find(provider)))
+        return _assemble(layers, self.sets, self.profile.name)
+
+
+def load(
+    name_or_path: str | None, *, sets: Sequence[str] = (), repo_root: Path | None = None
+) -> Loaded:
+    """The profile of that name or path, with `sets` (`key.sub=value`) on top.
+
+    None means the `boxstrap.yaml` of the repository at `repo_root`. Where there
+    is none, the answer holds defaults and `sets` alone: `for_provider` completes
+    it once the box has shown what it is.
+    Raises ProfileError; its text names every problem with file, line and key.
+    """
+    if name_or_path is not None:
+        path = find.find(name_or_path)
+    else:
+        found = find.of_repository(repo_root) if repo_root else None
+        if found is None:
+            return _assemble((), sets, "")
+        path = found
+    name = find.OF_A_REPOSITORY if path.name == find.OF_A_REPOSITORY else path.stem
+    return _assemble(_chain(path), sets, re.sub(r"[^A-Za-z0-9._-]", "-", name))
+
+
+def load_default(provider: str, *, sets: Sequence[str] = ()) -> Loaded:
+    """The profile of a recognised provider (the user's own of that name first)."""
+    return load(provider, sets=sets)
+
+
+def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Loaded:
+    set_tree, set_problems = read_sets(sets)
+    tree = Branch()
+    for layer in reversed(layers):
+        tree = merge_branches(tree, layer.tree)
+    tree = merge_branches(tree, set_tree)
+    problems = [problem for layer in layers for problem in layer.problems] + set_problems
+    profile, wrong = build(tree, name)
+    known = {problem.key for problem in problems}
+    complain([*problems, *(each for each in wrong if each.key not in known)])
+    assert profile is not None  # noqa: S101  (no profile, no silence)
+    return Loaded(profile, origins(tree), layers, tuple(sets))
+
+
+def _chain(path: Path) -> tuple[Layer, ...]:
+    """The file and those that it extends, the nearest first."""
+    layers: list[Layer] = []
+    seen: set[Path] = set()
+    following: Path | None = path
+    while following is not None:
+        seen.add(following.resolve())
+        source = read(following, find.label(following))
+        tree, problems = read_tree(source, find.label(following))
+        parent, wrong = _parent(tree, following, seen)
+        layers.append(Layer(following, tree, (*problems, *wrong)))
+        following = parent
+    return tuple(layers)
+
+
+def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, list[Problem]]:
+    leaf = tree.children.get("extends")
+    if not isinstance(leaf, Leaf) or leaf.value is None:
+        return None, []
+    try:
+        parent = _named(PARENT(str(leaf.value)), path.parent)
+        if parent.resolve() in seen:
+            raise ValueError("goes round in a circle")
+        if len(seen) >= LONGEST_CHAIN:
+            raise ValueError(f"more than {LONGEST_CHAIN} files")
+    except ValueError as error:
+        return None, [Problem(leaf.origin, "extends", str(error))]
+    except ProfileError as error:
+        message = f"{error.what}. {error.next}" if error.next else error.what
+        return None, [Problem(leaf.origin, "extends", message)]
+    return parent, []
+
+
+def _named(text: str, folder: Path) -> Path:
+    if not find.is_path(text):
+        path = find.shipped(text)
+        if path is None:
+            raise find.unknown_name(text, find.shipped_ones())
+        return path
+    path = folder / Path(text).expanduser()
+    if not path.is_file():
+        raise ValueError(f"there is no file {find.label(path)}")
+    return path

@@ -1,0 +1,72 @@
+"""Merging: mappings merge, lists replace, the later scalar wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bootstrap.profile.origins import Origin
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A value that is replaced whole; `items` says where each item of a list stands."""
+
+    value: object
+    origin: Origin
+    items: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A mapping; `origin` is where its key stands."""
+
+    children: dict[str, Branch | Leaf] = field(default_factory=dict)
+    origin: Origin | None = None
+
+
+Tree = Branch | Leaf
+
+
+def merge(base: Tree, over: Tree) -> Tree:
+    """`over` on top of `base`. Neither is changed."""
+    if not (isinstance(base, Branch) and isinstance(over, Branch)):
+        return over
+    return merge_branches(base, over)
+
+
+def merge_branches(base: Branch, over: Branch) -> Branch:
+    """`over` on top of `base`, both mappings."""
+    children = dict(base.children)
+    for key, child in over.children.items():
+        children[key] = merge(children[key], child) if key in children else child
+    return Branch(children, over.origin or base.origin)
+
+
+def plain(tree: Tree) -> object:
+    """The values alone, as pydantic takes them."""
+    if isinstance(tree, Leaf):
+        return list(tree.value) if isinstance(tree.value, list) else tree.value
+    return {key: plain(child) for key, child in tree.children.items()}
+
+
+def origins(tree: Tree, prefix: str = "") -> dict[str, Origin]:
+    """Where each value stands, by its key with dots between."""
+    if isinstance(tree, Leaf):
+        return {prefix: tree.origin}
+    found: dict[str, Origin] = {}
+    for key, child in tree.children.items():
+        found |= origins(child, f"{prefix}.{key}" if prefix else key)
+    return found
+
+
+def origin_of(tree: Tree, path: tuple[str | int, ...]) -> Origin | None:
+    """The place nearest to what lies at `path`: the item, the key, or the mapping around it."""
+    if not path:
+        return tree.origin
+    step, rest = path[0], path[1:]
+    if isinstance(tree, Branch):
+        child = tree.children.get(str(step))
+        return tree.origin if child is None else origin_of(child, rest) or tree.origin
+    if isinstance(step, int) and step < len(tree.items):
+        return tree.items[step]
+    return tree.origin

@@ -1,0 +1,76 @@
+"""Where each value of a profile comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile, Section
+
+WIDEST = 60  # columns; a longer `key: value` pushes its own remark to the right, not everybody's
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A place: a file with its line (from 1), or a word that names no file."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+SET = Origin("--set")
+DEFAULT = Origin("default")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of a profile as it stands in the end."""
+
+    key: str
+    value: object
+    origin: Origin
+    description: str
+
+
+def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[Entry]:
+    """Every key of `profile`, in the order of the schema."""
+    yield from _walk(profile, origins, "", DEFAULT)
+
+
+def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = False) -> list[str]:
+    """`key: value   # where from` for every key, as `plan --show-origin` prints them.
+
+    With `described`, what each key is for follows, as `profiles --show` prints them.
+    """
+    found = list(entries(profile, origins))
+    heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]
+    width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)
+    return [
+        f"{head:<{width}}  # {entry.origin}" + (f" | {entry.description}" if described else "")
+        for head, entry in zip(heads, found, strict=True)
+    ]
+
+
+def _walk(
+    section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
+) -> Iterator[Entry]:
+    from bootstrap.profile.schema import Section
+
+    for name, field in type(section).model_fields.items():
+        if not prefix and name == "name":
+            continue
+        key, value = prefix + name, getattr(section, name)
+        note = field.description or ""
+        if isinstance(value, Section):
+            yield from _walk(value, origins, f"{key}.", fallback)
+        elif isinstance(value, dict) and value:
+            for item, text in value.items():
+                yield Entry(f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note)
+        else:
+            yield Entry(key, value, origins.get(key, fallback), note)

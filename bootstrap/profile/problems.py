@@ -1,0 +1,79 @@
+"""What is wrong with a profile: every problem at once, each with its file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bootstrap.errors import ProfileError
+from bootstrap.profile.origins import SET, Origin
+
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where, at which key (dots between), and what."""
+
+    origin: Origin
+    key: str
+    message: str
+
+    @property
+    def where(self) -> str:
+        """The place, and for `--set` the key too, as the user typed it."""
+        return f"{SET} {self.key}" if self.origin == SET and self.key else str(self.origin)
+
+    @property
+    def what(self) -> str:
+        """What is wrong, led by the key where the place does not name it."""
+        return self.message if self.origin == SET or not self.key else f"{self.key}: {self.message}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class WrongProfileError(ProfileError):
+    """A profile with problems; its text has one line for each."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        first, *others = self.problems
+        shown = [first.what, *map(str, others[: MOST_SHOWN - 1])]
+        left = len(others) - (MOST_SHOWN - 1)
+        if left > 0:
+            shown.append(f"and {left} more")
+        super().__init__("\n".join(shown), where=first.where)
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it, with a list of its problems."""
+        return {
+            **super().as_dict(),
+            "error": "Profile",
+            "problems": [
+                {
+                    "file": problem.origin.file,
+                    "line": problem.origin.line,
+                    "key": problem.key,
+                    "message": problem.message,
+                }
+                for problem in self.problems
+            ],
+        }
+
+
+def complain(problems: Iterable[Problem]) -> None:
+    """Raise WrongProfileError when there are problems: file by file, in the order of lines."""
+    found = list(dict.fromkeys(problems))
+    if not found:
+        return
+    files = {file: rank for rank, file in enumerate(dict.fromkeys(p.origin.file for p in found))}
+    found.sort(key=lambda p: (files[p.origin.file], p.origin.line or 0))
+    raise WrongProfileError(found)
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The one of `words` that was probably meant, or ""."""
+    close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=0.6)
+    return close[0] if close else ""

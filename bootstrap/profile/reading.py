@@ -1,0 +1,206 @@
+"""From YAML with places to values with origins, as the schema expects them.
+
+Here YAML's surprises end: where a text is expected, `3.10`, `0600`, `22:22`,
+`on` and dates are errors that say what YAML would have made of them and how to
+write what was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from bootstrap.profile.merge import Branch, Leaf, Tree
+from bootstrap.profile.origins import Origin
+from bootstrap.profile.problems import Problem, nearest
+from bootstrap.profile.shape import EXPECTED, Kind, Shape, profile_shape
+from bootstrap.profile.values import shown
+from bootstrap.profile.yaml_source import Items, Keys, Node, Scalar, Source, read_as
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
+_TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_TEXT = Shape("text")
+_SCALARS = frozenset({"text", "whole", "number", "truth"})
+
+
+def read_tree(source: Source, label: str) -> tuple[Branch, list[Problem]]:
+    """The values of a file, and everything that is wrong with it as it stands."""
+    reader = _Reader(label)
+    tree = reader.section(source.keys, profile_shape(), "")
+    return tree, [*source.problems, *reader.problems]
+
+
+def scalar_value(text: str, kind: Kind) -> object:
+    """The value of `text` where a whole number, a number or true/false is expected.
+
+    Raises ValueError that says what was expected.
+    """
+    if kind == "whole" and _WHOLE.fullmatch(text):
+        return int(text)
+    if kind == "number" and _NUMBER.fullmatch(text):
+        return float(text)
+    if kind == "truth" and text in _TRUTHS:
+        return _TRUTHS[text]
+    raise ValueError(f"expected {EXPECTED[kind]}, got {shown(text)}")
+
+
+def choose(text: str, choices: Sequence[str]) -> str:
+    """Return `text` if it is one of `choices`; raises ValueError with the nearest of them."""
+    if text in choices:
+        return text
+    close = nearest(text, choices)
+    hint = f"; did you mean {close}?" if close else ""
+    raise ValueError(f"expected {' or '.join(choices)}, got {shown(text)}{hint}")
+
+
+def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
+    """What to say of a key that does not exist in the section `prefix` ("" or "python.")."""
+    known = list(fields)
+    close = nearest(name, known)
+    if close:
+        return f"there is no such key; did you mean {prefix}{close}?"
+    last = {key.rpartition(".")[2]: key for key in reversed(list(profile_shape().leaves()))}
+    close = last.get(name) or last.get(nearest(name, last), "")
+    if close:
+        return f"there is no such key here; did you mean {close}?"
+    return f"there is no such key; there are: {', '.join(known)}"
+
+
+class _Reader:
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.problems: list[Problem] = []
+
+    def section(self, node: Keys, shape: Shape, key: str, line: int | None = None) -> Branch:
+        children: dict[str, Tree] = {}
+        prefix = f"{key}." if key else ""
+        for name, value in node.entries:
+            full = prefix + word(name.text)
+            inner = shape.fields.get(name.text)
+            if inner is None:
+                self._wrong(name, full, unknown_key(name.text, prefix, shape.fields))
+                continue
+            child = self._value(value, inner, full, name.line)
+            if child is not None:
+                children[name.text] = child
+        return Branch(children, self._at(line or node.line))
+
+    def _value(self, node: Node, shape: Shape, key: str, line: int) -> Tree | None:
+        if isinstance(node, Scalar) and node.tag == "null":
+            return self._nothing(node, shape, key, line)
+        if shape.kind == "section" and isinstance(node, Keys):
+            return self.section(node, shape, key, line)
+        if shape.kind == "map" and isinstance(node, Keys):
+            return self._map(node, key, line)
+        if shape.kind == "list" and isinstance(node, Items):
+            return self._list(node, key, line)
+        if shape.kind in _SCALARS and isinstance(node, Scalar):
+            return self._scalar(node, shape, key)
+        self._wrong(node, key, f"expected {EXPECTED[shape.kind]}, got {_kind_of(node)}")
+        return None
+
+    def _nothing(self, node: Scalar, shape: Shape, key: str, line: int) -> Tree | None:
+        if shape.optional:
+            return Leaf(None, self._at(line))
+        if shape.kind in ("section", "map"):  # all its keys are commented out
+            return Branch({}, self._at(line))
+        self._wrong(node, key, f"expected {EXPECTED[shape.kind]}, got nothing")
+        return None
+
+    def _map(self, node: Keys, key: str, line: int) -> Branch:
+        children: dict[str, Tree] = {}
+        for name, value in node.entries:
+            full = f"{key}.{word(name.text)}"
+            if name.tag != "str":
+                self._wrong(name, full, _surprise(name))
+                continue
+            leaf = self._text(value, full)
+            if leaf is not None:
+                children[name.text] = leaf
+        return Branch(children, self._at(line))
+
+    def _list(self, node: Items, key: str, line: int) -> Leaf | None:
+        before = len(self.problems)
+        items = [self._text(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
+        if len(self.problems) > before:
+            return None
+        found = [item for item in items if item is not None]
+        return Leaf(
+            [item.value for item in found], self._at(line), tuple(item.origin for item in found)
+        )
+
+    def _text(self, node: Node, key: str) -> Leaf | None:
+        if isinstance(node, Scalar):
+            return self._scalar(node, _TEXT, key)
+        self._wrong(node, key, f"expected text, got {_kind_of(node)}")
+        return None
+
+    def _scalar(self, node: Scalar, shape: Shape, key: str) -> Leaf | None:
+        try:
+            return Leaf(_read_scalar(node, shape), self._at(node.line))
+        except ValueError as error:
+            self._wrong(node, key, str(error))
+            return None
+
+    def _at(self, line: int) -> Origin:
+        return Origin(self.label, line)
+
+    def _wrong(self, node: Node, key: str, message: str) -> None:
+        self.problems.append(Problem(self._at(node.line), key, message))
+
+
+def _read_scalar(node: Scalar, shape: Shape) -> object:
+    if shape.kind == "text":
+        if node.tag != "str":
+            raise ValueError(_surprise(node))
+        return choose(node.text, shape.choices) if shape.choices else node.text
+    if node.tag == "str":
+        raise ValueError(
+            f"expected {EXPECTED[shape.kind]}, got the text {shown(node.text)}"
+            + _without_quotes(node.text, shape.kind)
+        )
+    value = scalar_value(node.text, shape.kind)
+    if shape.choices and str(value) not in shape.choices:
+        raise ValueError(f"expected {' or '.join(shape.choices)}, got {node.text}")
+    return value
+
+
+def _without_quotes(text: str, kind: Kind) -> str:
+    try:
+        scalar_value(text, kind)
+    except ValueError:
+        return ""
+    return "; write it without quotes"
+
+
+def _surprise(node: Scalar) -> str:
+    """What YAML would make of a plain word where a text is expected."""
+    if node.tag == "null":
+        return "expected text, got nothing"
+    made = _made(node)
+    advice = f'write it in quotes: "{node.text}"' if len(node.text) <= 60 else "write it in quotes"
+    return f"YAML reads {word(node.text)} as {made}; {advice}"
+
+
+def _made(node: Scalar) -> str:
+    value = read_as(node)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return "a number" if str(value) == node.text else f"the number {value}"
+    return "a date" if node.tag == "timestamp" else "something other than text"
+
+
+def _kind_of(node: Node) -> str:
+    if isinstance(node, Items):
+        return "a list"
+    if isinstance(node, Keys):
+        return "keys and values"
+    return shown(node.text)
+
+
+def word(text: str) -> str:
+    """`text` without quotes, shortened; in quotes only where a terminal would stumble."""
+    short = text if len(text) <= 60 else text[:59] + "…"
+    return short if short.isprintable() else shown(short)

@@ -1,0 +1,83 @@
+"""`--set key.sub=value`: one value, on top of every file.
+
+The text is taken by what the key expects: where it expects a text it stays as
+it is typed, so `--set python.version=3.10` means 3.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bootstrap.profile.merge import Branch, Leaf, merge_branches
+from bootstrap.profile.origins import SET
+from bootstrap.profile.problems import Problem
+from bootstrap.profile.reading import choose, scalar_value, unknown_key, word
+from bootstrap.profile.shape import Shape, profile_shape
+from bootstrap.profile.yaml_source import parse_list
+
+# What decides which files are read can't be changed once they are.
+_NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
+
+
+def read_sets(sets: Iterable[str]) -> tuple[Branch, list[Problem]]:
+    """The values of all `--set` options, the last of equal keys winning, and what is wrong."""
+    tree, problems = Branch(), []
+    for text in sets:
+        key, equals, value = text.partition("=")
+        try:
+            if not equals:
+                raise ValueError("expected KEY=VALUE, as in python.version=3.11")
+            tree = merge_branches(tree, _read(key, value))
+        except ValueError as error:
+            problems.append(Problem(SET, word(key), str(error)))
+    return tree, problems
+
+
+def _read(key: str, text: str) -> Branch:
+    path, shape = _find(key)
+    tree: Branch | Leaf = _value(text, shape, key)
+    for step in reversed(path):
+        tree = Branch({step: tree})
+    assert isinstance(tree, Branch)  # noqa: S101  (a path has one step at least)
+    return tree
+
+
+def _find(key: str) -> tuple[list[str], Shape]:
+    """The steps of `key` and what is expected there. Raises ValueError."""
+    if key in _NOT_HERE:
+        raise ValueError(_NOT_HERE[key])
+    shape, path, rest = profile_shape(), list[str](), key
+    while rest and shape.kind in ("section", "map"):
+        if shape.kind == "map":  # the name of a variable is the rest, whatever is in it
+            return [*path, rest], Shape("text")
+        name, _, rest = rest.partition(".")
+        inner = shape.fields.get(name)
+        if inner is None:
+            prefix = "".join(f"{step}." for step in path)
+            raise ValueError(unknown_key(name, prefix, shape.fields))
+        path, shape = [*path, name], inner
+    if rest or not path:
+        raise ValueError("there is no such key")
+    return path, shape
+
+
+def _value(text: str, shape: Shape, key: str) -> Leaf:
+    if shape.optional and text == "null":
+        return Leaf(None, SET)
+    if shape.kind == "section":
+        inside = ", ".join(f"{key}.{name}" for name in shape.fields)
+        raise ValueError(f"this is a section; set one of {inside}")
+    if shape.kind == "map":
+        raise ValueError(f"set one variable at a time, as in {key}.NAME=value")
+    if shape.kind == "list":
+        return Leaf(_list(text), SET)
+    if shape.choices:
+        choose(text, shape.choices)
+    return Leaf(text if shape.kind == "text" else scalar_value(text, shape.kind), SET)
+
+
+def _list(text: str) -> list[str]:
+    """`[a, "b c"]`, or `a,b`; nothing at all is an empty list."""
+    if text.lstrip().startswith("["):
+        return parse_list(text, "--set")
+    return [part.strip() for part in text.split(",")] if text.strip() else []

@@ -1,0 +1,269 @@
+"""YAML as text with places: every key and value knows its line, and nothing is converted.
+
+PyYAML's events are read one by one, so that limits hold before anything is
+built. What YAML would make of a value (a number, a date) is kept beside its
+text: the reader of profiles knows what was expected there. Anchors, aliases and
+tags are refused: a profile needs none, and a few lines of them can stand for
+terabytes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from bootstrap.profile.origins import Origin
+from bootstrap.profile.problems import Problem, WrongProfileError
+from bootstrap.profile.values import shown
+
+LARGEST_FILE = 256 * 1024  # bytes
+DEEPEST = 12
+MOST_NODES = 20_000
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Line breaks that YAML 1.1 counts and editors don't would put our line numbers out.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
+)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A word or a text; `tag` is what YAML takes it for: str, int, float, bool, null, …"""
+
+    text: str
+    tag: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list."""
+
+    items: tuple[Node, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A mapping; keys are unique and in the order of the file."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    line: int
+
+
+Node = Scalar | Items | Keys
+
+
+@dataclass
+class Source:
+    """What a file holds: its keys, and what was wrong with the YAML itself."""
+
+    keys: Keys
+    problems: list[Problem]
+
+
+def read(path: Path, label: str) -> Source:
+    """Read the file at `path`; `label` is how messages name it.
+
+    Raises WrongProfileError where nothing sensible can be made of the file.
+    """
+    try:
+        # A pipe or a device would keep us waiting, or never end.
+        if path.exists() and not path.is_file():
+            raise _stop(label, None, "this is not a file")
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise _stop(label, None, f"can't be read: {error.strerror or error}") from None
+    if len(data) > LARGEST_FILE:
+        raise _stop(label, None, f"a profile is {LARGEST_FILE // 1024} KiB at most")
+    try:
+        return parse(data.decode("utf-8-sig"), label)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise _stop(label, line, "this is not UTF-8 text") from None
+
+
+def parse(text: str, label: str) -> Source:
+    """Parse `text`; raises WrongProfileError where nothing sensible can be made of it."""
+    node, problems = _build(text, label)
+    if isinstance(node, Scalar) and node.tag == "null":
+        node = Keys((), 1)
+    if not isinstance(node, Keys):
+        raise _stop(label, node.line, "expected keys and values, as in `version: 1`")
+    return Source(node, problems)
+
+
+def parse_list(text: str, label: str) -> list[str]:
+    """The texts of a one-line YAML list such as `[a, "b c"]`.
+
+    Raises ValueError when `text` is anything else.
+    """
+    try:
+        node, problems = _build(text, label)
+    except WrongProfileError as error:
+        raise ValueError(error.problems[0].message) from None
+    if problems:
+        raise ValueError(problems[0].message)
+    if not isinstance(node, Items):
+        raise ValueError("expected a list, as in [a, b]")
+    words = [item.text for item in node.items if isinstance(item, Scalar)]
+    if len(words) != len(node.items):
+        raise ValueError("expected a list of words, as in [a, b]")
+    return words
+
+
+def read_as(scalar: Scalar) -> object:
+    """What YAML makes of a plain `scalar`, for messages: 3.1 of `3.10`, 384 of `0600`."""
+    constructor = yaml.constructor.SafeConstructor()
+    node = yaml.ScalarNode(f"tag:yaml.org,2002:{scalar.tag}", scalar.text)
+    make = getattr(constructor, f"construct_yaml_{scalar.tag}", None)
+    if make is None or len(scalar.text) > 64:  # int() of a huge text takes seconds
+        return scalar.text
+    try:
+        return make(node)
+    except (ValueError, OverflowError):
+        return scalar.text
+
+
+def _stop(label: str, line: int | None, message: str) -> WrongProfileError:
+    return WrongProfileError([Problem(Origin(label, line), "", message)])
+
+
+def _build(text: str, label: str) -> tuple[Node, list[Problem]]:
+    bad = _UNPRINTABLE.search(text)
+    if bad:
+        line = text.count("\n", 0, bad.start()) + 1
+        raise _stop(label, line, f"a character that can't be seen (U+{ord(bad.group()):04X})")
+    builder = _Builder(label)
+    try:
+        for event in yaml.parse(text, Loader=_LOADER):
+            builder.feed(event)
+    except WrongProfileError as error:
+        raise WrongProfileError([*builder.problems, *error.problems]) from None
+    except yaml.YAMLError as error:
+        wrong = _not_yaml(error, text, label)
+        raise WrongProfileError([*builder.problems, *wrong.problems]) from None
+    return builder.root, builder.problems
+
+
+def _not_yaml(error: yaml.YAMLError, text: str, label: str) -> WrongProfileError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    # The mark of a missing end lies behind the last line.
+    line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None
+    return _stop(label, line, f"this is not YAML: {getattr(error, 'problem', None) or error}")
+
+
+def _tag_of(event: yaml.ScalarEvent) -> str:
+    if not event.implicit[0]:
+        return "str"
+    text: str = event.value
+    for tag, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[:1], ()):
+        if pattern.match(text):
+            return str(tag).rpartition(":")[2]
+    return "str"
+
+
+@dataclass
+class _Frame:
+    """A list or a mapping that is still open."""
+
+    line: int
+    is_map: bool
+    items: list[Node] = field(default_factory=list)
+    entries: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
+    key: Scalar | None = None
+    repeated: bool = False
+
+    def step(self) -> str:
+        if self.is_map:
+            return f".{self.key.text}" if self.key else ""
+        return f"[{len(self.items)}]"
+
+    def node(self) -> Node:
+        if self.is_map:
+            return Keys(tuple(self.entries.values()), self.line)
+        return Items(tuple(self.items), self.line)
+
+
+class _Builder:
+    """Builds nodes out of events, without recursion, within limits."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.problems: list[Problem] = []
+        self.root: Node = Scalar("", "null", 1)
+        self._frames: list[_Frame] = []
+        self._count = 0
+        self._documents = 0
+
+    def feed(self, event: yaml.Event) -> None:
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.NodeEvent):
+            self._admit(event, line)
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(Scalar(event.value, _tag_of(event), line))
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._open(_Frame(line, isinstance(event, yaml.MappingStartEvent)))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._add(self._frames.pop().node())
+        elif isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents > 1:
+                raise _stop(self.label, line, "a second document starts here; one is expected")
+
+    def _admit(self, event: yaml.NodeEvent, line: int) -> None:
+        self._count += 1
+        if self._count > MOST_NODES:
+            raise _stop(self.label, line, f"more than {MOST_NODES:,} values")
+        if isinstance(event, yaml.AliasEvent):
+            self._refuse(line, f"aliases ({_short('*', event.anchor)}) are not used here")
+            self._add(Scalar("", "str", line))
+        elif event.anchor is not None:
+            self._refuse(line, f"anchors ({_short('&', event.anchor)}) are not used here")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            self._refuse(line, f"tags ({_short('', tag)}) are not used here")
+
+    def _refuse(self, line: int, message: str) -> None:
+        key = "".join(frame.step() for frame in self._frames).lstrip(".")
+        self.problems.append(Problem(Origin(self.label, line), _printable(key), message))
+
+    def _open(self, frame: _Frame) -> None:
+        if self._frames and self._frames[-1].is_map and self._frames[-1].key is None:
+            raise _stop(self.label, frame.line, "a key is one word, followed by a colon")
+        if len(self._frames) >= DEEPEST:
+            raise _stop(self.label, frame.line, f"nested more than {DEEPEST} deep")
+        self._frames.append(frame)
+
+    def _add(self, node: Node) -> None:
+        if not self._frames:
+            self.root = node
+            return
+        frame = self._frames[-1]
+        if not frame.is_map:
+            frame.items.append(node)
+        elif frame.key is None:
+            assert isinstance(node, Scalar)  # noqa: S101  (_open refuses the others)
+            frame.key = node
+            earlier = frame.entries.get(node.text)
+            frame.repeated = earlier is not None
+            if earlier:
+                self._refuse(node.line, f"given twice; first in line {earlier[0].line}")
+        else:
+            if not frame.repeated:
+                frame.entries[frame.key.text] = (frame.key, node)
+            frame.key = None
+
+
+def _short(sign: str, name: str | None) -> str:
+    return f"{sign}{name or ''}"[:40]
+
+
+def _printable(key: str) -> str:
+    short = key if len(key) <= 80 else key[:79] + "…"
+    return short if short.isprintable() else shown(short)
