@@ -1,0 +1,175 @@
+"""Reads the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
+
+Writes one JSON list a line: `[gpu, key]` before a reading is asked for, then
+`[gpu, key, value]`. `gpu` is null for what belongs to the whole box; a call
+that failed has the value `{"error": NVML's code}`. The last line is `[null, "end"]`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Reading = Any  # what NVML answers
+
+NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED = 3, 13, 25, 26
+LIBRARY = "libnvidia-ml.so.1"
+# Where images keep the library when only their LD_LIBRARY_PATH, which ssh drops, leads to it.
+FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
+
+# key -> (function, arguments...), the newest first: drivers lack some, drop others.
+BOX: dict[str, Sequence[Any]] = {
+    "driver": [("nvmlSystemGetDriverVersion",)],
+    "cuda": [("nvmlSystemGetCudaDriverVersion_v2",)],
+    "count": [("nvmlDeviceGetCount",)],
+}
+GPU: dict[str, Sequence[Any]] = {
+    "name": [("nvmlDeviceGetName",)],
+    "uuid": [("nvmlDeviceGetUUID",)],
+    # v2 leaves out what the driver keeps for itself; 0x2000028 is its version tag.
+    "memory": [("nvmlDeviceGetMemoryInfo", 0x2000028), ("nvmlDeviceGetMemoryInfo",)],
+    "capability": [("nvmlDeviceGetCudaComputeCapability",)],
+    "mig": [("nvmlDeviceGetMigMode",)],
+    "ecc_mode": [("nvmlDeviceGetEccMode",)],
+    "ecc_now": [("nvmlDeviceGetTotalEccErrors", 1, 0)],  # uncorrected, since the driver loaded
+    "ecc_ever": [("nvmlDeviceGetTotalEccErrors", 1, 1)],  # uncorrected, in the card's life
+    "remapped": [("nvmlDeviceGetRemappedRows",)],
+    "retired": [("nvmlDeviceGetRetiredPagesPendingStatus",)],
+    "compute_mode": [("nvmlDeviceGetComputeMode",)],
+    "power_limit": [("nvmlDeviceGetPowerManagementLimit",)],
+    "power_default": [("nvmlDeviceGetPowerManagementDefaultLimit",)],
+    "throttle": [
+        ("nvmlDeviceGetCurrentClocksEventReasons",),
+        ("nvmlDeviceGetCurrentClocksThrottleReasons",),
+    ],
+    "temperature": [("nvmlDeviceGetTemperature", 0)],
+    "slowdown_at": [("nvmlDeviceGetTemperatureThreshold", 1)],
+    "margin": [("nvmlDeviceGetMarginTemperature",)],
+    "load": [("nvmlDeviceGetUtilizationRates",)],
+    "pcie_width": [("nvmlDeviceGetCurrPcieLinkWidth",)],
+    "pcie_max_width": [("nvmlDeviceGetMaxPcieLinkWidth",)],
+    "pcie_gen": [("nvmlDeviceGetCurrPcieLinkGeneration",)],
+    "pcie_max_gen": [("nvmlDeviceGetMaxPcieLinkGeneration",)],
+    "persistence": [("nvmlDeviceGetPersistenceMode",)],
+}
+
+
+def say(*line: Reading) -> None:
+    """One line to the parent, unbuffered, so that it outlives a hang."""
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+def traces(root: str) -> dict[str, Any]:
+    """What the kernel shows of NVIDIA, without its library: devices, driver, cards on the bus."""
+    devices = [str(p) for p in sorted(Path(root, "dev").glob("nvidia[0-9c]*"))]
+    devices += [str(p) for p in Path(root, "dev").glob("dxg")]  # WSL
+    return {
+        "devices": len(devices),
+        "locked": sum(not os.access(p, os.R_OK | os.W_OK) for p in devices),
+        "kernel": Path(root, "proc/driver/nvidia/version").exists(),
+        "cards": sum(map(is_card, Path(root, "sys/bus/pci/devices").glob("*"))),
+    }
+
+
+def is_card(pci: Path) -> bool:
+    """Whether a PCI device is an NVIDIA display or 3D controller."""
+    try:
+        vendor, kind = (pci / "vendor").read_text(), (pci / "class").read_text()
+    except OSError:
+        return False
+    return vendor.strip() == "0x10de" and kind.startswith("0x03")
+
+
+def load_library() -> str:
+    """Load NVML; "" when it worked, "missing", or "broken".
+
+    Once loaded, from whatever folder, pynvml finds it again by its name.
+    """
+    found = "missing"
+    for path in (LIBRARY, *(f"{folder}/{LIBRARY}" for folder in FOLDERS)):
+        try:
+            ctypes.CDLL(path)
+            return ""
+        except OSError as error:
+            if "No such file" not in str(error):
+                found = "broken"
+    return found
+
+
+def plain(value: Reading) -> Reading:
+    """A ctypes structure as a dictionary; anything else as it is."""
+    fields = getattr(value, "_fields_", None)
+    return {f[0]: getattr(value, f[0]) for f in fields} if fields else value
+
+
+def ask(calls: Sequence[Any], *handle: Reading) -> Reading:
+    """The first answer that the installed driver can give."""
+    import pynvml
+
+    code = NOT_SUPPORTED
+    for name, *arguments in calls:
+        function = getattr(pynvml, name, None)  # an older nvidia-ml-py lacks the newest
+        if function is None:
+            continue
+        try:
+            return plain(function(*handle, *arguments))
+        except pynvml.NVMLError as error:
+            code = error.value
+            if code not in (FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED):
+                break
+    return {"error": code}
+
+
+def links(handle: Reading) -> Reading:
+    """The states of the NVLinks, 1 is active; the first link that isn't there ends the list."""
+    states: list[int] = []
+    for link in range(18):
+        state = ask([("nvmlDeviceGetNvLinkState",)], handle, link)
+        if isinstance(state, dict):
+            return states or state
+        states.append(state)
+    return states
+
+
+def read_gpu(index: int) -> None:
+    """Say all of one GPU."""
+    say(index, "handle")
+    handle = ask([("nvmlDeviceGetHandleByIndex", index)])
+    if isinstance(handle, dict):
+        say(index, "handle", handle)
+        return
+    for key, calls in GPU.items():
+        say(index, key)
+        say(index, key, ask(calls, handle))
+    say(index, "nvlink")
+    say(index, "nvlink", links(handle))
+
+
+def main() -> None:
+    """Say everything."""
+    for key, value in traces("/").items():
+        say(None, key, value)
+    say(None, "library")
+    say(None, "library", load_library())
+    say(None, "init")
+    failure = ask([("nvmlInit",)])
+    say(None, "init", failure)
+    if failure is None:
+        for key, calls in BOX.items():
+            say(None, key)
+            value = ask(calls)
+            say(None, key, value)
+        for index in range(value if isinstance(value, int) else 0):
+            read_gpu(index)
+    say(None, "end")
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # no shutdown call: it can hang too
