@@ -1,0 +1,1 @@
+"""The wire: how a box is found, reached, trusted and spoken to."""

@@ -1,0 +1,111 @@
+"""The ssh agent, at whatever socket the ssh config names.
+
+The protocol is draft-miller-ssh-agent: paramiko's own client reads only
+SSH_AUTH_SOCK, and one odd key in the agent costs it all the others.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import paramiko
+
+from bootstrap.link.keyfiles import KeyUnusable, PublicKey, pack, unpack
+
+_REQUEST_IDENTITIES = b"\x0b"
+_IDENTITIES_ANSWER = 12
+_SIGN_REQUEST = b"\x0d"
+_SIGN_RESPONSE = 14
+_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
+_CERT = "-cert-v01@openssh.com"
+_ANSWER_TIMEOUT = 5.0
+"""Seconds for the list of keys. Signing has no limit: hardware waits for a finger."""
+_LONGEST_ANSWER = 1 << 20
+
+
+class Agent:
+    """A connection to the agent. Without one it holds no keys; `problem` says why."""
+
+    def __init__(self, path: str | None) -> None:
+        self.keys: list[PublicKey] = []
+        self.problem = ""
+        self._socket: socket.socket | None = None
+        if path:
+            try:
+                self._open(path)
+            except (OSError, ValueError, struct.error) as error:
+                self.problem = f"the ssh agent at {path} does not answer ({error})"
+                self.keys = []
+
+    def close(self) -> None:
+        """Let go of the agent."""
+        if self._socket:
+            self._socket.close()
+
+    def sign(self, blob: bytes, data: bytes, flags: int) -> bytes:
+        """The agent's signature of `data` with the key `blob`. Raises KeyUnusable."""
+        try:
+            request = _SIGN_REQUEST + pack(blob) + pack(data) + struct.pack(">I", flags)
+            kind, answer = self._ask(request)
+            if kind != _SIGN_RESPONSE:
+                raise KeyUnusable("the agent refused to sign with it")
+            return next(unpack(answer))
+        except (OSError, ValueError, struct.error) as error:
+            raise KeyUnusable(f"the agent did not answer ({error})") from None
+
+    def _open(self, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_ANSWER_TIMEOUT)
+        self._socket.connect(path)
+        kind, answer = self._ask(_REQUEST_IDENTITIES)
+        self._socket.settimeout(None)
+        if kind != _IDENTITIES_ANSWER:
+            raise ValueError("it refused to list its keys")
+        parts = list(unpack(answer[4:]))
+        for blob, comment in zip(parts[::2], parts[1::2], strict=True):
+            name = next(unpack(blob)).decode("ascii", "replace")
+            self.keys.append(PublicKey(name, blob, comment.decode("utf-8", "replace")))
+
+    def _ask(self, message: bytes) -> tuple[int, bytes]:
+        if self._socket is None:
+            raise ValueError("no connection")
+        self._socket.sendall(pack(message))
+        (length,) = struct.unpack(">I", self._read(4))
+        if not 1 <= length <= _LONGEST_ANSWER:
+            raise ValueError(f"an answer of {length} bytes")
+        answer = self._read(length)
+        return answer[0], answer[1:]
+
+    def _read(self, wanted: int) -> bytes:
+        if self._socket is None:
+            raise ValueError("no connection")
+        data = b""
+        while len(data) < wanted:
+            piece = self._socket.recv(wanted - len(data))
+            if not piece:
+                raise ValueError("it closed the connection")
+            data += piece
+        return data
+
+
+class AgentKey(paramiko.PKey):
+    """A key in the agent, as paramiko signs with it; hardware keys included."""
+
+    def __init__(self, agent: Agent, public: PublicKey) -> None:
+        self.public_blob = None
+        self._agent = agent
+        self._public = public
+
+    def get_name(self) -> str:
+        """The key's type on the wire."""
+        return self._public.kind
+
+    def asbytes(self) -> bytes:
+        """The public half as it goes over the wire."""
+        return self._public.blob
+
+    def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:  # type: ignore[override]
+        """Have the agent sign. Raises KeyUnusable."""
+        flags = _FLAGS.get((algorithm or "").removesuffix(_CERT), 0)
+        return self._agent.sign(self._public.blob, data, flags)

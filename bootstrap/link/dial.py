@@ -1,0 +1,299 @@
+"""The connection below a login, begun before the heavy libraries are imported.
+
+`dial` starts a thread that connects (or starts the proxy command) and waits for
+the box's SSH greeting, so that the network's round trips and Python's imports
+happen at the same time. It sends nothing. What failed is told apart: a name
+that isn't found, a refused port, no route, silence, something that isn't SSH.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import selectors
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from typing import IO
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link.resolve import Endpoint
+from bootstrap.ui.clean import clean
+
+_STAGGER = 0.25
+"""Seconds before the next address of a name is tried beside the first (RFC 8305)."""
+_GREETING_TIMEOUT = 15.0
+_Address = tuple[socket.AddressFamily, tuple[object, ...]]
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+
+_STARTING = "A box that was just rented may still be starting: try again in a minute."
+_ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
+
+
+class HeardSocket(socket.socket):
+    """A socket that remembers when anything last came in: any received byte is life."""
+
+    heard: float = 0.0
+
+    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
+        """As socket.recv."""
+        data = super().recv(bufsize, flags)
+        if data:
+            self.heard = time.monotonic()
+        return data
+
+
+class Dialing:
+    """A connection on its way. `socket()` waits for it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._socket: HeardSocket | None = None
+        self._error: UnreachableError | None = None
+        self._proxy: _Proxy | None = None
+        self._given_up = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="dial", daemon=True)
+        self._thread.start()
+
+    def socket(self) -> HeardSocket:
+        """The connected socket, greeted by an SSH server. Raises UnreachableError."""
+        limit = self.endpoint.connect_timeout + _GREETING_TIMEOUT
+        self._thread.join(limit)
+        if self._error:
+            raise self._error
+        if self._socket is None or self._thread.is_alive():
+            self.close()
+            raise _timed_out(self.endpoint)
+        return self._socket
+
+    def close(self) -> None:
+        """Give up; the proxy command ends too."""
+        with self._lock:
+            self._given_up = True
+            if self._socket:
+                self._socket.close()
+        if self._proxy:
+            self._proxy.close()
+
+    def proxy_errors(self) -> str:
+        """What the proxy command complained of, if there is one."""
+        return self._proxy.errors() if self._proxy else ""
+
+    def _run(self) -> None:
+        try:
+            if self.endpoint.proxy_command:
+                self._proxy = _Proxy(self.endpoint.proxy_command)
+                connected = self._proxy.socket
+            else:
+                connected = _connect(self.endpoint)
+            with self._lock:
+                self._socket = connected
+            _await_greeting(connected, self.endpoint, self._proxy)
+        except UnreachableError as error:
+            self._error = error
+        except OSError as error:
+            self._error = _unreachable(self.endpoint, error)
+        if self._error or self._given_up:
+            self.close()
+
+
+def dial(endpoint: Endpoint) -> Dialing:
+    """Begin to connect; returns at once."""
+    return Dialing(endpoint)
+
+
+class _Proxy:
+    """A proxy command with one socket as its input and output, as `ssh` runs it."""
+
+    def __init__(self, command: str) -> None:
+        ours, theirs = socket.socketpair()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        with theirs:
+            self._process = subprocess.Popen(
+                [shell, "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._stderr,
+            )
+        self.socket = HeardSocket(fileno=ours.detach())
+
+    def errors(self) -> str:
+        """The last lines of the command's errors, safe to print."""
+        try:
+            size = self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, size - 2048))
+            return clean(self._stderr.read()).strip()
+        except ValueError:
+            return ""
+
+    def close(self) -> None:
+        """End the command; it has a moment to go by itself."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(1)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+
+def _connect(endpoint: Endpoint) -> HeardSocket:
+    """Connect to the first of the name's addresses that answers."""
+    family = _FAMILIES.get(endpoint.address_family, socket.AF_UNSPEC)
+    found = socket.getaddrinfo(endpoint.hostname, endpoint.port, family, socket.SOCK_STREAM)
+    waiting = _alternate([(item[0], item[4]) for item in found])
+    deadline = time.monotonic() + endpoint.connect_timeout
+    trying: list[socket.socket] = []
+    last: OSError = TimeoutError()
+    with selectors.DefaultSelector() as selector:
+        try:
+            while waiting or trying:
+                if waiting:
+                    try:
+                        trying.append(_begin(*waiting.pop(0), selector))
+                    except OSError as error:
+                        last = error
+                        continue
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                for key, _ in selector.select(min(left, _STAGGER) if waiting else left):
+                    connecting: socket.socket = key.data
+                    selector.unregister(connecting)
+                    trying.remove(connecting)
+                    code = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                    if code == 0:
+                        return _ready(connecting)
+                    connecting.close()
+                    last = OSError(code, os.strerror(code))
+        finally:
+            for other in trying:
+                other.close()
+    raise last
+
+
+def _alternate(addresses: list[_Address]) -> list[_Address]:
+    """IPv6 and IPv4 by turns, in the resolver's order otherwise."""
+    first = [item for item in addresses if item[0] == addresses[0][0]]
+    others = [item for item in addresses if item[0] != addresses[0][0]]
+    pairs = itertools.zip_longest(first, others)
+    return [item for pair in pairs for item in pair if item]
+
+
+def _begin(
+    family: socket.AddressFamily, address: tuple[object, ...], selector: selectors.BaseSelector
+) -> socket.socket:
+    connecting = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connecting.setblocking(False)
+        code = connecting.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+        selector.register(connecting, selectors.EVENT_WRITE, connecting)
+    except OSError:
+        connecting.close()
+        raise
+    return connecting
+
+
+def _ready(connected: socket.socket) -> HeardSocket:
+    connected.setblocking(True)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return HeardSocket(fileno=connected.detach())
+
+
+def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None) -> None:
+    """Wait until `SSH-` is there to read, and leave it to be read."""
+    deadline = time.monotonic() + _GREETING_TIMEOUT
+    while True:
+        connected.settimeout(max(0.01, deadline - time.monotonic()))
+        try:
+            seen = connected.recv(4096, socket.MSG_PEEK)
+        except TimeoutError:
+            raise UnreachableError(
+                f"it accepted the connection but said nothing for {_GREETING_TIMEOUT:.0f} s: "
+                "that is not an SSH server, or one that hangs.",
+                where=endpoint.address,
+                next_=_ADDRESS,
+            ) from None
+        except ConnectionResetError:
+            seen = b""
+        if not seen:
+            raise _closed_early(endpoint, proxy)
+        if any(line.startswith(b"SSH-") for line in seen.split(b"\n")):
+            connected.settimeout(None)
+            return
+        if len(seen) >= 4096 or not _could_become_ssh(seen) or time.monotonic() > deadline:
+            raise _not_ssh(endpoint, seen)
+        time.sleep(0.02)
+
+
+def _could_become_ssh(seen: bytes) -> bool:
+    """Servers may print lines before their greeting (RFC 4253, 4.2); HTTP does not greet."""
+    return not seen.startswith(b"HTTP/")
+
+
+def _closed_early(endpoint: Endpoint, proxy: _Proxy | None) -> UnreachableError:
+    if proxy:
+        time.sleep(0.05)  # the command's last words come after its output's end
+        said = proxy.errors()
+        return UnreachableError(
+            f"the way to it failed: {said or 'the proxy command ended without a word.'}",
+            where=endpoint.address,
+            next_=f"Try the way by itself: ssh {endpoint.alias}",
+        )
+    return UnreachableError(
+        "it closed the connection before any login.",
+        where=endpoint.address,
+        next_=f"{_STARTING} Too many logins at once, or a provider's proxy that doesn't know "
+        "this box, look the same.",
+    )
+
+
+def _not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
+    said = clean(seen[:80]).strip().splitlines()
+    return UnreachableError(
+        f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
+        where=endpoint.address,
+        next_=_ADDRESS,
+    )
+
+
+def _timed_out(endpoint: Endpoint) -> UnreachableError:
+    return UnreachableError(
+        f"no answer within {endpoint.connect_timeout:.0f} s.",
+        where=endpoint.address,
+        next_=f"{_STARTING} A firewall looks the same. {_ADDRESS}",
+    )
+
+
+def _unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
+    """The reason in words of its own."""
+    if isinstance(error, socket.gaierror):
+        return UnreachableError(
+            "the name was not found.",
+            where=endpoint.hostname,
+            next_="Check the spelling, your network, and that the alias is in your ssh config.",
+        )
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return _timed_out(endpoint)
+    if error.errno == errno.ECONNREFUSED:
+        return UnreachableError(
+            "the connection was refused: nothing listens on that port.",
+            where=endpoint.address,
+            next_=f"{_STARTING} {_ADDRESS}",
+        )
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
+        return UnreachableError(
+            "there is no route to it from here.",
+            where=endpoint.address,
+            next_="Check this machine's network and VPN; the box may be gone.",
+        )
+    return UnreachableError(
+        f"the connection failed: {error.strerror or error}.", where=endpoint.address, next_=_ADDRESS
+    )

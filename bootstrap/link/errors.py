@@ -1,0 +1,25 @@
+"""What can go wrong on the wire, beside the errors of `bootstrap.errors`.
+
+UnreachableError   3   can't reach the box or log in
+├── LinkLost           the link died; what runs on the box goes on
+└── NoAnswer           the box printed something else than an answer
+"""
+
+from __future__ import annotations
+
+from bootstrap.errors import UnreachableError
+
+
+class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
+    """The link to the box died. Following again is safe: the box goes on."""
+
+    def __init__(self, label: str, why: str = "the link was lost") -> None:
+        super().__init__(
+            why,
+            where=label,
+            next_="What runs on the box goes on. Run the same command again to follow it.",
+        )
+
+
+class NoAnswer(UnreachableError):  # noqa: N818 - likewise
+    """The box was reached, but what it printed is not the answer asked for."""

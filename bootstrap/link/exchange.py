@@ -1,0 +1,154 @@
+"""A script to the box, its answer back: one exec, whatever shell and rc files are there.
+
+The script travels as base64 in one single-quoted word, which bash, dash, zsh,
+fish, tcsh and busybox ash hand on unharmed; `/bin/sh` decodes and runs it. The
+answer is framed by a random sentinel, so that what rc files print around it
+doesn't matter (facts/models.md, trap 9).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import secrets
+import threading
+from dataclasses import dataclass
+
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.ui.clean import clean
+
+LIMIT = 8 * 1024 * 1024
+"""Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
+_NOISE_SHOWN = 2000
+_ERRORS_SHOWN = 4096
+_RUNPOD = (
+    "A proxy that is interactive only can't be used: take the direct SSH address from the "
+    "provider's page (RunPod: “SSH over exposed TCP”)."
+)
+_TMUX = (
+    "tmux seems to start at login: run `touch ~/.no_auto_tmux` on the box (Vast.ai), or take it "
+    "out of its rc file."
+)
+_HINTS = (
+    ("doesn't support pty", _RUNPOD),
+    ("does not support pty", _RUNPOD),
+    ("open terminal failed", _TMUX),
+    ("not a terminal", _TMUX),
+    ("tmux", _TMUX),
+)
+_DEFAULT_HINT = (
+    "Something on the box answers in the place of a shell. Log in with ssh and look at its "
+    "rc files (~/.bashrc and the like)."
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a script printed between the sentinels, its exit code and the end of its errors."""
+
+    output: bytes
+    code: int
+    errors: bytes
+
+
+def shell_command(script: str, shell: str = "/bin/sh") -> str:
+    """A command line that runs `script` in `shell`, the same under any login shell.
+
+    The script's standard input is the command's. `shell` is a plain path or name.
+    """
+    encoded = base64.b64encode(script.encode()).decode()
+    return f"exec {shell} -c 'eval \"$(echo {encoded} | base64 -d)\"'"
+
+
+def exchange(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
+    """Run `script` on the box with `/bin/sh` and return what it printed.
+
+    Its exit code doesn't matter here, see `ask`. `timeout` is in seconds.
+    Raises LinkLost, NoAnswer.
+    """
+    return ask(wire, script, stdin, timeout).output
+
+
+def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> Answer:
+    """Run `script` on the box with `/bin/sh`: output, exit code, errors.
+
+    Raises as `exchange`.
+    """
+    sentinel = secrets.token_hex(16)
+    framed = f"echo; echo {sentinel}+\n(\n{script}\n)\necho {sentinel}- $?\n"
+    stream = wire.start(shell_command(framed))
+    out_of_time = threading.Event()
+    timer = threading.Timer(timeout, _give_up, (stream, out_of_time)) if timeout else None
+    try:
+        if timer:
+            timer.daemon = True
+            timer.start()
+        feeder = threading.Thread(target=_feed, args=(stream, stdin), daemon=True)
+        if stdin:
+            feeder.start()
+        else:
+            stream.close_write()
+        raw = _read_answer(stream, wire.label, sentinel)
+        errors = stream.read_err()[-_ERRORS_SHOWN:]
+    finally:
+        if timer:
+            timer.cancel()
+        stream.close()
+    answer = _unframe(raw, sentinel.encode(), errors)
+    if answer is None:
+        raise _no_answer(wire.label, raw, errors, timeout if out_of_time.is_set() else None)
+    return answer
+
+
+def _give_up(stream: Stream, out_of_time: threading.Event) -> None:
+    out_of_time.set()
+    stream.close()
+
+
+def _feed(stream: Stream, data: bytes) -> None:
+    """Beside the reading: a box that answers before it read everything must not stall both."""
+    with contextlib.suppress(OSError, ValueError, LinkLost):
+        for start in range(0, len(data), PIECE):
+            stream.write(data[start : start + PIECE])
+    stream.close_write()
+
+
+def _read_answer(stream: Stream, label: str, sentinel: str) -> bytes:
+    """All of the answer. What holds the output open after it is not waited for."""
+    end = re.compile(sentinel.encode() + rb"- [0-9]+\n")
+    pieces: list[bytes] = []
+    size, tail = 0, b""
+    while piece := stream.read(PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        tail = (tail + piece)[-PIECE - 64 :]
+        if end.search(tail, max(0, len(tail) - len(piece) - 64)):
+            break
+        if size > LIMIT:
+            raise NoAnswer(
+                f"it printed more than {LIMIT // 2**20} MiB instead of an answer.",
+                where=label,
+                next_=_DEFAULT_HINT,
+            )
+    return b"".join(pieces)
+
+
+def _unframe(raw: bytes, sentinel: bytes, errors: bytes) -> Answer | None:
+    """The answer between the sentinels; None where they aren't there."""
+    _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
+    output, end, tail = rest.rpartition(sentinel + b"- ")
+    code = tail.split(b"\n", 1)[0]
+    if not begin or not end or not code.isdigit():
+        return None
+    return Answer(output, int(code), errors)
+
+
+def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> NoAnswer:
+    said = "\n".join(clean(text).strip() for text in (raw[-_NOISE_SHOWN:], errors) if text.strip())
+    said = said[-_NOISE_SHOWN:]
+    hint = next((text for sign, text in _HINTS if sign in said.lower()), _DEFAULT_HINT)
+    what = f"it gave no answer within {timeout:g} s" if timeout else "it gave no answer"
+    shown = f"; it printed:\n{said}" if said else ", and printed nothing."
+    return NoAnswer(what + shown, where=label, next_=hint)

@@ -1,0 +1,212 @@
+"""Key files, as far as they can be read without their passphrase, and how they are loaded.
+
+An OpenSSH private key holds its public half in the clear, so its type, its
+fingerprint and whether it is encrypted are known before anything is asked.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import io
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+_MAGIC = b"openssh-key-v1\0"
+_CERT = "-cert-v01@openssh.com"
+_LOADABLE = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384")
+_SUPPORTED = (*_LOADABLE, "ecdsa-sha2-nistp521")
+
+
+class KeyUnusable(Exception):  # noqa: N818 - a reason, said to the user as it is
+    """A key can't be used; the text says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A public key: type, wire blob and comment."""
+
+    kind: str
+    blob: bytes
+    comment: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """As OpenSSH prints it."""
+        digest = hashlib.sha256(self.blob).digest()
+        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+    @property
+    def line(self) -> str:
+        """The line that belongs into authorized_keys or a provider's page."""
+        return f"{self.kind} {base64.b64encode(self.blob).decode()} {self.comment}".rstrip()
+
+    @property
+    def is_certificate(self) -> bool:
+        """Whether a certificate authority signed it."""
+        return self.kind.endswith(_CERT)
+
+
+@dataclass(frozen=True)
+class KeyFile:
+    """An identity file; `public` is None where only the passphrase would tell."""
+
+    path: Path
+    public: PublicKey | None
+    encrypted: bool
+    problem: str = ""
+
+
+def read_key_file(path: Path) -> KeyFile:
+    """What is known of an identity file without its passphrase. Never raises."""
+    beside = read_public(path.with_name(path.name + ".pub"))
+    try:
+        data = path.read_bytes()
+        mode, owner = path.stat().st_mode, path.stat().st_uid
+    except FileNotFoundError:
+        return KeyFile(path, beside, False, "its private half is not there")
+    except OSError as error:
+        return KeyFile(path, beside, False, f"can't be read: {error.strerror}")
+    alone = _parse_public(data.decode("utf-8", "replace"))
+    if alone:
+        return KeyFile(path, alone, False, "it is a public key; its private half is in no agent")
+    if owner == os.getuid() and mode & 0o077:
+        problem = f"others can read it, so ssh ignores it: chmod 600 {path}"
+        return KeyFile(path, beside, False, problem)
+    inside, encrypted = _look_inside(data)
+    public = beside if beside and (not inside or beside.blob == inside.blob) else inside
+    return KeyFile(path, public, encrypted, _problem_of(public))
+
+
+def read_public(path: Path) -> PublicKey | None:
+    """The public key or certificate in a file, if there is one."""
+    try:
+        return _parse_public(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+
+
+def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
+    """The private key, decrypted. Raises KeyUnusable.
+
+    It is read by `cryptography` and handed over in OpenSSH's form: paramiko
+    itself doesn't read PKCS#8.
+    """
+    data = path.read_bytes()
+    password = passphrase.encode() if passphrase else None
+    is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in data[:200]
+    load = serialization.load_ssh_private_key if is_openssh else serialization.load_pem_private_key
+    try:
+        key = load(data, password)
+    except TypeError:
+        raise KeyUnusable("it needs its passphrase") from None
+    except UnsupportedAlgorithm as error:
+        raise KeyUnusable(f"its type can't be used here: {error}") from None
+    except ValueError:
+        why = "wrong passphrase" if passphrase else "it is damaged, or no private key"
+        raise KeyUnusable(why) from None
+    classes: list[tuple[type, type[paramiko.PKey]]] = [
+        (Ed25519PrivateKey, paramiko.Ed25519Key),
+        (RSAPrivateKey, paramiko.RSAKey),
+        (EllipticCurvePrivateKey, paramiko.ECDSAKey),
+    ]
+    for theirs, ours in classes:
+        if isinstance(key, theirs):
+            text = key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.OpenSSH,
+                serialization.NoEncryption(),
+            )
+            return ours.from_private_key(io.StringIO(text.decode()))
+    raise KeyUnusable(_problem_of_kind(type(key).__name__))
+
+
+def inner_blob(certificate: PublicKey) -> bytes | None:
+    """The blob of the plain public key that a certificate is for."""
+    kind = certificate.kind.removesuffix(_CERT)
+    fields = {"ssh-ed25519": 1, "ssh-rsa": 2}.get(kind, 2 if kind.startswith("ecdsa") else 0)
+    if not fields or not certificate.is_certificate:
+        return None
+    try:
+        parts = unpack(certificate.blob)
+        next(parts)  # the certificate's type
+        next(parts)  # the nonce
+        wanted = [next(parts) for _ in range(fields)]
+    except (struct.error, StopIteration):
+        return None
+    return b"".join(pack(part) for part in [kind.encode(), *wanted])
+
+
+def _look_inside(data: bytes) -> tuple[PublicKey | None, bool]:
+    """The public half of an OpenSSH private key, and whether the key is encrypted."""
+    head = data[:400]
+    if b"BEGIN OPENSSH PRIVATE KEY" not in head:
+        return None, b"ENCRYPTED" in head
+    body = b"".join(line for line in data.splitlines() if not line.startswith(b"-----"))
+    try:
+        raw = base64.b64decode(body, validate=True)
+        if not raw.startswith(_MAGIC):
+            return None, False
+        rest = raw[len(_MAGIC) :]
+        parts = unpack(rest)
+        cipher, kdf, options = next(parts), next(parts), next(parts)
+        start = 12 + len(cipher) + len(kdf) + len(options) + 4  # past the number of keys
+        blob = next(unpack(rest[start:]))
+        kind = next(unpack(blob)).decode()
+    except (binascii.Error, struct.error, StopIteration, ValueError):
+        return None, False
+    return PublicKey(kind, blob), cipher != b"none"
+
+
+def _parse_public(text: str) -> PublicKey | None:
+    words = text.split("\n", 1)[0].split(None, 2)
+    if len(words) < 2:
+        return None
+    try:
+        blob = base64.b64decode(words[1], validate=True)
+        kind = next(unpack(blob)).decode()
+    except (binascii.Error, struct.error, StopIteration, ValueError):
+        return None
+    return (
+        PublicKey(kind, blob, words[2].strip() if len(words) > 2 else "")
+        if kind == words[0]
+        else None
+    )
+
+
+def unpack(data: bytes) -> Iterator[bytes]:
+    """SSH's length-prefixed strings, one after the other."""
+    while data:
+        (length,) = struct.unpack(">I", data[:4])
+        if length > len(data) - 4:
+            raise ValueError("cut short")
+        yield data[4 : 4 + length]
+        data = data[4 + length :]
+
+
+def pack(part: bytes) -> bytes:
+    """One of SSH's length-prefixed strings."""
+    return struct.pack(">I", len(part)) + part
+
+
+def _problem_of(public: PublicKey | None) -> str:
+    return _problem_of_kind(public.kind) if public and public.kind not in _SUPPORTED else ""
+
+
+def _problem_of_kind(kind: str) -> str:
+    if kind.startswith("sk-"):
+        return "it lives on a hardware key: add it to your agent first (ssh-add), then try again"
+    if "dss" in kind or "DSA" in kind:
+        return "DSA keys are no longer accepted by ssh: make one with ssh-keygen -t ed25519"
+    return f"keys of type {kind} can't be used from a file: ssh-add it, or use an ed25519 key"

@@ -1,0 +1,118 @@
+"""`--host local`: the same wire, to this machine, without SSH."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+
+from bootstrap.link.wire import PIECE
+
+_ERRORS_KEPT = 64 * 1024
+
+
+class LocalWire:
+    """Runs commands here, as a login would run them on a box."""
+
+    def __init__(self) -> None:
+        self.label = "this machine"
+        self._streams: list[LocalStream] = []
+        self._open = True
+
+    def start(self, command: str) -> LocalStream:
+        """Run `command` with `/bin/sh`, in a session of its own."""
+        stream = LocalStream(command)
+        self._streams.append(stream)
+        return stream
+
+    def alive(self) -> bool:
+        """Whether `close` was not called yet."""
+        return self._open
+
+    def close(self) -> None:
+        """End what is still running and didn't detach itself."""
+        self._open = False
+        for stream in self._streams:
+            stream.close()
+
+
+class LocalStream:
+    """One command on this machine."""
+
+    def __init__(self, command: str) -> None:
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd=os.path.expanduser("~"),  # noqa: PTH111 - where a login begins
+            bufsize=0,
+        )
+        self._errors: deque[bytes] = deque()
+        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
+        self._drain.start()
+
+    def read(self, n: int) -> bytes:
+        """Up to `n` bytes of output; `b""` at the end."""
+        if self._process.stdout is None or self._process.stdout.closed:
+            return b""
+        try:
+            return self._process.stdout.read(n) or b""
+        except ValueError:  # closed meanwhile
+            return b""
+
+    def read_err(self) -> bytes:
+        """The last 64 KiB of the command's errors so far."""
+        if self._process.poll() is not None:
+            self._drain.join(1)
+        return b"".join(self._errors)[-_ERRORS_KEPT:]
+
+    def write(self, b: bytes) -> None:
+        """Send all of `b`. Raises BrokenPipeError when nothing reads any more."""
+        rest = memoryview(b)
+        while rest:
+            if self._process.stdin is None or self._process.stdin.closed:
+                raise BrokenPipeError("the command no longer reads")
+            sent = self._process.stdin.write(rest[:PIECE])
+            rest = rest[sent:]
+
+    def close_write(self) -> None:
+        """End the command's input."""
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def exit_status(self) -> int | None:
+        """Wait for the exit code; None when a signal ended it."""
+        code = self._process.wait()
+        return code if code >= 0 else None
+
+    def close(self) -> None:
+        """End the command as a closed login does: SIGHUP; what has a session of its own goes on."""
+        self.close_write()
+        if self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGHUP)
+            try:
+                self._process.wait(2)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._drain.join(0.2)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe and not (pipe is self._process.stderr and self._drain.is_alive()):
+                pipe.close()
+
+    def _drain_errors(self) -> None:
+        """Take in the errors as they come: a full pipe would stall the command."""
+        kept = 0
+        pipe = self._process.stderr
+        while pipe and (piece := pipe.read(PIECE)):
+            self._errors.append(piece)
+            kept += len(piece)
+            while kept - len(self._errors[0]) >= _ERRORS_KEPT:
+                kept -= len(self._errors.popleft())

@@ -1,0 +1,249 @@
+"""From a typed host to an endpoint, through the user's own ssh configuration.
+
+The real `ssh -G` resolves it: paramiko ignores `Include` (facts/models.md,
+trap 3) and knows no `Match`. A ProxyJump becomes an `ssh -W` of the real
+OpenSSH, so that the user's configuration, keys and host-key checks apply to
+the jump host as they are.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import shlex
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.link.target import Target
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds until a connection counts as timed out, where the ssh config says nothing."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Everything needed to dial a box and log in to it."""
+
+    alias: str
+    hostname: str
+    user: str
+    port: int
+    identity_files: tuple[Path, ...] = ()
+    chosen_identity: Path | None = None
+    certificate_files: tuple[Path, ...] = ()
+    identities_only: bool = False
+    identity_agent: str | None = None
+    proxy_command: str | None = None
+    host_key_alias: str | None = None
+    known_hosts_files: tuple[Path, ...] = ()
+    address_family: str = "any"
+    connect_timeout: float = CONNECT_TIMEOUT
+
+    @property
+    def label(self) -> str:
+        """How messages call it: `user@address:port`."""
+        return f"{self.user}@{self.address}"
+
+    @property
+    def address(self) -> str:
+        """`address:port`, an IPv6 address in brackets."""
+        host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
+        return f"{host}:{self.port}"
+
+
+def resolve(
+    target: Target,
+    *,
+    user: str | None = None,
+    identity: str | None = None,
+    config: Path | None = None,
+) -> Endpoint:
+    """The endpoint that `target` means to OpenSSH.
+
+    `user` is the profile's: it counts where neither the host nor the ssh
+    config names one. `identity` is a key file; it wins over the one in a pasted
+    command. `config` replaces the user's ssh config (`ssh -F`). Raises
+    UsageError for a missing key file or a broken ssh config, UnreachableError
+    where there is no `ssh`.
+    """
+    chosen = _existing_identity(identity or target.identity)
+    settings = _ask_ssh(_ssh_arguments(target, chosen, config))
+    hostname = settings.first("hostname") or target.address
+    resolved_user = settings.first("user") or getpass.getuser()
+    if user and not target.user and resolved_user == getpass.getuser():
+        resolved_user = user
+    port = int(settings.first("port") or 22)
+    tokens = _tokens(target.address, hostname, resolved_user, port, settings)
+    return Endpoint(
+        alias=target.address,
+        hostname=hostname,
+        user=resolved_user,
+        port=port,
+        identity_files=_existing(settings.all("identityfile"), tokens),
+        chosen_identity=chosen,
+        certificate_files=_existing(settings.all("certificatefile"), tokens),
+        identities_only=settings.first("identitiesonly") == "yes",
+        identity_agent=_agent_socket(settings.first("identityagent"), tokens),
+        proxy_command=_proxy_command(settings, tokens, config),
+        host_key_alias=settings.first("hostkeyalias"),
+        known_hosts_files=_known_hosts(settings, tokens),
+        address_family=settings.first("addressfamily") or "any",
+        connect_timeout=_seconds(settings.first("connecttimeout")),
+    )
+
+
+class _Settings:
+    """What `ssh -G` printed: lower-case keys, some of them several times."""
+
+    def __init__(self, text: str) -> None:
+        self._pairs = [
+            (key, value)
+            for key, _, value in (line.partition(" ") for line in text.splitlines())
+            if value
+        ]
+
+    def first(self, key: str) -> str | None:
+        return next((value for name, value in self._pairs if name == key), None)
+
+    def all(self, key: str) -> list[str]:
+        return [value for name, value in self._pairs if name == key]
+
+
+def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:
+    arguments = ["ssh", "-G"]
+    options = {
+        "-F": config,
+        "-l": target.user,
+        "-p": target.port,
+        "-i": identity,
+        "-J": target.jump,
+    }
+    for option, value in options.items():
+        if value is not None:
+            arguments += [option, str(value)]
+    return [*arguments, "--", target.address]
+
+
+def _ask_ssh(arguments: list[str]) -> _Settings:
+    try:
+        answer = subprocess.run(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=30,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise UnreachableError(
+            "the program `ssh` is not installed on this machine.",
+            next_="Install OpenSSH's client: `apt install openssh-client`, "
+            "`dnf install openssh-clients`; macOS has it.",
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            "`ssh -G` did not answer within 30 s.",
+            where="ssh config",
+            next_="A `Match exec` in your ssh config seems to hang.",
+        ) from None
+    if answer.returncode:
+        raise UsageError(
+            f"ssh does not accept it: {answer.stderr.strip()[-500:]}",
+            where="ssh config",
+            next_=f"Try it: {shlex.join(arguments)}",
+        )
+    return _Settings(answer.stdout)
+
+
+def _tokens(alias: str, hostname: str, user: str, port: int, settings: _Settings) -> dict[str, str]:
+    """What `%h` and the like stand for (ssh_config(5), TOKENS)."""
+    local = socket.gethostname()
+    jump = settings.first("proxyjump") or ""
+    hashed = hashlib.sha1(f"{local}{hostname}{port}{user}{jump}".encode())  # noqa: S324 - as ssh does
+    return {
+        "%": "%",
+        "C": hashed.hexdigest(),
+        "L": local.partition(".")[0],
+        "d": str(Path.home()),
+        "h": hostname,
+        "i": str(os.getuid()),
+        "j": jump,
+        "k": settings.first("hostkeyalias") or alias,
+        "l": local,
+        "n": alias,
+        "p": str(port),
+        "r": user,
+        "u": getpass.getuser(),
+    }
+
+
+def expand(text: str, tokens: Mapping[str, str]) -> str:
+    """`~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh expands them."""
+    text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
+    text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
+    return str(Path(text).expanduser()) if text.startswith("~") else text
+
+
+def _existing_identity(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    path = Path(text).expanduser().absolute()
+    if not path.is_file():
+        raise UsageError(
+            f"there is no key file {path}.",
+            where="--identity",
+            next_="Make a key with `ssh-keygen -t ed25519`, or name another.",
+        )
+    return path
+
+
+def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files that are there; a public key will do, an agent may hold its other half."""
+    paths = [Path(expand(text, tokens)) for text in texts if text != "none"]
+    return tuple(p for p in paths if p.is_file() or p.with_name(p.name + ".pub").is_file())
+
+
+def _known_hosts(settings: _Settings, tokens: Mapping[str, str]) -> tuple[Path, ...]:
+    lines = [settings.first("userknownhostsfile"), settings.first("globalknownhostsfile")]
+    words = [word for line in lines if line for word in line.split(" ")]
+    return tuple(Path(expand(word, tokens)) for word in words if word != "none")
+
+
+def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
+    """The path of the agent's socket, None where there is to be none."""
+    if text is None or text == "SSH_AUTH_SOCK":
+        return os.environ.get("SSH_AUTH_SOCK") or None
+    if text == "none":
+        return None
+    if text.startswith("$") and not text.startswith("${"):
+        return os.environ.get(text[1:]) or None
+    return expand(text, tokens)
+
+
+def _proxy_command(
+    settings: _Settings, tokens: Mapping[str, str], config: Path | None
+) -> str | None:
+    jump = settings.first("proxyjump")
+    if jump and jump != "none":
+        *before, last = jump.split(",")
+        arguments = ["ssh", *(["-F", str(config)] if config else [])]
+        arguments += ["-J", ",".join(before)] if before else []
+        arguments += ["-W", f"[{tokens['h']}]:{tokens['p']}"]
+        uri = last if last.startswith("ssh://") else f"ssh://{last}"
+        return shlex.join([*arguments, "--", uri])
+    command = settings.first("proxycommand")
+    if not command or command == "none":
+        return None
+    return re.sub(r"%([%hnpr])", lambda m: tokens[m[1]], command)
+
+
+def _seconds(text: str | None) -> float:
+    """ConnectTimeout as `ssh -G` prints it: seconds, or none."""
+    return float(text) if text and text.isdigit() and int(text) > 0 else CONNECT_TIMEOUT

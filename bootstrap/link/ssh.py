@@ -1,0 +1,248 @@
+"""A login over SSH, with Fabric and paramiko underneath, and commands on it.
+
+Fabric by itself trusts every host key, reads no `Include` and buffers output
+(facts/models.md, traps 2, 3 and 5); here its connection is given the socket
+that was dialled, the host keys of the box, our own choice of keys, and streams
+are read from the channel itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import paramiko
+from fabric import Config, Connection
+from paramiko.config import SSHConfig
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link.dial import Dialing
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.heartbeat import Heartbeat
+from bootstrap.link.hostkeys import FirstContact, HostKey, Rules, Trust
+from bootstrap.link.keys import KeyLogin
+from bootstrap.link.known import KnownBox
+from bootstrap.link.talk import Talk
+from bootstrap.link.transport import BoxTransport
+from bootstrap.link.wire import PIECE
+from bootstrap.ui.clean import clean
+
+_BANNER_TIMEOUT = 15
+_AUTH_TIMEOUT = 30
+_GULP = 4 * 1024 * 1024
+"""Bytes taken from the channel at once: taking them costs as much as what stays behind."""
+_ERRORS_KEPT = 64 * 1024
+
+
+def login(
+    dialing: Dialing,
+    known: KnownBox,
+    *,
+    host_key: str | None = None,
+    first_contact: FirstContact = "pin",
+    say: Callable[[str], None],
+) -> SshWire:
+    """Log in to the box once. Its host key is checked before anything is sent.
+
+    `dialing` is the connection begun with `dial`. A first contact's host key is
+    pinned once the login succeeded. Raises UnreachableError, HostKeyError,
+    UsageError (a `host_key` that is no fingerprint).
+    """
+    endpoint, talk = dialing.endpoint, Talk(say)
+    try:
+        trust = Trust(endpoint, known, Rules(host_key, first_contact), talk)
+        keys = KeyLogin(endpoint, trust, talk, last_key=known.key)
+        connection = _connection(trust, keys, dialing)
+        if known.known_hosts.is_file():
+            connection.client.load_host_keys(str(known.known_hosts))
+        connection.client.set_missing_host_key_policy(_OurTrust(trust))
+        _open(connection, trust, dialing)
+    except BaseException:
+        dialing.close()
+        raise
+    trust.keep()
+    return SshWire(endpoint.label, connection, dialing, keys.used)
+
+
+def _connection(trust: Trust, keys: KeyLogin, dialing: Dialing) -> Connection:
+    """Fabric's connection, told everything, so that it looks nothing up itself."""
+    endpoint = dialing.endpoint
+    return Connection(
+        host=endpoint.hostname,
+        user=endpoint.user,
+        port=endpoint.port,
+        forward_agent=False,
+        gateway=False,
+        config=Config(ssh_config=SSHConfig(), lazy=True),
+        connect_kwargs={
+            "sock": dialing.socket(),
+            "transport_factory": partial(BoxTransport, kinds=trust.wanted_kinds()),
+            "auth_strategy": keys,
+            "banner_timeout": _BANNER_TIMEOUT,
+            "auth_timeout": _AUTH_TIMEOUT,
+        },
+    )
+
+
+def _open(connection: Connection, trust: Trust, dialing: Dialing) -> None:
+    endpoint = dialing.endpoint
+    try:
+        connection.open()
+    except paramiko.BadHostKeyException as error:
+        trust.judge(HostKey(error.key.get_name(), error.key.asbytes()))
+        raise
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        transport = connection.client.get_transport()
+        farewell = clean(getattr(transport, "farewell", "")).strip()
+        said = farewell or clean(str(error)).strip() or "it hung up"
+        proxy = dialing.proxy_errors()
+        raise UnreachableError(
+            f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),
+            where=endpoint.label,
+            next_=f"See what OpenSSH says: ssh -v {endpoint.alias}",
+        ) from None
+
+
+class _OurTrust(paramiko.MissingHostKeyPolicy):
+    """Asked by paramiko about a host key that the box's own known_hosts doesn't name."""
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+
+    def missing_host_key(
+        self,
+        client: paramiko.SSHClient,  # noqa: ARG002 - paramiko's
+        hostname: str,  # noqa: ARG002
+        key: paramiko.PKey,
+    ) -> None:
+        """Raise HostKeyError unless the key may be trusted."""
+        self._trust.judge(HostKey(key.get_name(), key.asbytes()))
+
+
+class SshWire:
+    """A login to a box."""
+
+    def __init__(self, label: str, connection: Connection, dialing: Dialing, used_key: str) -> None:
+        self.label = label
+        self.used_key = used_key
+        """Fingerprint of the key that logged in; `KnownBox.key` keeps it."""
+        self._connection = connection
+        self._dialing = dialing
+        self._transport: BoxTransport = connection.transport
+        self._heartbeat = Heartbeat(self._transport)
+
+    def start(self, command: str) -> SshStream:
+        """Run `command` with the login shell of the box. Raises LinkLost."""
+        try:
+            channel = self._transport.open_session()
+            stream = SshStream(channel, self)
+            channel.exec_command(command)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            if self.alive():
+                raise UnreachableError(
+                    f"it does not run commands: {clean(str(error))}.",
+                    where=self.label,
+                    next_="Some providers' proxies are interactive only: use the direct SSH "
+                    "address that the provider's page shows (RunPod: “SSH over exposed TCP”).",
+                ) from None
+            raise self.lost() from None
+        return stream
+
+    def alive(self) -> bool:
+        """Whether the link still stands."""
+        return self._transport.is_active()
+
+    def close(self) -> None:
+        """Close the link and every stream on it."""
+        self._heartbeat.stop()
+        self._transport.close()
+        self._connection.close()
+        self._dialing.close()
+
+    def lost(self) -> LinkLost:
+        """Why the link is gone."""
+        if self._heartbeat.died:
+            return LinkLost(self.label, "the link was lost: nothing came from the box any more")
+        farewell = clean(self._transport.farewell).strip()
+        return LinkLost(self.label, f"the box closed the link{f': {farewell}' if farewell else ''}")
+
+
+class SshStream:
+    """One command on a box, read straight from its channel."""
+
+    def __init__(self, channel: paramiko.Channel, wire: SshWire) -> None:
+        self._channel = channel
+        self._wire = wire
+        self._piece = memoryview(b"")
+        self._closed = False
+        self._errors: deque[bytes] = deque()
+        self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
+        self._drain.start()
+
+    def read(self, n: int) -> bytes:
+        """Up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
+        if not self._piece:
+            data = self._channel.recv(max(n, _GULP))
+            if not data:
+                self._check_end()
+            self._piece = memoryview(data)
+        head, self._piece = self._piece[:n], self._piece[n:]
+        return bytes(head)
+
+    def read_err(self) -> bytes:
+        """The last 64 KiB of the command's errors so far."""
+        if self._channel.eof_received or self._channel.closed:
+            self._drain.join(1)
+        return b"".join(self._errors)[-_ERRORS_KEPT:]
+
+    def write(self, b: bytes) -> None:
+        """Send all of `b`. Raises LinkLost, or BrokenPipeError when nothing reads any more."""
+        rest = memoryview(b)
+        while rest:
+            try:
+                sent = self._channel.send(bytes(rest[:PIECE]))
+            except (OSError, EOFError, paramiko.SSHException):
+                sent = 0
+            if not sent:
+                if not self._wire.alive():
+                    raise self._wire.lost()
+                raise BrokenPipeError("the command on the box no longer reads")
+            rest = rest[sent:]
+
+    def close_write(self) -> None:
+        """End the command's input."""
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.shutdown_write()
+
+    def exit_status(self) -> int | None:
+        """Wait for the exit code; None without one. Raises LinkLost."""
+        code = self._channel.recv_exit_status()
+        if code >= 0:
+            return code
+        if not self._wire.alive() and not self._closed:
+            raise self._wire.lost()
+        return None
+
+    def close(self) -> None:
+        """Let go of the command."""
+        self._closed = True
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._channel.close()
+
+    def _check_end(self) -> None:
+        """An end that the box didn't say is the link's."""
+        if not self._closed and not self._channel.eof_received and not self._wire.alive():
+            raise self._wire.lost()
+
+    def _drain_errors(self) -> None:
+        """Take in the errors as they come: unread, they would close the shared window."""
+        kept = 0
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            while piece := self._channel.recv_stderr(PIECE):
+                self._errors.append(piece)
+                kept += len(piece)
+                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
+                    kept -= len(self._errors.popleft())

@@ -1,0 +1,42 @@
+"""What a login says to the person, and asks of them, on their terminal.
+
+Questions go to the controlling terminal, as ssh's do, and not to standard
+input or output, which may be a pipe or `--json`.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+
+class Talk:
+    """Says things through the caller's `say`; asks on the terminal."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+
+    def has_terminal(self) -> bool:
+        """Whether there is someone to ask."""
+        try:
+            os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+        except OSError:
+            return False
+        return True
+
+    def confirm(self, question: str) -> bool:
+        """A yes, typed out. Without a terminal: no."""
+        if not self.has_terminal():
+            return False
+        with Path("/dev/tty").open("r+b", buffering=0) as terminal:
+            terminal.write(f"{question} (yes/no) ".encode())
+            return terminal.readline().strip().lower() == b"yes"
+
+    def secret(self, prompt: str) -> str | None:
+        """A passphrase, not shown as it is typed; None when none was given."""
+        try:
+            return getpass.getpass(prompt) or None
+        except EOFError:
+            return None

@@ -1,0 +1,244 @@
+"""The host that a person typed, taken apart and checked. Pure: nothing is run or looked up.
+
+    user@address:port     ssh://user@address:port     [2001:db8::1]:22
+    an alias of ~/.ssh/config, the name of a known box, or `local`
+    "ssh -p 46769 root@5.17.27.63 -L 8080:localhost:8080"   as a dashboard shows it
+
+What a shell or ssh could take for more than a name is refused here, before
+anything runs: leading dashes, quotes, `$`, backticks, semicolons, whitespace,
+control and direction characters.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from bootstrap.errors import UsageError
+
+_T = TypeVar("_T")
+
+_KEPT = {"p": "port", "i": "identity", "l": "user", "J": "jump", "L": "forwards"}
+_WITH_VALUE = set("BbcDEeFIiJLlmOoPpRSWwQ")
+_FORBIDDEN = set("\"'`$;\\&|<>(){}!*?#^")
+_FORWARD = re.compile(r"[A-Za-z0-9._:\[\]/-]+")
+_FORMS = (
+    "A host is user@address:port, ssh://user@address:port, an alias of your ssh config, "
+    "the name of a known box, `local`, or the provider's whole ssh command in quotes: "
+    '--host "ssh -p 46769 root@5.17.27.63"'
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host as it was typed. What is None was not said: the ssh config decides."""
+
+    text: str
+    address: str
+    user: str | None = None
+    port: int | None = None
+    identity: str | None = None
+    jump: str | None = None
+    forwards: tuple[str, ...] = ()
+    is_local: bool = False
+
+
+@dataclass
+class _Options:
+    """What the options of a pasted ssh command said."""
+
+    single: dict[str, str] = field(default_factory=dict)
+    forwards: list[str] = field(default_factory=list)
+
+
+def parse_host(text: str) -> Target:
+    """Take `text` apart. Raises UsageError with the forms to use."""
+    stripped = text.strip(" ")
+    if not stripped:
+        raise _wrong(text, "it is empty")
+    _refuse_dangerous(stripped)
+    if stripped == "local":
+        return Target(text=stripped, address="local", is_local=True)
+    words = stripped.split(" ")
+    if words[0] == "ssh":
+        return _parse_command(stripped, [word for word in words[1:] if word])
+    if len(words) > 1:
+        raise _wrong(text, "it has a space in it")
+    user, address, port = _parse_destination(stripped)
+    return Target(text=stripped, address=address, user=user, port=port)
+
+
+def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
+    """The quoted form to use where someone typed `--host ssh -p 46769 root@…` without quotes.
+
+    None when the command line `argv` is no such thing.
+    """
+    words = [part for word in argv for part in word.split("=", 1)]
+    for index in range(len(words) - 1):
+        if words[index : index + 2] == ["--host", "ssh"]:
+            pasted = itertools.takewhile(lambda word: not word.startswith("--"), words[index + 2 :])
+            command = " ".join(["ssh", *pasted])
+            return f'--host "{command}"' if command != "ssh" else None
+    return None
+
+
+def _parse_command(text: str, words: list[str]) -> Target:
+    """A whole ssh command: options before and after the address, as ssh itself allows."""
+    options, addresses = _read_options(text, words)
+    if not addresses:
+        raise _wrong(text, "the ssh command names no address")
+    if len(addresses) > 1:
+        raise _wrong(text, f"the ssh command has a command of its own: {addresses[1]}")
+    user, address, port = _parse_destination(addresses[0])
+    single = options.single
+    return Target(
+        text=text,
+        address=address,
+        user=_one(text, "users", user, _checked_user(text, single.get("user"))),
+        port=_one(text, "ports", port, _checked_port(text, single.get("port"))),
+        identity=single.get("identity"),
+        jump=_checked_jump(text, single.get("jump")),
+        forwards=tuple(_checked_forward(text, spec) for spec in options.forwards),
+    )
+
+
+def _read_options(text: str, words: list[str]) -> tuple[_Options, list[str]]:
+    options, addresses = _Options(), list[str]()
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if word == "--":
+            return options, addresses + queue
+        if not word.startswith("-"):
+            addresses.append(word)
+            continue
+        letter = word[1:2]
+        name = _KEPT.get(letter)
+        if name is None:
+            what = f"-{letter}" if letter else word
+            value = f" {queue[0]}" if letter in _WITH_VALUE and not word[2:] and queue else ""
+            raise _wrong(text, f"option {what}{value} of the ssh command is not kept: leave it out")
+        value = word[2:] or (queue.pop(0) if queue else "")
+        if not value or value.startswith("-"):
+            raise _wrong(text, f"option -{letter} of the ssh command lacks its value")
+        if name == "forwards":
+            options.forwards.append(value)
+        elif name in options.single:
+            raise _wrong(text, f"option -{letter} of the ssh command is given twice")
+        else:
+            options.single[name] = value
+    return options, addresses
+
+
+def _parse_destination(text: str) -> tuple[str | None, str, int | None]:
+    """`[ssh://][user@]address[:port][/]` as user, address and port."""
+    rest = text
+    if rest.startswith("ssh://"):
+        rest = rest.removeprefix("ssh://").removesuffix("/")
+    user, at, rest = rest.rpartition("@")
+    if at and not user:
+        raise _wrong(text, "there is no user before the @")
+    address, port = _split_port(text, rest)
+    if not address:
+        raise _wrong(text, "there is no address")
+    if address.startswith("-"):
+        raise _wrong(text, "an address doesn't start with a dash")
+    if ":" in address or "%" in address:
+        _check_ipv6(text, address)
+    else:
+        _check_word(text, "address", address, "._+-")
+    return _checked_user(text, user or None), address, _checked_port(text, port)
+
+
+def _split_port(text: str, rest: str) -> tuple[str, str | None]:
+    if rest.startswith("["):
+        address, bracket, tail = rest[1:].partition("]")
+        if not bracket or (tail and not tail.startswith(":")) or tail == ":":
+            raise _wrong(text, "an address in brackets looks like [2001:db8::1]:22")
+        _check_ipv6(text, address)
+        return address, tail[1:] or None
+    if rest.count(":") > 1:
+        return rest, None
+    address, colon, port = rest.partition(":")
+    if colon and not port:
+        raise _wrong(text, "there is no port after the colon")
+    return address, port or None
+
+
+def _check_ipv6(text: str, address: str) -> None:
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        raise _wrong(text, f"{address} is no IPv6 address") from None
+    zone = address.partition("%")[2]
+    if zone:
+        _check_word(text, "zone", zone, "._-")
+
+
+def _checked_user(text: str, user: str | None) -> str | None:
+    if user is not None:
+        if user.startswith("-"):
+            raise _wrong(text, "a user doesn't start with a dash")
+        _check_word(text, "user", user, "._+@-")
+    return user
+
+
+def _checked_port(text: str, port: str | None) -> int | None:
+    if port is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise _wrong(text, f"{port} is no port (1 to 65535)")
+    return int(port)
+
+
+def _checked_jump(text: str, jump: str | None) -> str | None:
+    if jump is not None and jump != "none":
+        for hop in jump.split(","):
+            if not hop:
+                raise _wrong(text, "-J names an empty host")
+            _parse_destination(hop)
+    return jump
+
+
+def _checked_forward(text: str, spec: str) -> str:
+    if not _FORWARD.fullmatch(spec) or spec.count(":") < 1:
+        raise _wrong(text, f"-L {spec} is no forward like 8080:localhost:8080")
+    return spec
+
+
+def _check_word(text: str, kind: str, word: str, marks: str) -> None:
+    for char in word:
+        if not (char.isalnum() or char in marks):
+            raise _wrong(text, f"{_show(char)} has no place in the {kind}")
+
+
+def _one(text: str, kind: str, first: _T | None, second: _T | None) -> _T | None:
+    """The one of two that was said; UsageError when both were, differently."""
+    if first is not None and second is not None and first != second:
+        raise _wrong(text, f"it names two {kind}: {first} and {second}")
+    return second if first is None else first
+
+
+def _refuse_dangerous(text: str) -> None:
+    if text.startswith("-"):
+        raise _wrong(text, "it starts with a dash")
+    for char in text:
+        if char in _FORBIDDEN:
+            raise _wrong(text, f"{_show(char)} has no place in a host")
+        if char != " " and unicodedata.category(char)[0] in "CZ":
+            raise _wrong(text, f"{_show(char)} has no place in a host")
+
+
+def _show(char: str) -> str:
+    """A character that can be printed safely, whatever it is."""
+    return f"`{char}`" if char.isascii() and char.isprintable() else f"U+{ord(char):04X}"
+
+
+def _wrong(text: str, why: str) -> UsageError:
+    shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[:200])
+    return UsageError(f"{shown!r} is no host: {why}.", where="--host", next_=_FORMS)

@@ -1,0 +1,181 @@
+"""A real sshd on loopback, with keys and configuration of its own in a temporary folder."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
+USER = getpass.getuser()
+
+
+def keygen(path: Path, *options: str, passphrase: str = "") -> Path:
+    """Make a key at `path` with ssh-keygen."""
+    command = ["ssh-keygen", "-q", "-f", str(path), "-N", passphrase, "-C", f"{path.name}@test"]
+    if "-t" not in options:
+        command += ["-t", "ed25519"]
+    subprocess.run([*command, *options], check=True, stdin=subprocess.DEVNULL)
+    return path
+
+
+def fingerprint(path: Path) -> str:
+    """`SHA256:…` as ssh-keygen prints it."""
+    done = subprocess.run(["ssh-keygen", "-lf", path], check=True, capture_output=True, text=True)
+    return done.stdout.split()[1]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Sshd:
+    """One server. `authorize` lets keys in; `options` are lines of sshd_config."""
+
+    folder: Path
+    options: Iterable[str] = ()
+    host_key_types: Iterable[str] = ("ed25519",)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.authorized = self.folder / "authorized_keys"
+        self.authorized.touch()
+        self.log = self.folder / "log"
+        for kind in self.host_key_types:
+            if not (self.folder / f"host_{kind}").exists():
+                keygen(self.folder / f"host_{kind}", "-t", kind)
+
+    def authorize(self, key: Path) -> None:
+        public = key if key.suffix == ".pub" else key.with_name(key.name + ".pub")
+        with self.authorized.open("a") as file:
+            file.write(public.read_text())
+
+    def start(self) -> Sshd:
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        keys = [f"HostKey {self.folder / f'host_{kind}'}" for kind in self.host_key_types]
+        config = self.folder / "sshd_config"
+        lines = [
+            *self.options,
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            *keys,
+            f"AuthorizedKeysFile {self.authorized}",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "PidFile none",
+            "LogLevel VERBOSE",
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        self.process = subprocess.Popen(
+            [SSHD, "-D", "-f", str(config), "-E", str(self.log)], stdin=subprocess.DEVNULL
+        )
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError(self.log.read_text())
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.folder / f"host_{next(iter(self.host_key_types))}.pub")
+
+    def new_host_key(self) -> None:
+        """Another box at the same address."""
+        self.stop()
+        for kind in self.host_key_types:
+            for path in self.folder.glob(f"host_{kind}*"):
+                path.unlink()
+            keygen(self.folder / f"host_{kind}", "-t", kind)
+        self.start()
+
+
+class Relay:
+    """A TCP proxy that delays each direction, and can go silent like a cut cable."""
+
+    def __init__(self, port: int, delay: float = 0.0) -> None:
+        self._target = port
+        self._delay = delay
+        self._open = threading.Event()
+        self._open.set()
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        """From now on nothing passes, and nothing is closed."""
+        self._open.clear()
+
+    def close(self) -> None:
+        self._open.set()
+        for one in [self._listener, *self._sockets]:
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._target))
+            self._sockets += [near, far]
+            for one in (near, far):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for source, sink in ((near, far), (far, near)):
+                self._pump(source, sink)
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        """Read in one thread, write `delay` later in another, so that pieces overlap."""
+        import queue
+
+        pieces: queue.Queue[tuple[float, bytes]] = queue.Queue(maxsize=4096)
+
+        def read() -> None:
+            data = b"start"
+            while data:
+                try:
+                    data = source.recv(65536)
+                except OSError:
+                    data = b""
+                pieces.put((time.monotonic() + self._delay, data))
+
+        def write() -> None:
+            while True:
+                due, data = pieces.get()
+                time.sleep(max(0.0, due - time.monotonic()))
+                self._open.wait()
+                try:
+                    if not data:
+                        sink.shutdown(socket.SHUT_WR)
+                        return
+                    sink.sendall(data)
+                except OSError:
+                    return
+
+        threading.Thread(target=read, daemon=True).start()
+        threading.Thread(target=write, daemon=True).start()
