@@ -202,7 +202,7 @@ LOCAL_PATH = Rule(
 )
 PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
 PARENT = Rule("a shipped profile or a path", re.compile(r"[\w .,+@=:()/~-]+"))
-BOX_FILE = Rule("a path on the box that starts with ~/ or /", re.compile(r"~?/[A-Za-z0-9._+@=/-]+"))
+BOX_FILE = Rule("a path on the box that starts with /", re.compile(r"/[A-Za-z0-9._+@=/-]+"))
 PYTHON = Rule(
     'a version of Python, as in "3.11" or "3.11.7"', re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 )
