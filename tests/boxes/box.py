@@ -1,0 +1,344 @@
+"""One box: a Debian root file system in namespaces of its own, with its own sshd."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.boxes import claims, images, net, places
+from tests.boxes.claims import Subnet
+from tests.boxes.kinds import PATH, Whole
+from tests.boxes.proc import RigError, sh
+
+_HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+_START_LIMIT = 15.0
+
+
+class CommandError(RigError):
+    """A command in a box ended non-zero; `rc`, `stdout`, `stderr` say how."""
+
+    def __init__(self, what: str, rc: int, stdout: str, stderr: str) -> None:
+        super().__init__(f"{what}: exit {rc}\n{(stderr or stdout)[-3000:]}")
+        self.rc = rc
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a box is to be: its kind, its place, its key and what is added to it."""
+
+    kind: Whole
+    name: str
+    index: int
+    subnet: Subnet
+    folder: Path
+    layers: Sequence[Path]
+    identity: Path
+    mtu: int
+    environ: Mapping[str, str]
+    files: Mapping[str, str]
+    disk: str | None
+
+
+class Box:
+    """A live box. Made by Rig.start(); every fault it can suffer is a method."""
+
+    port = 22
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.kind = order.kind.name
+        self.name = order.name
+        self.user = order.kind.user
+        self.home = order.kind.home
+        self.address = order.subnet.address(order.index)
+        self.identity = order.identity
+        self.log = order.folder / "console"
+        self._outer: subprocess.Popen[str] | None = None
+        self._init = 0
+        self._furnish()
+        self.power_on()
+
+    def __repr__(self) -> str:
+        return f"<Box {self.name} {self.host_string}>"
+
+    # -- how to reach it
+
+    @property
+    def host_string(self) -> str:
+        """user@address:port."""
+        return f"{self.user}@{self.address}:{self.port}"
+
+    @property
+    def known_fingerprint(self) -> str:
+        """SHA256:… of the host key that sshd shows now."""
+        return self._fingerprint
+
+    @property
+    def host_key(self) -> str:
+        """The host's public key as a known_hosts line has it: type and base64."""
+        return " ".join(self._public.split()[:2])
+
+    def ssh_command(self, *command: str) -> list[str]:
+        """The real client's command line for this box, trusting nothing but its key."""
+        known = self._order.folder / "known_hosts"
+        known.write_text(f"{self.address} {self.host_key}\n")
+        options = {
+            "BatchMode": "yes",
+            "IdentitiesOnly": "yes",
+            "IdentityAgent": "none",
+            "UserKnownHostsFile": str(known),
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes",
+            "ConnectTimeout": "5",
+        }
+        argv = ["ssh", "-F", "none", "-i", str(self.identity)]
+        for name, value in options.items():
+            argv += ["-o", f"{name}={value}"]
+        return [*argv, f"{self.user}@{self.address}", *command]
+
+    # -- looking at it and changing it, from the side
+
+    def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        user: str | None = None,
+        check: bool = True,
+        stdin: str | None = None,
+        timeout: float = 120,
+    ) -> str:
+        """Run a command in the box, as root or `user`, not through ssh; its standard output.
+
+        A string is a bash script. CommandError when it ends non-zero, unless check=False.
+        """
+        argv = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
+        who = user or "root"
+        home = "/root" if who == "root" else f"/home/{who}"
+        inside = ["/usr/bin/env", "-i", f"HOME={home}", f"USER={who}", f"PATH={PATH}"]
+        inside += ["LC_ALL=C.UTF-8", "TERM=dumb", *argv]
+        if who != "root":
+            inside = ["/usr/sbin/runuser", "-u", who, "--", *inside]
+        done = subprocess.run(
+            ["nsenter", "-t", str(self._alive()), "-m", "-u", "-i", "-n", "-p", "--", *inside],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=timeout,
+            check=False,
+        )
+        if check and done.returncode != 0:
+            raise CommandError(
+                f"{self.name}: {argv[-1][:200]}", done.returncode, done.stdout, done.stderr
+            )
+        return done.stdout
+
+    def read(self, path: str) -> str:
+        """A file's text."""
+        return self.run(["cat", "--", path])
+
+    def exists(self, path: str) -> bool:
+        """Whether a path is there, of whatever type."""
+        return self.run(f'[ -e "{path}" ] || [ -L "{path}" ] && echo yes', check=False) != ""
+
+    def write(self, path: str, text: str, *, mode: str = "0644", owner: str = "root") -> None:
+        """Write a file, its folder included."""
+        script = 'mkdir -p "$(dirname "$1")"; cat >"$1"; chmod "$2" "$1"; chown "$3": "$1"'
+        self.run(["/bin/bash", "-euc", script, "bash", path, mode, owner], stdin=text)
+
+    def listing(self, paths: Sequence[str] = ("/",)) -> str:
+        """Everything under `paths`: mode, owner, size, both times, and a checksum per file.
+
+        Two listings that are equal prove that nothing changed in between. /proc,
+        /sys, /dev and sshd's own log are left out.
+        """
+        script = r"""
+        skip=( -path /proc -o -path /sys -o -path /dev -o -path /var/log/sshd.log )
+        find "$@" \( "${skip[@]}" \) -prune -o ! -type d -printf '%M %u:%g %s %T@ %C@ %p -> %l\n' \
+          -o -type d -printf '%M %u:%g - %T@ %C@ %p\n' | LC_ALL=C sort -k6
+        find "$@" \( "${skip[@]}" \) -prune -o -type f -print0 | LC_ALL=C sort -z |
+          xargs -0 -r sha256sum
+        """
+        return self.run(["/bin/bash", "-c", script, "bash", *paths], timeout=600)
+
+    # -- its power
+
+    def power_on(self) -> None:
+        """Start it (again) on the file system it has; returns when sshd answers."""
+        if self._outer is not None:
+            raise RigError(f"{self.name} is on already")
+        order = self._order
+        with self.log.open("a") as console:
+            self._outer = subprocess.Popen(
+                [
+                    *("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork"),
+                    *("bash", str(places.SCRIPTS / "box.sh"), order.name, str(order.folder)),
+                    *(":".join(map(str, order.layers)), f"{self.address}/24"),
+                    *(order.subnet.gateway, str(order.mtu), *order.kind.mounts, "--"),
+                    *(f"{name}={value}" for name, value in order.environ.items()),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=console,
+                text=True,
+            )
+        try:
+            assert self._outer.stdin is not None
+            assert self._outer.stdout is not None
+            said = self._outer.stdout.readline().strip()
+            if not said:
+                raise RigError(f"{self.name} did not start:\n{self.log.read_text()[-2000:]}")
+            self._init = int(said)
+            net.plug_in(order.subnet, order.index, self._init)
+            self._outer.stdin.write("go\n")
+            self._outer.stdin.flush()
+            self._outer.stdout.readline()  # its card is up: a knock before that costs a second
+            self.wait_for_sshd()
+        except BaseException:
+            self.power_off()
+            raise
+        facts = {"name": self.name, "kind": self.kind, "host": self.host_string, "pid": self._init}
+        claims.note_box(order.subnet, order.index, facts)
+
+    def power_off(self) -> None:
+        """Pull the plug: every process is gone at once, the file system stays."""
+        outer, self._outer = self._outer, None
+        if outer is None:
+            return
+        assert outer.stdin is not None
+        assert outer.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            outer.stdin.close()
+        try:
+            outer.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            outer.kill()
+            outer.wait()
+        outer.stdout.close()
+        net.drop(self._order.subnet, self._order.index, 0)
+        net.unplug(self._order.subnet, self._order.index)
+
+    def stop(self) -> None:
+        """Destroy it, its file system included."""
+        self.power_off()
+        claims.note_box(self._order.subnet, self._order.index, None)
+        shutil.rmtree(self._order.folder, ignore_errors=True)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether its processes live."""
+        return self._outer is not None and self._outer.poll() is None
+
+    # -- its link
+
+    def cut(self) -> None:
+        """Pull its cable."""
+        net.switch(self._order.subnet, self._order.index, on=False)
+
+    def heal(self) -> None:
+        """Plug its cable in again; also ends blackhole() and loss()."""
+        self.loss(0)
+        net.switch(self._order.subnet, self._order.index, on=True)
+
+    def blackhole(self) -> None:
+        """Drop every packet to and from it, telling nobody."""
+        self.loss(100)
+
+    def unblackhole(self) -> None:
+        """Let packets through again."""
+        self.loss(0)
+
+    def loss(self, percent: float) -> None:
+        """Lose this share of the packets in each direction (steps of 0.1)."""
+        net.drop(self._order.subnet, self._order.index, percent)
+
+    # -- its sshd
+
+    def new_host_key(self) -> None:
+        """Give it another host key, as a new box at the same address has."""
+        self._make_host_key()
+        private = (self._order.folder / "host_key").read_text()
+        self.write(_HOST_KEY, private, mode="0600")
+        self.write(f"{_HOST_KEY}.pub", self._public)
+        self.kill_sshd()
+        self.start_sshd()
+
+    def kill_sshd(self) -> None:
+        """kill -9 the listener and every login with it; what they started lives on."""
+        self.run(
+            'for p in /proc/[0-9]*; do read -r name <$p/comm && [ "$name" = sshd ] &&'
+            " kill -9 ${p#/proc/}; done 2>/dev/null; true"
+        )
+
+    def start_sshd(self) -> None:
+        """Start the listener again; returns when it answers."""
+        assert self._outer is not None
+        assert self._outer.stdin is not None
+        self._outer.stdin.write("sshd\n")
+        self._outer.stdin.flush()
+        self.wait_for_sshd()
+
+    def wait_for_sshd(self, limit: float = _START_LIMIT) -> None:
+        """Wait until sshd greets; RigError after `limit` seconds or when the box died."""
+        end = time.monotonic() + limit
+        while time.monotonic() < end:
+            if not self.is_on:
+                break
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((self.address, self.port), timeout=1) as line,
+            ):
+                if line.recv(4) == b"SSH-":
+                    return
+            time.sleep(0.005)
+        raise RigError(f"{self.name}: no sshd:\n{self.log.read_text()[-2000:]}")
+
+    # -- inner matters
+
+    def _alive(self) -> int:
+        if not self.is_on:
+            raise RigError(f"{self.name} is off")
+        return self._init
+
+    def _furnish(self) -> None:
+        """Lay out the overlay: keys, certificates' and variants' files, the disk."""
+        order = self._order
+        upper = order.folder / "upper"
+        upper.mkdir(parents=True)
+        self._make_host_key()
+        owner = 0 if self.user == "root" else 1000
+        login = order.identity.with_suffix(".pub").read_bytes()
+        config = "".join(f"{line}\n" for line in order.kind.sshd)
+        own: dict[str, tuple[bytes, int, int]] = {
+            f"{self.home}/.ssh/authorized_keys": (login, 0o600, owner),
+            _HOST_KEY: ((order.folder / "host_key").read_bytes(), 0o600, 0),
+            f"{_HOST_KEY}.pub": (self._public.encode(), 0o644, 0),
+            "/etc/ssh/sshd_config.d/kind.conf": (config.encode(), 0o644, 0),
+            "/etc/hostname": (f"{self.name}\n".encode(), 0o644, 0),
+            "/etc/hosts": (f"127.0.0.1 localhost\n{self.address} {self.name}\n".encode(), 0o644, 0),
+        }
+        for path, text in order.files.items():
+            own[path] = (text.encode(), 0o755 if text.startswith("#!") else 0o644, 0)
+        for path, (data, mode, who) in own.items():
+            images.put(upper, order.layers, path, data, mode=mode, owner=who)
+        if order.disk:
+            image = order.folder / "disk.img"
+            sh(["truncate", "-s", order.disk, str(image)])
+            sh(["mke2fs", "-q", "-t", "ext4", "-m", "0", str(image)])
+
+    def _make_host_key(self) -> None:
+        key = self._order.folder / "host_key"
+        for left in (key, key.with_suffix(".pub")):
+            left.unlink(missing_ok=True)
+        sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(key)])
+        self._public = key.with_suffix(".pub").read_text()
+        self._fingerprint = sh(["ssh-keygen", "-lf", str(key.with_suffix(".pub"))]).split()[1]

@@ -1,0 +1,72 @@
+"""pytest fixtures: `rig` (one per session or xdist worker) and `box` (a factory).
+
+A conftest takes them with `from tests.boxes.fixtures import *`. Tests that use
+them carry the marker `boxes`; without root they are skipped, and the end of the
+report counts them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.boxes import Box, Rig
+
+__all__ = [
+    "box",
+    "mirror_rig",
+    "pytest_collection_modifyitems",
+    "pytest_terminal_summary",
+    "rig",
+]
+
+_REASON = "boxes need root"
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig]:
+    """The rig of this session; its boxes reach packages as this machine does."""
+    with Rig() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def mirror_rig() -> Iterator[Rig]:
+    """A rig whose boxes take packages from its caching mirror."""
+    with Rig(mirror=True) as made:
+        yield made
+
+
+@pytest.fixture
+def box(rig: Rig) -> Iterator[Callable[..., Box]]:
+    """Start boxes that end with the test: `box("vast")`."""
+    started: list[Box] = []
+
+    def start(kind: str, **variant: Any) -> Box:
+        made = rig.start(kind, **variant)
+        started.append(made)
+        return made
+
+    yield start
+    for made in started:
+        made.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs boxes where there is no root."""
+    if os.geteuid() == 0:
+        return
+    for item in items:
+        if item.get_closest_marker("boxes"):
+            item.add_marker(pytest.mark.skip(reason=_REASON))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Count what was left out for want of root."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    count = sum(_REASON in str(report.longrepr) for report in skipped)
+    if count:
+        terminalreporter.write_line(f"left out: {count} tests need root")

@@ -1,0 +1,203 @@
+"""The boxes' layers: made once, kept in the cache, shared by every process.
+
+A layer is what its build left in the upper folder of an overlay. Its name is a
+hash of everything that went into it and of the layer below, so a changed recipe
+is a new layer and nothing is ever changed in place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.boxes import house, places
+from tests.boxes.kinds import Kind, Whole
+from tests.boxes.proc import need, sh
+
+_Builder = Callable[[Path], None]
+
+#: Raise it to have every layer made anew.
+RECIPE = 1
+
+_BASE_PACKAGES = ("openssh-server",)
+
+_BASE_FILES = {
+    # As container images have it: no services at install time, no slow syncs, no documentation.
+    "/usr/sbin/policy-rc.d": "#!/bin/sh\nexit 101\n",
+    "/etc/dpkg/dpkg.cfg.d/rig": "force-unsafe-io\npath-exclude=/usr/share/doc/*\n"
+    "path-exclude=/usr/share/man/*\npath-exclude=/usr/share/locale/*\n",
+    "/etc/apt/apt.conf.d/rig": 'Acquire::Languages "none";\n',
+    "/etc/ssh/sshd_config.d/rig.conf": "HostKey /etc/ssh/ssh_host_ed25519_key\n"
+    "PasswordAuthentication no\n",
+}
+
+
+def layers(kind: Whole) -> list[Path]:
+    """The folders of a kind's layers, topmost first, made now if they aren't there yet."""
+    stack = [_base()]
+    for row in kind.chain:
+        if row.packages or row.files or row.build:
+            stack.insert(0, _layer(row, stack))
+    return stack
+
+
+def _base() -> Path:
+    """A Debian root file system with sshd and what the house adds."""
+    files = {path: text.encode() for path, text in _base_files().items()} | house.certificates()
+    source = house.apt_sources()[0]
+    recipe = {
+        "suite": source.release,
+        "mirror": source.uri,
+        "packages": _BASE_PACKAGES,
+        "files": {path: hashlib.sha256(data).hexdigest() for path, data in files.items()},
+    }
+    key = _key(recipe)
+    return _made(key) or _make(key, lambda folder: _debootstrap(folder, source, files))
+
+
+def _base_files() -> dict[str, str]:
+    files = dict(_BASE_FILES)
+    files["/sbin/box-init"] = (places.SCRIPTS / "init.sh").read_text()
+    files["/etc/apt/sources.list"] = house.sources_list()
+    files["/etc/resolv.conf"] = house.resolv_conf()
+    files["/etc/pip.conf"] = house.pip_conf()
+    proxy = house.apt_proxy()
+    if proxy:
+        files["/etc/apt/apt.conf.d/rig"] += f'Acquire::http::Proxy "{proxy}";\n'
+    return files
+
+
+def _debootstrap(folder: Path, source: house.AptSource, files: dict[str, bytes]) -> None:
+    need("debootstrap")
+    archives = _folder("archives")
+    proxy = house.apt_proxy()
+    env = dict(os.environ, **({"http_proxy": proxy} if proxy else {}))
+    sh(
+        [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={','.join(_BASE_PACKAGES)}",
+            f"--cache-dir={archives}",
+            source.release,
+            str(folder),
+            source.uri,
+        ],
+        env=env,
+        timeout=1800,
+    )
+    for path, data in files.items():
+        _write(folder, path, data)
+    for key in (folder / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    for rest in ("var/cache/apt/archives", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
+        for found in (folder / rest).iterdir():
+            if found.is_dir() and not found.is_symlink():
+                shutil.rmtree(found)
+            else:
+                found.unlink()
+
+
+def _layer(row: Kind, below: list[Path]) -> Path:
+    recipe = {
+        "below": below[0].name,
+        "packages": row.packages,
+        "files": dict(row.files),
+        "build": row.build,
+        "script": (places.SCRIPTS / "build.sh").read_text(),
+    }
+    key = _key(recipe)
+    return _made(key) or _make(key, lambda folder: _build(row, below, folder))
+
+
+def _build(row: Kind, below: list[Path], folder: Path) -> None:
+    aside = folder.with_name(folder.name + ".aside")
+    for name in ("work", "root"):
+        (aside / name).mkdir(parents=True)
+    archives, lists = _folder("archives"), _folder("lists")
+    for place in (archives, lists):
+        (place / "partial").mkdir(exist_ok=True)
+    for path, text in row.files.items():
+        put(folder, below, path, text.encode())
+    sh(
+        [
+            *("unshare", "--mount", "--pid", "--fork", "--kill-child"),
+            *("bash", str(places.SCRIPTS / "build.sh"), ":".join(map(str, below)), str(folder)),
+            *(str(aside / "work"), str(aside / "root"), str(archives), str(lists)),
+            *("--", *row.packages),
+        ],
+        stdin=row.build,
+        timeout=1800,
+    )
+    shutil.rmtree(aside)
+
+
+def put(
+    upper: Path, below: Sequence[Path], path: str, data: bytes, *, mode: int = 0o644, owner: int = 0
+) -> None:
+    """Write a file into an overlay's upper folder.
+
+    Folders on the way are made as they are in the layers below (owner, mode), since
+    in an overlay the uppermost folder's own attributes are the ones that count; a
+    folder that is nowhere below is the owner's, closed to others.
+    """
+    at = upper
+    for part in Path(path).parent.parts[1:]:
+        at = at / part
+        if at.exists():
+            continue
+        inner = at.relative_to(upper)
+        model = next((layer / inner for layer in below if (layer / inner).is_dir()), None)
+        at.mkdir(mode=0o700)
+        if model is None:
+            os.chown(at, owner, owner)
+        else:
+            known = model.stat()
+            os.chown(at, known.st_uid, known.st_gid)
+            at.chmod(known.st_mode & 0o7777)
+    file = upper / path.lstrip("/")
+    file.write_bytes(data)
+    file.chmod(mode)
+    os.chown(file, owner, owner)
+
+
+def _write(root: Path, path: str, data: bytes) -> None:
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    file.chmod(0o755 if data.startswith(b"#!") else 0o644)
+
+
+def _key(recipe: object) -> str:
+    text = json.dumps([RECIPE, recipe], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder(name: str) -> Path:
+    folder = places.cache() / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _made(key: str) -> Path | None:
+    folder = _folder("layers") / key
+    return folder if folder.is_dir() else None
+
+
+def _make(key: str, build: _Builder) -> Path:
+    """Make a layer beside its place and move it in whole; others wait and then find it."""
+    place = _folder("layers")
+    with places.locked(places.cache() / "building.lock"):
+        found = _made(key)
+        if found:
+            return found
+        for left in place.glob(".making*"):
+            shutil.rmtree(left)
+        new = place / f".making-{key}"
+        new.mkdir()
+        build(new)
+        new.rename(place / key)
+    return place / key

@@ -1,0 +1,69 @@
+"""The rig's bridge and the boxes' network cards, and what can be done to them."""
+
+from __future__ import annotations
+
+import subprocess
+
+from tests.boxes.claims import Subnet
+from tests.boxes.proc import sh
+
+
+def set_up(subnet: Subnet) -> None:
+    """A bridge with the gateway's address, and a way out by masquerading."""
+    sh(
+        ["ip", "-batch", "-"],
+        stdin=f"link add {subnet.bridge} type bridge\n"
+        f"addr add {subnet.gateway}/24 dev {subnet.bridge}\n"
+        f"link set {subnet.bridge} up\n",
+    )
+    sh(
+        ["nft", "-f", "-"],
+        stdin=f"""table ip {subnet.bridge} {{
+  chain out {{
+    type nat hook postrouting priority 100;
+    ip saddr {subnet.network} oifname != "{subnet.bridge}" masquerade
+  }}
+}}
+""",
+    )
+
+
+def plug_in(subnet: Subnet, index: int, pid: int) -> None:
+    """Give the network namespace of a process a card `eth0` on the rig's bridge."""
+    card = subnet.card(index)
+    sh(
+        ["ip", "-batch", "-"],
+        stdin=f"link add {card} type veth"
+        f" peer name eth0 address {subnet.mac(index)} netns {pid}\n"
+        f"link set {card} master {subnet.bridge}\n"
+        f"link set {card} up\n",
+    )
+
+
+def unplug(subnet: Subnet, index: int) -> None:
+    """Remove a box's card, which is going with its namespace anyway: nothing to await."""
+    subprocess.run(["ip", "link", "delete", subnet.card(index)], capture_output=True, check=False)
+
+
+def switch(subnet: Subnet, index: int, *, on: bool) -> None:
+    """Pull the cable out, or plug it in again: the box sees its carrier go."""
+    sh(["ip", "link", "set", subnet.card(index), "up" if on else "down"])
+
+
+def drop(subnet: Subnet, index: int, percent: float) -> None:
+    """Lose this share of the packets in either direction, silently; 0 heals.
+
+    100 is a black hole. The rules sit on the card itself, so that nobody, this
+    machine's own sockets included, is told.
+    """
+    card = subnet.card(index)
+    rules = f"table netdev {card}\ndelete table netdev {card}\n"
+    if percent > 0:
+        share = f"numgen random mod 1000 < {round(percent * 10)} drop" if percent < 100 else "drop"
+        rules += f"table netdev {card} {{\n"
+        for hook in ("ingress", "egress"):
+            rules += (
+                f"  chain {hook} {{ type filter hook {hook} device {card} priority 0; {share}; }}\n"
+            )
+        rules += "}\n"
+    sh(["nft", "-f", "-"], stdin=rules)

@@ -1,0 +1,124 @@
+"""The rig: a subnet of its own and the boxes on it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+
+from tests.boxes import claims, house, images, kinds, net, places
+from tests.boxes.box import Box, Order
+from tests.boxes.proc import RigError, need, sh
+
+_PROGRAMS = ("ip", "nft", "unshare", "nsenter", "ssh-keygen", "apt-get")
+
+
+class Rig:
+    """Starts disposable boxes and clears them away, whatever happens.
+
+        with Rig() as rig:
+            box = rig.start("vast")
+
+    `mirror=True` starts a caching mirror of the package index and of Debian's
+    packages beside it, and its boxes use that.
+    """
+
+    def __init__(self, mirror: bool = False) -> None:
+        if os.geteuid() != 0:
+            raise RigError("boxes need root: namespaces and overlays can't be made without it")
+        need(*_PROGRAMS)
+        self._lock = threading.Lock()
+        self._next = 2
+        self._boxes: list[Box] = []
+        self._claim = claims.take(places.cache() / "rigs")
+        self._closed = False
+        atexit.register(self.close)
+        try:
+            net.set_up(self._claim.subnet)
+            self.identity = self._claim.folder / "id"
+            sh(
+                [
+                    "ssh-keygen",
+                    "-q",
+                    "-t",
+                    "ed25519",
+                    "-N",
+                    "",
+                    "-C",
+                    "rig",
+                    "-f",
+                    str(self.identity),
+                ]
+            )
+            self._mtu = house.uplink_mtu()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start(
+        self,
+        kind: str,
+        *,
+        name: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        files: Mapping[str, str] | None = None,
+        disk: str | None = None,
+    ) -> Box:
+        """Start a box of a kind (see kinds.py); it answers on ssh when this returns.
+
+        `environ` adds to PID 1's variables, `files` (path: text, root's) to its file
+        system, `disk` ("300M") limits all that it writes. The first box of a kind on
+        a machine makes that kind's layers, which takes up to a few minutes.
+        """
+        whole = kinds.whole(kind)
+        layers = images.layers(whole)
+        with self._lock:
+            index = self._next
+            self._next += 1
+        if index > 254:
+            raise RigError("a rig holds 253 boxes in its life: start another one")
+        label = name or f"{kind}-{index}"
+        variables = {"PATH": kinds.PATH, "HOME": "/root", "HOSTNAME": label}
+        box = Box(
+            Order(
+                kind=whole,
+                name=label,
+                index=index,
+                subnet=self._claim.subnet,
+                folder=self._claim.folder / f"box-{index}",
+                layers=layers,
+                identity=self.identity,
+                mtu=self._mtu,
+                environ={**variables, **whole.environ, **(environ or {})},
+                files=dict(files or {}),
+                disk=disk or whole.disk,
+            )
+        )
+        with self._lock:
+            self._boxes.append(box)
+        return box
+
+    def close(self) -> None:
+        """Destroy every box and leave nothing behind; harmless when done already."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            boxes, self._boxes = self._boxes, []
+        for box in boxes:
+            box.stop()
+        self._claim.release()
+        atexit.unregister(self.close)
