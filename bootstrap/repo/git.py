@@ -91,14 +91,13 @@ def run(
 def start(
     folder: Path, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """`git <arguments>` started in `folder`, its three streams piped and unbuffered."""
+    """`git <arguments>` started in `folder`, its three streams piped."""
     try:
         return subprocess.Popen(
             ["git", "-C", str(folder), *_OPTIONS, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            bufsize=0,
             env=environment(env),
         )
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from .urls import as_https, check_url, name_of, without_user_info
 
 # The characters of branch, tag and commit names and of `~2`, `^`, `@{u}`; ranges
 # (`a..b`), paths (`a:b`), searches (`:/x`) and options name no one commit.
-_REF = re.compile(r"(?!-)(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
+_REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
 
 _CONFIG = r"^(user\.(name|email)|remote\..*\.url|url\..*\.insteadof)$"
 _REMOTE_URL = re.compile(r"remote\.(.*)\.url", re.DOTALL)
@@ -150,6 +150,8 @@ def _candidates(ref: str) -> tuple[str, ...]:
 
 def _no_such(root: Path, ref: str | None) -> BoxstrapError:
     where = shown(str(root))
+    if ref is None and run(root, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)):
+        return broken(root, GitError(128, "the commit of HEAD is missing"))
     if ref is None:
         return UsageError(
             "this repository has no commit yet.", where=where, next_="Commit your work first."

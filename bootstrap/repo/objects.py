@@ -1,0 +1,261 @@
+"""Git objects as `git receive-pack --stateless-rpc` on a box reads them.
+
+One command line, `old new ref`, then a pack: no advertisement is waited for, and the
+receiving git gives quarantine, the connectivity check and compare-and-swap of the ref
+(gitprotocol-pack(5), "Pushing Data To a Server"). A stream that stops early leaves no
+ref, and can be sent again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import subprocess
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import IO, cast
+
+from ..errors import BoxstrapError
+from .git import GitError, broken, run, start
+from .here import Here
+from .names import shown
+
+PIECE = 64 * 1024
+
+Progress = Callable[[int, int, int], None]
+
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_REF = re.compile(r"refs/[A-Za-z0-9._/-]+")
+_FLUSH = b"0000"
+_LONGEST_SAID = 64 * 1024
+
+# What pack-objects prints on standard error, each time with a carriage return:
+# `Counting objects: 40% (2/5)`, `Writing objects: 100% (5/5), 1.2 MiB | …`.
+_METER = re.compile(rb"(Counting|Writing) objects: +\d+% \((\d+)/(\d+)\)")
+
+
+def wanted_ref(commit: str) -> str:
+    """The ref under which the box's store keeps `commit`. Raises ValueError for no full id."""
+    return f"refs/boxstrap/{_checked_id(commit)}"
+
+
+def have_locally(here: Here, commits: Iterable[str]) -> list[str]:
+    """Those of `commits` (full ids, as a box names them) that this repository has too.
+
+    What isn't a full id is left out. Raises BoxstrapError where git fails.
+    """
+    asked = list(dict.fromkeys(commit for commit in commits if _ID.fullmatch(commit)))
+    if not asked:
+        return []
+    lines = "".join(f"{commit}\n" for commit in asked).encode()
+    try:
+        answers = run(
+            here.root,
+            *("cat-file", "--batch-check=%(objectname) %(objecttype)"),
+            stdin=lines,
+            env={"GIT_NO_LAZY_FETCH": "1"},
+        )
+    except GitError as failure:
+        raise broken(here.root, failure) from failure
+    found = {line.removesuffix(" commit") for line in answers.decode().splitlines()}
+    return [commit for commit in asked if commit in found]
+
+
+class ObjectStream:
+    """What to write to the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
+
+    `ref` becomes `here.commit` if it is `old` on the box now (zeros, or nothing: it doesn't
+    exist). `have` are commits that the box has and `have_locally` found here; objects that
+    follow from them are not sent. Where `old` is the commit already, there is no piece.
+
+    Pieces have at most 64 KiB. `progress` is called from the thread that iterates, with
+    objects done, objects in all (0 while not known) and bytes so far.
+    Iterating raises BoxstrapError where git can't pack: then the stream is not whole, and
+    must not be completed. A stream is iterated once. `close` ends it early, from any thread,
+    which the iterating one meets as that error.
+    """
+
+    def __init__(
+        self,
+        here: Here,
+        *,
+        ref: str,
+        old: str = "",
+        have: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        zeros = "0" * len(here.commit)
+        self._here = here
+        self._ref = ref
+        self._new = _checked_id(here.commit)
+        self._old = _checked_id(old) if old.strip("0") else zeros
+        self._have = [_checked_id(commit) for commit in have]
+        self._progress = progress
+        self._child: subprocess.Popen[bytes] | None = None
+        self.bytes_sent = 0
+        self.objects_done = 0
+        self.objects_total = 0
+        if not _REF.fullmatch(ref):
+            raise ValueError(f"not a ref to send to: {ref!r}")
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to send."""
+        return self._old != self._new
+
+    def __iter__(self) -> Iterator[bytes]:
+        if not self.needed:
+            return
+        try:
+            yield from self._counted(_pieces(self._head()))
+            yield from self._counted(self._pack())
+        finally:
+            self.close()
+
+    def __enter__(self) -> ObjectStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End git, if it runs. What was not yet read of the stream is lost."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    def _counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            yield piece
+            self.bytes_sent += len(piece)
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self.objects_done, self.objects_total, self.bytes_sent)
+
+    def _head(self) -> bytes:
+        """The lines before the pack: the ends of a shallow history, the command, a flush."""
+        lines = [_packet(f"shallow {commit}") for commit in self._shallow_ends()]
+        wishes = f"report-status quiet object-format={self._here.object_format}"
+        command = _packet(f"{self._old} {self._new} {self._ref}\0 {wishes}")
+        return b"".join([*lines, command, _FLUSH])
+
+    def _shallow_ends(self) -> list[str]:
+        if not self._here.shallow:
+            return []
+        listed = (self._here.git_dir / "shallow").read_text("ascii", "replace").split()
+        return [commit for commit in listed if _ID.fullmatch(commit)]
+
+    def _pack(self) -> Iterator[bytes]:
+        options = ["--revs", "--thin", "--stdout", "--delta-base-offset", "--all-progress"]
+        if self._here.shallow:
+            options.append("--shallow")
+        wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
+        child = start(self._here.root, "pack-objects", *options)
+        self._child = child
+        stdin, pack, words = _pipes(child)
+        said = bytearray()
+        with child:
+            try:
+                with contextlib.suppress(BrokenPipeError):  # its own message says why
+                    stdin.write(wanted.encode())
+                    stdin.close()
+                yield from self._both(pack.fileno(), words.fileno(), said)
+                returncode = child.wait()
+            finally:
+                child.kill()  # nobody reads on; else it would pack until it next writes
+        if returncode != 0:
+            failure = GitError(returncode, said.decode("utf-8", "replace").replace("\r", "\n"))
+            raise broken(self._here.root, failure)
+
+    def _both(self, pack: int, words: int, said: bytearray) -> Iterator[bytes]:
+        """Pieces of the pack; what is said beside them goes to `said` and the progress."""
+        with selectors.DefaultSelector() as ready:
+            for descriptor in (pack, words):
+                ready.register(descriptor, selectors.EVENT_READ)
+            while ready.get_map():
+                for key, _ in ready.select():
+                    piece = os.read(key.fd, PIECE)
+                    if not piece:
+                        ready.unregister(key.fd)
+                    elif key.fd == pack:
+                        yield piece
+                    else:
+                        self._heard(said, piece)
+
+    def _heard(self, said: bytearray, piece: bytes) -> None:
+        said += piece
+        del said[:-_LONGEST_SAID]
+        for phase, done, total in _METER.findall(bytes(said[-len(piece) - 80 :])):
+            self.objects_total = int(total)
+            self.objects_done = int(done) if phase == b"Writing" else 0
+        self._tell()
+
+
+def parse_report(answer: bytes, said: bytes = b"") -> None:
+    """Read what receive-pack answered; `said` is its standard error, for the message.
+
+    Raises BoxstrapError unless the pack was unpacked and every ref was taken.
+    """
+    lines = _packets(answer)
+    if not lines:
+        raise _not_taken("its git gave no report", said)
+    status, refs = lines[0], lines[1:]
+    if status != "unpack ok":
+        raise _not_taken(status.removeprefix("unpack "), said)
+    refused = [line for line in refs if not line.startswith("ok ")]
+    if refused or not refs:
+        raise _not_taken(refused[0].removeprefix("ng ") if refused else "no ref was named", said)
+
+
+def _not_taken(why: str, said: bytes) -> BoxstrapError:
+    lines = [shown(line) for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    return BoxstrapError(
+        f"the box did not take the commit: {shown(why)[:200]}.",
+        next_="\n".join([*(line[:200] for line in lines[-5:]), "Nothing changed; run again."]),
+    )
+
+
+def _packet(text: str) -> bytes:
+    data = text.encode() + b"\n"
+    return b"%04x" % (len(data) + 4) + data
+
+
+def _packets(answer: bytes) -> list[str]:
+    """The lines up to the flush; none where the answer is not whole."""
+    lines: list[str] = []
+    while answer:
+        if answer.startswith(_FLUSH):
+            return lines
+        if not re.match(rb"[0-9a-f]{4}", answer):
+            return []
+        size = int(answer[:4], 16)
+        if not 4 < size <= len(answer):
+            return []
+        lines.append(answer[4:size].decode("utf-8", "replace").rstrip("\n"))
+        answer = answer[size:]
+    return []
+
+
+def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    """The three streams of a child that was started with all of them piped."""
+    return cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (child.stdin, child.stdout, child.stderr))
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    for begin in range(0, len(data), PIECE):
+        yield data[begin : begin + PIECE]
+
+
+def _checked_id(commit: str) -> str:
+    if not _ID.fullmatch(commit):
+        raise ValueError(f"not the full id of a commit: {commit!r}")
+    return commit

@@ -1,0 +1,71 @@
+"""Real repositories, made by git under a home of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.repo.repositories import Repository, listing
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with a git identity, apart from the one of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("GIT_"):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Me Myself\n\temail = me@example.org\n"
+        '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n'
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    return home
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Callable[..., Repository]:
+    """Make an empty repository below the test's folder."""
+
+    def make(name: str = "homework", *options: str) -> Repository:
+        root = tmp_path / name
+        root.mkdir()
+        repository = Repository(root)
+        repository.git("init", "-q", *options)
+        return repository
+
+    return make
+
+
+@pytest.fixture
+def repo(new: Callable[..., Repository]) -> Repository:
+    """A repository with one commit of two files."""
+    repository = new()
+    repository.commit("Train a little", train_py="print(1)\n", README="read me\n")
+    return repository
+
+
+@pytest.fixture
+def untouched_root() -> Iterator[Callable[[Path], None]]:
+    """Call it to remember a root's `.git`; when the test ends, nothing in it may have changed."""
+    remembered: dict[Path, dict[str, tuple[str, int, int]]] = {}
+
+    def remember(root: Path) -> None:
+        remembered[root / ".git"] = listing(root / ".git")
+
+    yield remember
+    assert remembered, "the test never remembered .git"
+    for folder, before in remembered.items():
+        assert listing(folder) == before
+
+
+@pytest.fixture
+def untouched(repo: Repository, untouched_root: Callable[[Path], None]) -> Callable[[], None]:
+    """`untouched_root` for the repository that the test has."""
+    return lambda: untouched_root(repo.root)

@@ -1,0 +1,338 @@
+"""What a commit would leave behind, in the states that a working tree gets into."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.repo.changes import Changes, left_behind
+from bootstrap.repo.here import read
+from tests.unit.repo.repositories import Repository
+
+New = Callable[..., Repository]
+Remember = Callable[[], None]
+
+
+def changes(root: Path, ref: str | None = None) -> Changes:
+    return left_behind(read(root, ref))
+
+
+def touch_all(repo: Repository) -> None:
+    """Make every file stat-stale, as a copied or synced working tree is."""
+    for place in repo.root.iterdir():
+        if place.is_file():
+            os.utime(place, (1, 1))
+
+
+def test_nothing(repo: Repository, untouched: Remember) -> None:
+    touch_all(repo)
+    untouched()
+    found = changes(repo.root)
+    assert not found
+    assert found == Changes()
+    assert found.lines() == []
+
+
+def test_staged_unstaged_untracked_ignored(repo: Repository, untouched: Remember) -> None:
+    repo.commit(**{".gitignore": "*.pt\n", "both": "1\n", "gone": "1\n", "unlinked": "1\n"})
+    repo.write("train.py", "print(2)\n")
+    repo.write("staged.py")
+    repo.write("README", "new\n")
+    repo.git("add", "staged.py", "README")
+    repo.write("both", "2\n")
+    repo.git("add", "both")
+    repo.write("both", "3\n")
+    repo.git("rm", "-q", "gone")
+    (repo.root / "unlinked").unlink()
+    repo.write("notes.txt")
+    repo.write("data/a")
+    repo.write("data/b")
+    repo.write("model.pt")
+    touch_all(repo)
+    untouched()
+    found = changes(repo.root)
+    assert found.modified == ("README", "both", "gone", "staged.py", "train.py", "unlinked")
+    assert found.untracked == ("data/", "notes.txt")
+    assert (found.submodules, found.lfs) == ((), ())
+
+
+def test_staged_and_put_back_in_the_tree_is_still_not_the_commit(repo: Repository) -> None:
+    repo.write("train.py", "print(2)\n")
+    repo.git("add", "train.py")
+    repo.write("train.py", "print(1)\n")
+    assert changes(repo.root).modified == ("train.py",)
+
+
+def test_a_rename_is_both_names(repo: Repository, untouched: Remember) -> None:
+    repo.git("config", "status.renames", "copies")
+    repo.git("mv", "train.py", "fit.py")
+    untouched()
+    assert changes(repo.root).modified == ("fit.py", "train.py")
+
+
+def test_a_type_change_and_a_mode_change(repo: Repository, untouched: Remember) -> None:
+    (repo.root / "train.py").chmod(0o755)
+    (repo.root / "README").unlink()
+    (repo.root / "README").symlink_to("train.py")
+    untouched()
+    assert changes(repo.root).modified == ("README", "train.py")
+
+
+def test_intent_to_add(repo: Repository) -> None:
+    repo.write("later")
+    repo.git("add", "-N", "later")
+    assert changes(repo.root).modified == ("later",)
+
+
+def test_a_conflict(repo: Repository, untouched: Remember) -> None:
+    repo.git("checkout", "-q", "-b", "other")
+    repo.commit(train_py="print(2)\n")
+    repo.git("checkout", "-q", "main")
+    repo.commit(train_py="print(3)\n")
+    repo.git("merge", "other", check=False)
+    untouched()
+    assert changes(repo.root).modified == ("train.py",)
+
+
+def test_detached_with_a_change(repo: Repository) -> None:
+    repo.git("checkout", "-q", "--detach")
+    repo.write("train.py", "print(2)\n")
+    assert changes(repo.root).modified == ("train.py",)
+
+
+def test_a_worktree_has_its_own_changes(repo: Repository, tmp_path: Path) -> None:
+    repo.git("worktree", "add", "-q", str(tmp_path / "tree"))
+    repo.write("train.py", "print(2)\n")
+    (tmp_path / "tree" / "new").write_text("x")
+    assert changes(tmp_path / "tree") == Changes(untracked=("new",))
+    assert changes(repo.root) == Changes(modified=("train.py",))
+
+
+def test_from_a_subdirectory_all_of_the_repository_counts(repo: Repository) -> None:
+    repo.commit(**{"deep/a": "1"})
+    repo.write("train.py", "print(2)\n")
+    repo.write("deep/b")
+    found = changes(repo.root / "deep")
+    assert (found.modified, found.untracked) == (("train.py",), ("deep/b",))
+
+
+def test_a_bare_repository_has_no_changes(repo: Repository, tmp_path: Path) -> None:
+    repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
+    repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
+    assert changes(tmp_path / "work.git") == Changes(lfs=("a.pt",))
+
+
+def test_a_shallow_clone(repo: Repository, tmp_path: Path) -> None:
+    repo.commit("Second", a="1")
+    repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
+    (tmp_path / "shallow" / "a").write_text("2")
+    assert changes(tmp_path / "shallow").modified == ("a",)
+
+
+def test_alternates(repo: Repository, tmp_path: Path) -> None:
+    repo.git("clone", "-q", "--shared", ".", str(tmp_path / "shared"))
+    assert not changes(tmp_path / "shared")
+    (tmp_path / "shared" / "train.py").write_text("2")
+    assert changes(tmp_path / "shared").modified == ("train.py",)
+
+
+def test_an_empty_commit_and_a_new_file(new: New) -> None:
+    repo = new()
+    repo.commit("Nothing yet")
+    repo.write("first")
+    assert changes(repo.root) == Changes(untracked=("first",))
+
+
+def test_an_explicit_ref_still_tells_of_the_tree(repo: Repository) -> None:
+    repo.commit(a="1")
+    repo.write("train.py", "print(2)\n")
+    assert changes(repo.root, "HEAD~1").modified == ("train.py",)
+
+
+# Names
+
+
+def test_names_that_are_no_utf8_survive_and_can_be_shown(repo: Repository) -> None:
+    repo.commit(**{"plain": "1"})
+    names = [b"caf\xe9.py", b"a b", b"new\nline", b"\x1b[2Jx", "größe \u202e".encode(), b"-dash"]
+    for name in names:
+        repo.write(name, "1")
+    found = changes(repo.root)
+    assert sorted(os.fsencode(name) for name in found.untracked) == sorted(names)
+    shown = found.lines()
+    assert "untracked  caf\\xe9.py" in shown
+    assert "untracked  \\x1b[2Jx" in shown
+    assert "untracked  größe \\u202e" in shown
+    assert all(line.isprintable() for line in shown)
+    assert all(name.isprintable() for name in found.as_dict()["untracked"])
+    repo.git("add", "-A")
+    assert sorted(os.fsencode(name) for name in changes(repo.root).modified) == sorted(names)
+
+
+def test_lines_are_limited_by_kind() -> None:
+    found = Changes(modified=("a", "b", "c"), untracked=("d",))
+    assert found.lines(2) == [
+        "modified   a",
+        "modified   b",
+        "modified   and 1 more",
+        "untracked  d",
+    ]
+
+
+# What git was told not to look at
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_hidden_changes_are_found(repo: Repository, untouched: Remember, flag: str) -> None:
+    repo.commit(**{"same": "1", b"caf\xe9".decode("latin1"): "1", "link": "1"})
+    repo.git("update-index", flag, "train.py", "same", "café", "link")
+    repo.write("train.py", "print(2)\n")
+    repo.write("café", "2")
+    (repo.root / "link").unlink()
+    (repo.root / "link").symlink_to("nowhere")
+    touch_all(repo)
+    assert not repo.git("status", "--porcelain"), "the flag hides nothing: no test"
+    untouched()
+    assert changes(repo.root).modified == ("café", "link", "train.py")
+
+
+def test_an_absent_file_is_gone_or_sparse(repo: Repository) -> None:
+    for flag, name in (("--assume-unchanged", "train.py"), ("--skip-worktree", "README")):
+        repo.git("update-index", flag, name)
+        (repo.root / name).unlink()
+    assert changes(repo.root).modified == ("train.py",)
+
+
+@pytest.mark.parametrize("sparse_index", ["--sparse-index", "--no-sparse-index"])
+def test_a_sparse_checkout_is_no_change(repo: Repository, sparse_index: str) -> None:
+    repo.commit(**{"big/a": "1", "small/b": "2"})
+    repo.git("sparse-checkout", "set", "--cone", sparse_index, "small")
+    assert not (repo.root / "big").exists()
+    assert not changes(repo.root)
+    repo.write("small/b", "3")
+    assert changes(repo.root).modified == ("small/b",)
+
+
+def test_a_split_index(repo: Repository) -> None:
+    repo.git("update-index", "--split-index")
+    repo.git("update-index", "--assume-unchanged", "train.py")
+    repo.write("train.py", "print(2)\n")
+    assert changes(repo.root).modified == ("train.py",)
+
+
+# Line ends, filters, monitors
+
+
+def test_line_ends_are_no_change(new: New, untouched_root: Callable[[Path], None]) -> None:
+    repo = new()
+    repo.commit(**{".gitattributes": "* text=auto\n", "a.txt": "1\n"})
+    repo.git("config", "core.autocrlf", "true")
+    (repo.root / "a.txt").unlink()
+    repo.git("checkout", "a.txt")
+    assert (repo.root / "a.txt").read_bytes() == b"1\r\n"
+    touch_all(repo)
+    untouched_root(repo.root)
+    assert not changes(repo.root)
+
+
+def test_the_executable_bit_where_the_file_system_has_none(repo: Repository) -> None:
+    repo.git("config", "core.fileMode", "false")
+    (repo.root / "train.py").chmod(0o755)
+    assert not changes(repo.root)
+
+
+def test_nothing_of_the_users_runs_or_is_refreshed(
+    repo: Repository, untouched: Remember, tmp_path: Path
+) -> None:
+    trap = repo.root / ".git" / "hooks" / "post-index-change"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    repo.git("config", "core.fsmonitor", str(trap))
+    repo.git("config", "core.untrackedCache", "true")
+    repo.git("config", "diff.external", str(trap))
+    touch_all(repo)
+    untouched()
+    changes(repo.root)
+    assert not (tmp_path / "sprung").exists()
+
+
+# Submodules
+
+
+@pytest.fixture
+def with_submodule(repo: Repository, new: New) -> Repository:
+    inner = new("inner")
+    inner.commit(a="1")
+    repo.git("submodule", "--quiet", "add", str(inner.root), "vendor/inner")
+    repo.commit("Add a submodule")
+    return repo
+
+
+def test_a_submodule_stays_behind(with_submodule: Repository, untouched: Remember) -> None:
+    untouched()
+    assert changes(with_submodule.root) == Changes(submodules=("vendor/inner",))
+    assert changes(with_submodule.root, "HEAD~1") == Changes()
+
+
+def test_a_submodule_that_moved_or_is_dirty_is_named_once(with_submodule: Repository) -> None:
+    inner = Repository(with_submodule.root / "vendor" / "inner")
+    inner.write("dirty")
+    inner.commit("Second")
+    assert changes(with_submodule.root) == Changes(submodules=("vendor/inner",))
+
+
+def test_a_submodule_that_is_not_committed(repo: Repository, new: New) -> None:
+    inner = new("inner")
+    inner.commit(a="1")
+    repo.git("submodule", "--quiet", "add", str(inner.root), "inner")
+    found = changes(repo.root)
+    assert found.submodules == ("inner",)
+    assert found.modified == (".gitmodules",)
+
+
+def test_a_repository_inside_is_untracked(repo: Repository) -> None:
+    inner = Repository(repo.root / "inner")
+    inner.root.mkdir()
+    inner.git("init", "-q")
+    inner.commit(a="1")
+    assert changes(repo.root).untracked == ("inner/",)
+
+
+# LFS
+
+
+def test_lfs_files_of_the_commit(repo: Repository, untouched: Remember) -> None:
+    repo.commit(
+        **{
+            ".gitattributes": "*.pt filter=lfs diff=lfs merge=lfs -text\n",
+            "a.pt": "pointer",
+            "deep/.gitattributes": "b* filter=lfs\nb2 -filter\n",
+            "deep/b1": "pointer",
+            "deep/b2": "whole",
+            "deep/c": "whole",
+        }
+    )
+    repo.write(b"caf\xe9.pt", "pointer")
+    repo.commit()
+    untouched()
+    assert changes(repo.root) == Changes(lfs=("a.pt", "caf\udce9.pt", "deep/b1"))
+    assert changes(repo.root, "HEAD~2") == Changes()
+
+
+def test_the_commits_own_attributes_count(repo: Repository) -> None:
+    repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
+    repo.write(".gitattributes", "\n")
+    assert changes(repo.root) == Changes(modified=(".gitattributes",), lfs=("a.pt",))
+
+
+def test_attributes_of_this_clone_alone(repo: Repository) -> None:
+    repo.write(".git/info/attributes", "README filter=lfs\n")
+    assert changes(repo.root).lfs == ("README",)
+
+
+def test_other_attributes_are_no_lfs(repo: Repository) -> None:
+    repo.commit(**{".gitattributes": "*.py diff=python\n# no lfs here\n*.x filter=other\n"})
+    assert not changes(repo.root)

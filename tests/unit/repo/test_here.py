@@ -1,0 +1,303 @@
+"""What is read of the repository one stands in, in every state it may be in."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.repo.here import is_boxstrap_checkout, read
+from tests.unit.repo.repositories import Repository
+
+New = Callable[..., Repository]
+
+
+def test_a_plain_repository(repo: Repository, untouched: Callable[[], None]) -> None:
+    repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
+    untouched()
+    here = read(repo.root)
+    assert here.root == repo.root
+    assert here.commit == repo.git("rev-parse", "HEAD")
+    assert (here.name, here.subject, here.branch) == ("homework", "Train a little", "main")
+    assert here.url == "https://github.com/me/homework.git"
+    assert (here.identity_name, here.identity_email) == ("Me Myself", "me@example.org")
+    assert (here.shallow, here.bare, here.asked) == (False, False, None)
+    assert here.object_format == "sha1"
+    assert here.key.startswith("homework-")
+    assert len(here.key) == len("homework-") + 8
+
+
+def test_from_a_subdirectory_and_from_a_file(repo: Repository) -> None:
+    repo.commit(**{"deep/er/a.py": "1\n"})
+    assert read(repo.root / "deep" / "er") == read(repo.root)
+    assert read(repo.root / "deep" / "er" / "a.py") == read(repo.root)
+
+
+def test_through_a_link_it_is_the_same_repository(repo: Repository, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(repo.root)
+    assert read(tmp_path / "link") == read(repo.root)
+
+
+def test_no_upstream_no_remote(repo: Repository) -> None:
+    here = read(repo.root)
+    assert here.url is None
+    assert here.key == read(repo.root).key
+    assert here.name == "homework"
+
+
+def test_detached(repo: Repository) -> None:
+    repo.git("checkout", "-q", "--detach")
+    assert read(repo.root).branch is None
+
+
+def test_a_worktree_shares_its_repository(repo: Repository, tmp_path: Path) -> None:
+    repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    here = read(tmp_path / "tree")
+    assert here.root == tmp_path / "tree"
+    assert here.git_dir == repo.root / ".git"
+    assert here.branch == "side"
+
+
+def test_a_git_file_instead_of_a_folder(new: New, tmp_path: Path) -> None:
+    repo = new("homework", "--separate-git-dir", str(tmp_path / "elsewhere"))
+    commit = repo.commit(a="1")
+    here = read(repo.root)
+    assert (here.commit, here.root) == (commit, repo.root)
+    assert here.git_dir == tmp_path / "elsewhere"
+
+
+def test_a_bare_repository(repo: Repository, tmp_path: Path) -> None:
+    repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
+    here = read(tmp_path / "work.git")
+    assert here.bare
+    assert (here.name, here.commit) == ("work", repo.git("rev-parse", "HEAD"))
+
+
+def test_a_shallow_clone(repo: Repository, tmp_path: Path) -> None:
+    repo.commit("Second", a="1")
+    repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
+    assert read(tmp_path / "shallow").shallow
+    assert not read(repo.root).shallow
+
+
+def test_sha256(new: New) -> None:
+    repo = new("homework", "--object-format=sha256")
+    commit = repo.commit(a="1")
+    here = read(repo.root)
+    assert len(here.commit) == 64
+    assert (here.commit, here.object_format) == (commit, "sha256")
+
+
+def test_a_sparse_checkout(repo: Repository) -> None:
+    repo.commit(**{"big/a": "1", "small/b": "2"})
+    repo.git("sparse-checkout", "set", "small")
+    assert read(repo.root / "small").commit == repo.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda root: None, "not a git repository"),
+        (lambda root: root.rmdir(), "no such folder"),
+        (lambda root: (root / ".git").mkdir(), "not a git repository"),
+        (lambda root: (root / ".git").write_text("gitdir: gone"), "not a git repository"),
+    ],
+)
+def test_no_repository(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:
+    root = tmp_path / "nothing"
+    root.mkdir()
+    make(root)
+    with pytest.raises(UsageError, match=why):
+        read(root)
+
+
+def test_no_commit_yet(new: New) -> None:
+    with pytest.raises(UsageError, match="no commit yet") as caught:
+        read(new().root)
+    assert "Commit" in caught.value.next
+
+
+def test_an_orphan_branch_has_no_commit_but_others_do(repo: Repository) -> None:
+    commit = repo.git("rev-parse", "HEAD")
+    repo.git("checkout", "-q", "--orphan", "empty")
+    with pytest.raises(UsageError, match="no commit yet"):
+        read(repo.root)
+    assert read(repo.root, "main").commit == commit
+
+
+def test_someone_elses_repository_is_refused(
+    repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UsageError, match="another user") as caught:
+        read(repo.root)
+    assert f"safe.directory {repo.root}" in caught.value.next
+
+
+def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None:
+    commit = repo.git("rev-parse", "HEAD")
+    (repo.root / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
+    with pytest.raises(BoxstrapError) as caught:
+        read(repo.root)
+    assert caught.value.code == 1
+    assert "fsck" in caught.value.next
+
+
+def test_without_git(repo: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="git is not installed"):
+        read(repo.root)
+
+
+# Refs
+
+
+def test_a_ref_that_was_asked_for(repo: Repository) -> None:
+    first = repo.git("rev-parse", "HEAD")
+    repo.git("tag", "-a", "-m", "one", "v1")
+    repo.git("branch", "größe")
+    repo.commit("Second", a="1")
+    for ref in ["v1", "größe", "HEAD~1", "@^", first, first[:9], "main~1", "v1^{commit}"]:
+        here = read(repo.root, ref)
+        assert (here.commit, here.subject) == (first, "Train a little"), ref
+        assert (here.branch, here.asked) == (None, ref)
+
+
+def test_a_branch_that_only_origin_has(repo: Repository, tmp_path: Path) -> None:
+    repo.git("branch", "remote-only")
+    repo.git("clone", "-q", ".", str(tmp_path / "clone"))
+    assert read(tmp_path / "clone", "remote-only").commit == repo.git("rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("ref", ["nope", "0" * 40, "a" * 40, "HEAD~99", "HEAD^{tree}", "origin/x"])
+def test_an_unknown_ref(repo: Repository, ref: str) -> None:
+    with pytest.raises(UsageError, match="no branch, tag or commit"):
+        read(repo.root, ref)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    ["", "-1", "--output=x", "a..b", "HEAD...x", ":/Train", "HEAD:a", "a b", "a\nb", "$(id)", "a;b",
+     "^HEAD", "HEAD^@", "HEAD^!", "HEAD^-", "x" * 300, "a\u202eb"],
+)  # fmt: skip
+def test_what_names_no_one_commit(repo: Repository, ref: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(repo.root, ref)
+    assert "does not name one commit" in caught.value.what or "no branch" in caught.value.what
+    assert caught.value.what.isprintable()
+
+
+def test_a_subject_cannot_move_the_cursor(repo: Repository) -> None:
+    repo.commit("Nice\x1b[2J \u202edne\r and é")
+    assert read(repo.root).subject == "Nice\\x1b[2J \\u202edne\\x0d and é"
+
+
+def test_a_subject_in_another_encoding(repo: Repository) -> None:
+    repo.git("config", "i18n.commitEncoding", "latin1")
+    repo.git("commit", "-q", "--allow-empty", "-F", "-", stdin="Größe".encode("latin1"))
+    assert read(repo.root).subject == "Größe"
+
+
+# Identity, address, key
+
+
+def test_the_repositorys_identity_wins(repo: Repository) -> None:
+    repo.git("config", "user.email", "work@example.org")
+    here = read(repo.root)
+    assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
+
+
+def test_no_identity(repo: Repository, home: Path) -> None:
+    (home / ".gitconfig").unlink()
+    here = read(repo.root)
+    assert (here.identity_name, here.identity_email) == (None, None)
+
+
+@pytest.mark.parametrize("url", ["/srv/git/x.git", "../x", "file:///srv/x", "ext::sh -c id"])
+def test_an_address_only_for_this_machine_is_none(repo: Repository, url: str) -> None:
+    repo.git("remote", "add", "origin", url)
+    here = read(repo.root)
+    assert (here.url, here.name) == (None, "homework")
+
+
+def test_the_only_remote_serves_as_origin(repo: Repository) -> None:
+    repo.git("remote", "add", "upstream", "git@host:me/x.git")
+    assert read(repo.root).url == "git@host:me/x.git"
+    repo.git("remote", "add", "other", "git@host:me/y.git")
+    assert read(repo.root).url is None
+
+
+def test_instead_of_is_spelled_out(repo: Repository) -> None:
+    repo.git("config", "--global", "url.git@github.com:.insteadOf", "gh:")
+    repo.git("config", "--global", "url.https://s3cret@github.com/Me/.insteadOf", "gh:me/")
+    repo.git("remote", "add", "origin", "gh:me/x")
+    assert read(repo.root).url == "https://github.com/Me/x"
+
+
+def test_the_key_follows_the_repository_not_the_clone(repo: Repository, new: New) -> None:
+    other = new("copy")
+    other.commit(a="1")
+    repo.git("remote", "add", "origin", "git@github.com:me/x.git")
+    other.git("remote", "add", "origin", "https://github.com/me/x")
+    assert read(repo.root).key == read(other.root).key
+    other.git("remote", "set-url", "origin", "https://github.com/you/x")
+    assert read(repo.root).key != read(other.root).key
+
+
+def test_a_key_is_a_plain_folder_name(new: New) -> None:
+    repo = new("-… mein Größtes $(id)")
+    repo.commit(a="1")
+    assert read(repo.root).key.startswith("mein-Gro")
+    assert all(c.isascii() and (c.isalnum() or c in "-._") for c in read(repo.root).key)
+
+
+def test_a_hook_of_git_that_runs_us_does_not_mislead(
+    repo: Repository, new: New, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = new("other")
+    other.commit(a="1")
+    for name in ("GIT_DIR", "GIT_COMMON_DIR"):
+        monkeypatch.setenv(name, str(other.root / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(other.root / ".git" / "index"))
+    commit = read(repo.root).commit
+    monkeypatch.delenv("GIT_DIR")
+    monkeypatch.delenv("GIT_COMMON_DIR")
+    assert commit == repo.git("rev-parse", "HEAD")
+
+
+def test_no_program_of_the_repository_runs(repo: Repository, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    repo.git("config", "core.fsmonitor", str(trap))
+    repo.git("config", "core.pager", str(trap))
+    repo.git("config", "log.showSignature", "true")
+    repo.git("config", "gpg.program", str(trap))
+    shutil.copy(trap, repo.root / ".git" / "hooks" / "post-index-change")
+    read(repo.root)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_boxstraps_own_checkout(repo: Repository) -> None:
+    assert not is_boxstrap_checkout(read(repo.root))
+    repo.write("pyproject.toml", '[project]\nname = "boxstrap"\n')
+    assert not is_boxstrap_checkout(read(repo.root)), "someone's project of the same name"
+    repo.write("bootstrap/__init__.py", "")
+    assert is_boxstrap_checkout(read(repo.root))
+    repo.write("pyproject.toml", '[project]\nname = "homework"\ndependencies = ["boxstrap"]\n')
+    assert not is_boxstrap_checkout(read(repo.root))
+
+
+def test_relative_and_home_paths(
+    repo: Repository, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repo.root)
+    assert read(Path()) == read(repo.root)
+    (home / "work").symlink_to(repo.root)
+    assert read(Path("~/work")) == read(repo.root)
+    monkeypatch.setenv("WORK", str(repo.root))
+    with pytest.raises(UsageError):
+        read(Path("$WORK"))

@@ -1,0 +1,201 @@
+"""Addresses: what is allowed, what is refused and why, and that no credential stays."""
+
+from __future__ import annotations
+
+import re
+import string
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bootstrap.errors import UsageError
+from bootstrap.repo.urls import UrlKind, as_https, check_url, name_of, without_user_info
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "https", "name"),
+    [
+        ("https://github.com/me/x.git", UrlKind.HTTPS, "https://github.com/me/x.git", "x"),
+        ("https://u:t0k@github.com/me/x", UrlKind.HTTPS, "https://github.com/me/x", "x"),
+        ("https://host:8443/a/b/", UrlKind.HTTPS, "https://host:8443/a/b/", "b"),
+        ("https://[::1]:80/x", UrlKind.HTTPS, "https://[::1]:80/x", "x"),
+        ("https://host/caf%C3%A9", UrlKind.HTTPS, "https://host/caf%C3%A9", "cafe"),
+        ("https://host/café", UrlKind.HTTPS, "https://host/café", "cafe"),
+        ("http://host/x", UrlKind.HTTP, "https://host/x", "x"),
+        ("git://host/x.git", UrlKind.GIT, "https://host/x.git", "x"),
+        ("git@github.com:me/x.git", UrlKind.SSH, "https://github.com/me/x.git", "x"),
+        ("github-work:me/x", UrlKind.SSH, "https://github-work/me/x", "x"),
+        ("git@[::1]:x", UrlKind.SSH, "https://[::1]/x", "x"),
+        ("git@host:/srv/x", UrlKind.SSH, "https://host/srv/x", "x"),
+        ("ssh://git@host:2222/~me/x.git", UrlKind.SSH, "https://host/~me/x.git", "x"),
+        ("ssh://git:pw@host/x", UrlKind.SSH, "https://host/x", "x"),
+        ("ssh://git@ssh.github.com:443/me/x", UrlKind.SSH, "https://github.com/me/x", "x"),
+    ],
+)
+def test_allowed(url: str, kind: UrlKind, https: str, name: str) -> None:
+    assert check_url(url) is kind
+    assert as_https(url) == https
+    assert name_of(url) == name
+
+
+def test_only_what_travels_in_the_open_warns() -> None:
+    assert {kind for kind in UrlKind if kind.warning} == {UrlKind.HTTP, UrlKind.GIT}
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("", "empty"),
+        ("ext::sh -c id", "`ext::` runs a helper"),
+        ("ext::sh", "`ext::` runs a helper"),
+        ("fd::17", "`fd::` runs a helper"),
+        ("x::y", "`x::` runs a helper"),
+        ("foo+1::https://host/x", "runs a helper"),
+        ("file:///srv/x", "path of this machine"),
+        ("/srv/x.git", "path of this machine"),
+        ("./x:y", "path of this machine"),
+        ("../x", "path of this machine"),
+        ("x", "path of this machine"),
+        ("C:/x", "path of this machine"),
+        ("C:\\x", "path of this machine"),
+        ("github.com/me/x", "did you mean https://github.com/me/x"),
+        ("ftp://host/x", "not a way"),
+        ("HTTPS://host/x", "lower case"),
+        ("git+ssh://host/x", "old spelling"),
+        ("https:/host/x", "two slashes"),
+        ("-u./x:y", "starts with a dash"),
+        ("--upload-pack=touch:x", "starts with a dash"),
+        ("ssh://-oProxyCommand=id/x", "not a host"),
+        ("git@-oProxyCommand=id:x", "not a host"),
+        ("ssh://-l@host/x", "user name"),
+        ("host:-x", "path starts with a dash"),
+        ("ssh://host/-x", "path starts with a dash"),
+        ("https://host/a b", "a space"),
+        ("https://host/a\tb", "U+0009"),
+        ("https://host/a\nb", "U+000A"),
+        ("https://host/a\x1b[2J", "U+001B"),
+        ("https://host/a\u202eb", "U+202E"),
+        ("https://host/a\u200bb", "U+200B"),
+        ("https://host/a\udce9b", "U+DCE9"),
+        ("https://host/a%0ab", "stands for no printable"),
+        ("https://host/a%zz", "stands for no printable"),
+        ("https://host/$(id)", "`$`"),
+        ("https://host/a;id", "`;`"),
+        ("https://host/`id`", "```"),
+        ("https://host/'x", "`'`"),
+        ("https://host/x?a=b", "`?`"),
+        ("https://host/x#a", "`#`"),
+        ("https://host", "no repository"),
+        ("git@host:", "no repository"),
+        ("https:///x", "no host"),
+        ("https://host:0/x", "port"),
+        ("https://host:99999/x", "port"),
+        ("https://g\u0456thub.com/x/y", "xn--"),
+        ("https://host\\@evil/x", "`\\`"),
+        ("https://a@b@host/x", "two @"),
+        ("git:pw@host:x", "password"),
+        ("https://host/" + "x" * 3000, "2048"),
+    ],
+)
+def test_refused(url: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_url(url)
+    assert why in caught.value.what
+    assert "https://HOST/PATH" in caught.value.next
+    assert all(character.isprintable() for character in caught.value.what)
+
+
+@pytest.mark.parametrize(
+    ("url", "bare"),
+    [
+        ("https://me:s3cret@host/x", "https://host/x"),
+        ("https://s3cret@host/x", "https://host/x"),
+        ("https://host/x?private_token=s3cret", "https://host/x"),
+        ("HTTPS://s3cret@host/x", "HTTPS://host/x"),
+        ("https://a@s3cret@host/x", "https://host/x"),
+        ("git@host:x", "git@host:x"),
+        ("git:s3cret@host:x", "git@host:x"),
+        ("ssh://git@host/x", "ssh://git@host/x"),
+        ("ssh://git:s3cret@host:22/x", "ssh://git@host:22/x"),
+        ("/srv/x", "/srv/x"),
+        ("host:a/b@c", "host:a/b@c"),
+    ],
+)
+def test_user_info_goes(url: str, bare: str) -> None:
+    assert without_user_info(url) == bare
+    assert without_user_info(bare) == bare
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:s3cret@host",
+        "https://me:s3cret@host/$x",
+        "https://me:s3/cret@host/x",
+        "ext::https://me:s3cret@host/x",
+        "ftp://me:s3cret@host/x",
+        "me:s3cret@host/x",
+        "https://s3cret@two@host/x",
+        "ssh://me:s3/cret@host/x y",
+        "https://" + "a" * 300 + "s3cret@host/$",
+    ],
+)
+def test_an_error_never_repeats_a_credential(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_url(url)
+    assert "cret" not in str(caught.value.as_dict())
+
+
+words = st.text(string.ascii_letters + string.digits, min_size=1, max_size=12)
+hosts = st.lists(words, min_size=1, max_size=3).map(".".join)
+paths = st.lists(words, min_size=1, max_size=4).map("/".join)
+secrets = words.map(lambda word: f"s3cret{word}")
+
+
+@given(hosts, paths, words, secrets, st.sampled_from(["https", "http", "ssh"]))
+def test_a_sound_address_keeps_all_but_its_credential(
+    host: str, path: str, user: str, secret: str, scheme: str
+) -> None:
+    url = f"{scheme}://{user}:{secret}@{host}/{path}"
+    bare = without_user_info(url)
+    assert check_url(url) is check_url(bare) is UrlKind(scheme)
+    assert secret not in bare
+    assert bare == (
+        f"ssh://{user}@{host}/{path}" if scheme == "ssh" else f"{scheme}://{host}/{path}"
+    )
+    assert as_https(url) == f"https://{host}/{path}"
+
+
+# Made of what addresses are made of, so that near misses are met as well as noise.
+pieces = st.sampled_from(
+    [*"-:/@.~%=+ $;'\"\\\n\x00\x1b\u202e[]é", "::", "://", "ext", "https", "ssh", "git", "host"]
+)
+noise = st.one_of(st.text(max_size=40), st.lists(pieces, max_size=12).map("".join))
+
+
+@given(noise)
+@example("ext::x")
+@example("git@ext::x")
+def test_what_passes_is_safe_to_give_to_git(text: str) -> None:
+    try:
+        kind = check_url(text)
+    except UsageError:
+        return
+    assert not text.startswith("-")
+    assert text.isprintable()
+    assert not re.search(r"[\s$;'\"\\`|&<>(){}*?!#]", text)
+    assert not re.match(r"[A-Za-z0-9+.-]+::", text)
+    if "://" in text[:8]:
+        assert text.startswith(f"{kind.value}://")
+    else:
+        assert kind is UrlKind.SSH
+        assert ":" in text.partition("/")[0]
+    host = as_https(text).removeprefix("https://").partition("/")[0]
+    assert re.match(r"[A-Za-z0-9\[]", host)
+
+
+@given(noise)
+def test_no_text_breaks_the_rest(text: str) -> None:
+    assert without_user_info(without_user_info(text)) == without_user_info(text)
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name_of(text))
