@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 PASS, WARN, RETURN, NA = "pass", "warn", "return", "n/a"
 GIB = 1024**3
+Reading = Any  # what NVML answered
 
 LIMITS = {
     "memory": 0.96,  # a 24 GB card shows 23.99 GiB or less
@@ -184,13 +185,13 @@ def judge_heat(
     return (WARN if room <= LIMITS["heat"] else PASS), f"{room} °C below slow-down"
 
 
-def judge_bus(_order: Order, *readings: int | None) -> tuple[str, str]:
+def judge_bus(_order: Order, *readings: Reading) -> tuple[str, str]:
     """The bus is as wide and fast as the card can; tells only under load."""
     width, widest, gen, newest, load = readings
-    says = f"its bus is x{width} generation {gen} of x{widest} generation {newest}"
     if (width, gen) == (widest, newest):
         return PASS, f"x{width} generation {gen}"
-    if None in readings or (load or 0) < LIMITS["busy"]:
+    says = f"its bus is x{width} generation {gen} of x{widest} generation {newest}"
+    if None in readings or load["gpu"] < LIMITS["busy"]:
         return NA, f"{says}, at rest"
     return WARN, f"{says}, under load"
 

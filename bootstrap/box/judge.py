@@ -20,6 +20,7 @@ Facts = Any  # readings by key, and `gpus`: such readings by index
 # The card or the driver doesn't have it, or this user may not see it: neither good nor bad.
 UNSUPPORTED = {3, 4, 6, 13, 22, 25, 26}
 SICK = {8, 11, 14, 15, 16}  # wherever they come from
+VITAL = ("name", "memory")  # a GPU that fails to tell these can't be used
 
 
 class Row(NamedTuple):
@@ -105,7 +106,7 @@ def ill(gpu: Facts) -> int:
     """NVML's code that says that a GPU can't be used, else 0."""
     for key, value in gpu.items():
         code = error(value)
-        lame = key in ("name", "memory") and code and code not in UNSUPPORTED
+        lame = key in VITAL and code and code not in UNSUPPORTED
         if code in SICK or lame or (code and key == "handle"):
             return code
     return 0
@@ -128,7 +129,7 @@ def apply(check: Check, gpu: int | None, facts: Facts, order: Order) -> Row:
         return Row(check.name, gpu, NA, "a run is alive")
     if codes[0] in UNSUPPORTED:
         return Row(check.name, gpu, NA, "not told by this card")
-    if SICK.intersection(failed):
+    if SICK.intersection(failed) or (failed and check.reads[0] in VITAL):
         return Row(check.name, gpu, NA, "the card doesn't answer")
     if failed:
         says = f"its {check.name} can't be read: NVML error {failed[0]}"

@@ -1,0 +1,116 @@
+"""Builds the stand-in library and the agent's environment, and runs the real check with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+BOX = HERE.parents[1] / "bootstrap" / "box"
+LIBRARY = "libnvidia-ml.so.1"
+
+
+def compiler() -> str | None:
+    """A C compiler, or None where the machine has none."""
+    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+
+def build_library(folder: Path) -> Path:
+    """The stand-in, built into `folder`; put that folder into LD_LIBRARY_PATH."""
+    cc = compiler()
+    assert cc is not None
+    library = folder / LIBRARY
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{LIBRARY}"]
+    subprocess.run([cc, *flags, "-o", library, HERE / "nvml.c"], check=True)
+    return library
+
+
+def build_agent(folder: Path) -> Path:
+    """An environment with nvidia-ml-py and psutil alone, taken from this one; its python."""
+    venv.create(folder, symlinks=True)
+    site = next(folder.glob("lib/python*/site-packages"))
+    for name in ("pynvml", "psutil"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None
+        assert spec.origin is not None
+        source = Path(spec.origin)
+        if source.name == "__init__.py":
+            shutil.copytree(source.parent, site / name)
+        else:
+            shutil.copy(source, site)
+    return folder / "bin" / "python"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one run of the check gave."""
+
+    code: int
+    result: dict[str, Any]
+    out: str
+    err: str
+    seconds: float
+
+    def reasons(self) -> list[tuple[str, str, list[int]]]:
+        """Outcome, code and GPUs of each reason, in the order of weight."""
+        return [(r["outcome"], r["code"], r["gpus"]) for r in self.result["reasons"]]
+
+    def outcomes(self, check: str) -> list[str]:
+        """What a check said of each GPU."""
+        return [c["outcome"] for c in self.result["checks"] if c["check"] == check]
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A folder as the box has it: `box/` beside an agent that has the stand-in for a driver."""
+
+    folder: Path
+    python: Path
+    library: Path
+
+    def run(self, scenario: str, *options: str, order: object = None, stub: bool = True) -> Answer:
+        """Run the real check against a scenario; `stub=False` leaves the library out."""
+        (self.folder / "scenario").write_text(scenario)
+        (self.folder / "order.json").write_text(json.dumps(order or {}))
+        out = self.folder / "result.json"
+        out.unlink(missing_ok=True)
+        environment = {"PATH": os.environ["PATH"], "NVML_SCENARIO": str(self.folder / "scenario")}
+        if stub:
+            environment["LD_LIBRARY_PATH"] = str(self.library.parent)
+        command = [self.python, "box/verdict.py", "--order", "order.json", "--out", "result.json"]
+        started = time.monotonic()
+        done = subprocess.run(
+            [*map(str, command), *options],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds = time.monotonic() - started
+        result = json.loads(out.read_text()) if out.exists() else {}
+        return Answer(done.returncode, result, done.stdout, done.stderr, seconds)
+
+
+def make_rig(folder: Path) -> Rig:
+    """All of it, below `folder`."""
+    shutil.copytree(BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    return Rig(folder, build_agent(folder / "agent"), build_library(folder))
+
+
+def has_real_driver() -> bool:
+    """Whether this machine has an NVIDIA library of its own, which `stub=False` would load."""
+    probe = "import ctypes; ctypes.CDLL('libnvidia-ml.so.1')"
+    return (
+        subprocess.run([sys.executable, "-c", probe], capture_output=True, check=False).returncode
+        == 0
+    )

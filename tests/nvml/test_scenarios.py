@@ -1,0 +1,269 @@
+"""The real check in a real environment, with the real nvidia-ml-py, against every scenario."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.nvml import scenarios, stub
+from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
+
+
+@pytest.mark.parametrize("card", HEALTHY)
+def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
+    answer = rig.run(HEALTHY[card], order=ORDERS[card])
+    assert answer.code == 0, answer.err
+    assert answer.result["verdict"] == "keep"
+    assert answer.reasons() == []
+    assert answer.outcomes("answers") == ["pass"]
+    assert answer.result["gpus"][0]["name"] in HEALTHY[card]
+
+
+def test_what_is_told_of_a_card(rig: stub.Rig) -> None:
+    result = rig.run(A100).result
+    assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
+    assert result["gpus"] == [
+        {
+            "index": 0,
+            "name": "NVIDIA A100-SXM4-80GB",
+            "uuid": "GPU-00000000-1111-2222-3333-444444444444",
+            "memory_mib": 81920,
+            "capability": "8.0",
+        }
+    ]
+
+
+def test_what_a_card_lacks_neither_passes_nor_fails(rig: stub.Rig) -> None:
+    answer = rig.run(HEALTHY["RTX 4090"])
+    for check in ("ecc", "remapped rows", "retired pages", "mig", "nvlink", "bus"):
+        assert answer.outcomes(check) == ["n/a"], check
+
+
+def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub.Rig) -> None:
+    answer = rig.run("driver = 550.1\ncuda = 12040\ncount = 1\ngpu.name = NVIDIA X")
+    passed = {c["check"] for c in answer.result["checks"] if c["outcome"] == "pass"}
+    assert passed == {"answers", "count", "driver", "cuda", "name"}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
+    fault = FAULTS[name]
+    sick = rig.run(f"{fault.card}\n{fault.wrong}", order=fault.order)
+    assert [reason[:2] for reason in sick.reasons()] == [(fault.outcome, fault.code)]
+    assert sick.result["verdict"] == fault.outcome
+    assert sick.code == (6 if fault.outcome == "return" else 0)
+    well = rig.run(f"{fault.card}\n{fault.quiet}", order=fault.order)
+    assert well.reasons() == []
+    assert (well.result["verdict"], well.code) == ("keep", 0)
+
+
+INIT = {
+    1: "gpu-error",
+    2: "gpu-error",
+    3: "gpu-error",
+    4: "no-permission",
+    8: "gpu-sick",
+    9: "no-driver",
+    10: "gpu-sick",
+    11: "gpu-sick",
+    14: "gpu-sick",
+    15: "gpu-sick",
+    16: "gpu-sick",
+    17: "gpu-error",
+    18: "nvml-mismatch",
+    20: "gpu-error",
+    999: "gpu-detached",
+}
+
+
+@pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
+def test_every_error_of_the_start_returns_the_box(rig: stub.Rig, code: int) -> None:
+    answer = rig.run(f"{A100}\ninit = !{code}")
+    assert (answer.code, answer.result["verdict"]) == (6, "return")
+    assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
+    assert answer.result["gpus"] == []
+    assert "pass" not in {c["outcome"] for c in answer.result["checks"]}
+
+
+def test_each_error_of_the_start_has_its_own_sentence(rig: stub.Rig) -> None:
+    said = [rig.run(f"init = !{code}").result["reasons"][0]["says"] for code in INIT]
+    assert len(set(said)) == len(said)
+
+
+@pytest.mark.parametrize("code", [code for code in range(1, 31) if code not in (4, 12)] + [999])
+def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.Rig, code: int) -> None:
+    eight = f"{A100}\ncount = 8\ngpu.5.handle = !{code}"
+    answer = rig.run(eight, order={"count": 8})
+    assert answer.reasons() == [("return", "gpu-sick", [5]), ("return", "gpu-count", [])]
+    assert answer.outcomes("answers") == ["pass"] * 5 + ["return"] + ["pass"] * 2
+
+
+@pytest.mark.parametrize("code", [15, 16, 8, 11, 14])
+@pytest.mark.parametrize("call", ["any", "name", "memory_v2", "temperature", "nvlink", "throttle"])
+def test_a_sick_gpu_is_noticed_by_whatever_call(rig: stub.Rig, call: str, code: int) -> None:
+    answer = rig.run(f"{A100}\ncount = 2\ngpu.1.{call} = !{code}")
+    assert answer.reasons()[0] == ("return", "gpu-sick", [1])
+    assert answer.code == 6
+
+
+def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.Rig) -> None:
+    wrong = "count = 8\ngpu.ecc_ever = 3\ngpu.6.ecc_ever = 4\ngpu.7.remapped = 0 0 0 1"
+    answer = rig.run(f"{A100}\n{wrong}")
+    assert answer.reasons() == [
+        ("return", "gpu-remapped", [7]),
+        ("warn", "gpu-ecc", [0, 1, 2, 3, 4, 5, 7]),
+        ("warn", "gpu-ecc", [6]),
+    ]
+    assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
+
+
+def test_gpus_of_other_renters_are_not_ours(rig: stub.Rig) -> None:
+    others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
+    answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
+    assert (answer.code, answer.reasons()) == (0, [])
+    nothing = rig.run(f"{A100}\ncount = 4\n{others}\ngpu.2.handle = !4", order={"count": 1})
+    assert nothing.reasons() == [("return", "no-permission", [])]
+
+
+@pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
+def test_no_library_is_never_healthy(rig: stub.Rig) -> None:
+    answer = rig.run("", stub=False)
+    assert (answer.code, answer.reasons()) == (6, [("return", "no-gpu", [])])
+
+
+@pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
+def test_a_library_that_is_an_empty_file_is_broken(rig: stub.Rig, tmp_path: Path) -> None:
+    empty = stub.Rig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
+    empty.library.touch()
+    answer = empty.run("")
+    assert (answer.code, answer.reasons()) == (6, [("return", "nvml-broken", [])])
+
+
+@pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
+@pytest.mark.parametrize("scenario", ["count = 0", "init = !9", None])
+def test_a_box_that_needs_no_gpu_has_none(rig: stub.Rig, scenario: str | None) -> None:
+    answer = rig.run(scenario or "", order={"require": False}, stub=scenario is not None)
+    assert (answer.code, answer.result["verdict"]) == (0, "keep")
+    assert answer.result["checks"][0]["says"] == "no GPU, none required"
+
+
+@pytest.mark.parametrize("wrong", ["init = !18", "gpu.any = !15\ngpu.0.any = !15", "init = hang"])
+def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.Rig, wrong: str) -> None:
+    answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.6", order={"require": False})
+    assert (answer.code, answer.result["verdict"]) == (0, "warn")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "asked"),
+    [
+        ("init = hang", "init"),
+        ("init = linger", "init"),
+        ("driver = hang", "driver"),
+        ("gpu.2.handle = hang", "handle of GPU 2"),
+        ("gpu.3.ecc_now = hang", "ecc_now of GPU 3"),
+        ("gpu.0.nvlink = linger", "nvlink of GPU 0"),
+    ],
+)
+def test_a_hang_costs_the_limit_and_names_the_call(rig: stub.Rig, wrong: str, asked: str) -> None:
+    answer = rig.run(f"{A100}\ncount = 4\n{wrong}", "--limit", "0.8")
+    assert (answer.code, answer.reasons()) == (6, [("return", "gpu-hang", [])])
+    assert answer.result["reasons"][0]["says"].endswith(f"within 0.8 s, asked for {asked}")
+    assert 0.8 <= answer.seconds < 0.8 + 0.7
+
+
+def test_a_hang_costs_less_than_ten_seconds_as_it_comes(rig: stub.Rig) -> None:
+    answer = rig.run(f"{A100}\ninit = hang")
+    assert answer.reasons() == [("return", "gpu-hang", [])]
+    assert answer.seconds < 10
+
+
+def test_no_process_of_ours_is_left_by_a_hang(rig: stub.Rig) -> None:
+    rig.run(f"{A100}\ninit = hang", "--limit", "0.5")
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    left = [line for line in listed.stdout.splitlines() if str(rig.folder / "box") in line]
+    for line in left:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    assert left == []
+
+
+@pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
+def test_a_library_that_crashes_returns_the_box(rig: stub.Rig, wrong: str) -> None:
+    answer = rig.run(f"{A100}\n{wrong}")
+    assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
+
+
+def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub.Rig) -> None:
+    busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
+    answer = rig.run(f"{A100}\n{busy}", order={"run_alive": True})
+    assert (answer.code, answer.reasons()) == (0, [])
+    for check in ("memory used", "throttling", "heat"):
+        assert answer.outcomes(check) == ["n/a"]
+    assert len(rig.run(f"{A100}\n{busy}").reasons()) == 3
+
+
+def test_a_check_weighs_as_the_order_lets_it(rig: stub.Rig) -> None:
+    wrong = f"{A100}\ngpu.remapped = 0 1 1 0\ngpu.ecc_ever = 1\ngpu.temperature = 88"
+    checks = {"remapped rows": "warn", "ecc": "return", "heat": "n/a"}
+    answer = rig.run(wrong, order={"checks": checks})
+    assert answer.reasons() == [("return", "gpu-ecc", [0]), ("warn", "gpu-remapped", [0])]
+
+
+def test_the_summary_is_for_people_and_for_sed(rig: stub.Rig) -> None:
+    answer = rig.run(f"{A100}\ngpu.mig = 1 1")
+    assert answer.out.splitlines() == [
+        "verdict return",
+        "gpus 1",
+        "driver 550.54.15",
+        "cuda 12.4",
+        "reason return gpu-mig GPU 0: is cut into slices (MIG)",
+        "advice It isn't what you pay for: return this box.",
+    ]
+
+
+def test_the_result_alone_on_standard_output(rig: stub.Rig) -> None:
+    answer = rig.run(A100, "--out", "-")
+    assert answer.out.startswith('{"version": 1, "verdict": "keep"')
+    assert not (rig.folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("order", [{"cuont": 1}, ["count"], "A100"])
+def test_a_wrong_order_is_an_error_of_our_own(rig: stub.Rig, order: object) -> None:
+    answer = rig.run(A100, order=order)
+    assert (answer.code, answer.result) == (1, {})
+    assert answer.err.startswith("the order order.json can't be read: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
+    rig: stub.Rig, tmp_path: Path
+) -> None:
+    subprocess.run([rig.python, "-m", "venv", "--without-pip", tmp_path / "agent"], check=True)
+    bare = stub.Rig(rig.folder, tmp_path / "agent" / "bin" / "python", rig.library)
+    answer = bare.run(A100)
+    assert (answer.code, answer.result) == (1, {})
+    assert answer.err == "the GPU reader failed: ModuleNotFoundError: No module named 'pynvml'\n"
+
+
+def test_looking_leaves_nothing_behind(rig: stub.Rig) -> None:
+    rig.run(A100)
+    before = listing(rig.folder)
+    rig.run(A100)
+    assert listing(rig.folder) == before
+    assert not list((rig.folder / "box").glob("__pycache__"))
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    """Sizes and times of all that is not the test's own."""
+    own = {"scenario", "order.json", "result.json"}
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name not in own]
+    return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
+
+
+def test_a_verdict_costs_a_third_of_a_second(rig: stub.Rig) -> None:
+    eight = f"{scenarios.H100}\ncount = 8"
+    seconds = min(rig.run(eight).seconds for _ in range(5))
+    assert seconds <= 0.3
