@@ -247,15 +247,18 @@ def test_the_executable_bit_where_the_file_system_has_none(repo: Repository) -> 
 def test_nothing_of_the_users_runs_or_is_refreshed(
     repo: Repository, untouched: Remember, tmp_path: Path
 ) -> None:
+    repo.commit(**{".gitattributes": "train.py filter=lfs\n"})
     trap = repo.root / ".git" / "hooks" / "post-index-change"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
     trap.chmod(0o755)
     repo.git("config", "core.fsmonitor", str(trap))
     repo.git("config", "core.untrackedCache", "true")
     repo.git("config", "diff.external", str(trap))
+    repo.git("update-index", "--assume-unchanged", "README")
+    (tmp_path / "sprung").unlink(missing_ok=True)
     touch_all(repo)
     untouched()
-    changes(repo.root)
+    assert changes(repo.root).lfs == ("train.py",)
     assert not (tmp_path / "sprung").exists()
 
 

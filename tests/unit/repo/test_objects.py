@@ -1,0 +1,420 @@
+"""Objects sent to a real `git receive-pack --stateless-rpc`, as a box runs it."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.repo.here import Here, read
+from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, parse_report, wanted_ref
+from tests.unit.repo.repositories import Repository, listing
+
+New = Callable[..., Repository]
+NOBODY = "0" * 40
+
+
+class Store:
+    """The bare repository of a box."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        self.root = root
+        self.git("init", "-q", "--bare", *options, str(root))
+        self.git("config", "receive.shallowUpdate", "true")
+        self.git("config", "receive.unpackLimit", "1")
+        self.git("config", "receive.autogc", "false")
+
+    def git(self, *arguments: str) -> str:
+        folder = self.root if self.root.exists() else self.root.parent
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def receive(self, pieces: Iterable[bytes]) -> tuple[bytes, bytes]:
+        """What receive-pack answers on its two streams."""
+        child = subprocess.Popen(
+            ["git", "receive-pack", "--stateless-rpc", str(self.root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with child:
+            assert child.stdin
+            assert child.stdout
+            assert child.stderr
+            try:
+                for piece in pieces:
+                    child.stdin.write(piece)
+                child.stdin.close()
+            except BrokenPipeError:
+                pass
+            except BaseException:
+                child.kill()
+                raise
+            return child.stdout.read(), child.stderr.read()
+
+    def refs(self) -> dict[str, str]:
+        lines = self.git("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+        return dict(line.split(" ") for line in lines)
+
+
+def send(here: Here, store: Store, **options: object) -> ObjectStream:
+    stream = ObjectStream(here, ref=wanted_ref(here.commit), **options)  # type: ignore[arg-type]
+    parse_report(*store.receive(stream))
+    return stream
+
+
+def noise(size: int, seed: int = 1) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store.git")
+
+
+def test_a_whole_history(repo: Repository, store: Store, untouched: Callable[[], None]) -> None:
+    repo.commit("Second", a="1")
+    untouched()
+    here = read(repo.root)
+    stream = send(here, store)
+    assert store.refs() == {f"refs/boxstrap/{here.commit}": here.commit}
+    store.git("fsck", "--strict", "--full")
+    assert store.git("rev-list", "--count", here.commit) == "2"
+    assert stream.objects_done == stream.objects_total == 7
+
+
+def test_only_what_is_new_travels_thin(repo: Repository, store: Store) -> None:
+    text = "".join(f"line {number}\n" for number in range(20_000))
+    repo.commit("Big", big=text)
+    first = read(repo.root)
+    all_bytes = send(first, store).bytes_sent
+    repo.commit("Bigger", big=text + "one more\n")
+    second = read(repo.root)
+    stream = send(second, store, have=have_locally(second, [first.commit]))
+    assert stream.objects_total == 3
+    assert stream.bytes_sent < 1000 < all_bytes / 10
+    assert store.git("show", f"{second.commit}:big").endswith("one more")
+    assert set(store.refs().values()) == {first.commit, second.commit}
+    store.git("fsck", "--strict")
+
+
+def test_what_the_box_has_is_not_sent(repo: Repository, store: Store) -> None:
+    here = read(repo.root)
+    send(here, store)
+    stream = ObjectStream(here, ref=wanted_ref(here.commit), old=here.commit)
+    assert not stream.needed
+    assert list(stream) == []
+    other = ObjectStream(here, ref="refs/boxstrap/other", have=[here.commit])
+    assert other.needed
+    parse_report(*store.receive(other))
+    assert other.objects_total == 0
+    assert other.bytes_sent < 300
+    assert store.refs()["refs/boxstrap/other"] == here.commit
+
+
+def test_a_ref_moves_only_from_where_it_was(repo: Repository, store: Store) -> None:
+    first = read(repo.root)
+    parse_report(*store.receive(ObjectStream(first, ref="refs/boxstrap/x", old=NOBODY)))
+    repo.commit("Second", a="1")
+    second = read(repo.root)
+    late = ObjectStream(second, ref="refs/boxstrap/x", old=NOBODY, have=[first.commit])
+    with pytest.raises(BoxstrapError, match="did not take the commit"):
+        parse_report(*store.receive(late))
+    assert store.refs() == {"refs/boxstrap/x": first.commit}
+    right = ObjectStream(second, ref="refs/boxstrap/x", old=first.commit, have=[first.commit])
+    parse_report(*store.receive(right))
+    assert store.refs() == {"refs/boxstrap/x": second.commit}
+
+
+def test_sha256(new: New, tmp_path: Path) -> None:
+    repo = new("homework", "--object-format=sha256")
+    repo.commit(a="1")
+    store = Store(tmp_path / "store.git", "--object-format=sha256")
+    first = read(repo.root)
+    send(first, store, old=NOBODY)
+    repo.commit(a="2")
+    second = read(repo.root)
+    send(second, store, have=[first.commit])
+    assert set(store.refs().values()) == {first.commit, second.commit}
+
+
+def test_the_wrong_kind_of_store_refuses(new: New, store: Store) -> None:
+    repo = new("homework", "--object-format=sha256")
+    repo.commit(a="1")
+    with pytest.raises(BoxstrapError):
+        send(read(repo.root), store)
+    assert store.refs() == {}
+
+
+def test_a_shallow_clone(repo: Repository, store: Store, tmp_path: Path) -> None:
+    for number in range(5):
+        repo.commit(f"Commit {number}", a=str(number))
+    repo.git("clone", "-q", "--depth=2", f"file://{repo.root}", str(tmp_path / "shallow"))
+    shallow = Repository(tmp_path / "shallow")
+    here = read(shallow.root)
+    before = listing(shallow.root / ".git")
+    send(here, store)
+    assert listing(shallow.root / ".git") == before
+    assert store.git("rev-list", "--count", here.commit) == "2"
+    store.git("fsck", "--strict")
+    shallow.commit("Mine", a="mine")
+    send(read(shallow.root), store, have=[here.commit])
+    assert store.git("rev-list", "--count", "--all") == "3"
+
+
+def test_a_shallow_clone_onto_the_whole_history(
+    repo: Repository, store: Store, tmp_path: Path
+) -> None:
+    repo.commit("Second", a="1")
+    whole = read(repo.root)
+    send(whole, store)
+    repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
+    shallow = Repository(tmp_path / "shallow")
+    shallow.commit("Third", a="2")
+    here = read(shallow.root)
+    send(here, store, have=have_locally(here, [whole.commit]))
+    assert store.git("rev-list", "--count", here.commit) == "3"
+
+
+@pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])
+def test_other_states(repo: Repository, store: Store, tmp_path: Path, state: str) -> None:
+    root = repo.root
+    if state == "detached":
+        repo.git("checkout", "-q", "--detach")
+    elif state == "worktree":
+        root = tmp_path / "tree"
+        repo.git("worktree", "add", "-q", str(root))
+    else:
+        root = tmp_path / "clone"
+        option = {"alternates": "--shared", "bare": "--bare"}[state]
+        repo.git("clone", "-q", option, ".", str(root))
+    here = read(root)
+    send(here, store)
+    assert list(store.refs().values()) == [here.commit]
+
+
+def test_settings_of_the_user_do_not_change_the_stream(repo: Repository, store: Store) -> None:
+    for setting in ("pack.packSizeLimit=1m", "pack.threads=1", "pack.writeReverseIndex=true"):
+        repo.git("config", *setting.split("="))
+    repo.commit("Big", big=noise(3_000_000))
+    here = read(repo.root)
+    send(here, store)
+    store.git("fsck", "--strict")
+
+
+# Interrupted, broken
+
+
+def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(repo: Repository, store: Store) -> None:
+    repo.commit("Big", big=noise(400_000))
+    here = read(repo.root)
+    whole = b"".join(ObjectStream(here, ref=wanted_ref(here.commit)))
+    cuts = [0, 1, 50, 150, len(whole) // 2, len(whole) - 21, len(whole) - 1]
+    for cut in cuts:
+        with pytest.raises(BoxstrapError):
+            parse_report(*store.receive([whole[:cut]]))
+        assert store.refs() == {}, cut
+    send(here, store)
+    assert list(store.refs().values()) == [here.commit]
+
+
+def test_killed_in_the_middle(repo: Repository, store: Store) -> None:
+    repo.commit("Big", big=noise(4_000_000))
+    here = read(repo.root)
+    stream = ObjectStream(here, ref=wanted_ref(here.commit))
+
+    def until_the_link_dies() -> Iterable[bytes]:
+        for piece in stream:
+            yield piece
+            if stream.bytes_sent > 1_000_000:
+                raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        store.receive(until_the_link_dies())
+    assert store.refs() == {}
+    send(here, store)
+    assert list(store.refs().values()) == [here.commit]
+
+
+def test_a_flipped_bit_is_refused(repo: Repository, store: Store) -> None:
+    repo.commit("Big", big=noise(100_000))
+    here = read(repo.root)
+    whole = bytearray(b"".join(ObjectStream(here, ref=wanted_ref(here.commit))))
+    whole[len(whole) // 2] ^= 1
+    with pytest.raises(BoxstrapError) as caught:
+        parse_report(*store.receive([bytes(whole)]))
+    assert store.refs() == {}
+    assert "run again" in caught.value.next
+
+
+def test_what_the_box_lacks_of_a_thin_pack_is_refused(repo: Repository, store: Store) -> None:
+    first = read(repo.root)
+    repo.commit("Second", a="1")
+    with pytest.raises(BoxstrapError):
+        send(read(repo.root), store, have=[first.commit])
+    assert store.refs() == {}
+
+
+def test_a_damaged_repository_stops_the_stream(repo: Repository, store: Store) -> None:
+    here = read(repo.root)
+    blob = repo.git("rev-parse", "HEAD:train.py")
+    (repo.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(BoxstrapError) as caught:
+        store.receive(ObjectStream(here, ref=wanted_ref(here.commit)))
+    assert blob in caught.value.what
+    assert "fsck" in caught.value.next
+    assert store.refs() == {}
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def test_closing_early_ends_git(repo: Repository) -> None:
+    repo.commit("Big", big=noise(4_000_000))
+    here = read(repo.root)
+    for how in ("iterator", "stream"):
+        stream = ObjectStream(here, ref=wanted_ref(here.commit))
+        pieces = iter(stream)
+        next(pieces)
+        next(pieces)
+        assert children(), how
+        if how == "iterator":
+            pieces.close()  # type: ignore[attr-defined]
+        else:
+            stream.close()
+        assert not children(), how
+
+
+def test_closing_from_another_thread_is_met_as_an_error(repo: Repository) -> None:
+    repo.commit("Big", big=noise(8_000_000))
+    stream = ObjectStream(read(repo.root), ref="refs/boxstrap/x")
+    pieces = iter(stream)
+    next(pieces)
+    next(pieces)
+    threading.Thread(target=stream.close).start()
+    time.sleep(0.2)
+    with pytest.raises(BoxstrapError):
+        list(pieces)
+    assert not children()
+
+
+# Size, progress
+
+
+def test_a_big_file_in_small_pieces_and_flat_memory(repo: Repository) -> None:
+    repo.commit("Big", big=noise(50_000_000))
+    here = read(repo.root)
+    seen: list[tuple[int, int, int]] = []
+    stream = ObjectStream(
+        here, ref="refs/boxstrap/x", progress=lambda *numbers: seen.append(numbers)
+    )
+    process = psutil.Process()
+    before = process.memory_info().rss
+    peak, total = before, 0
+    for piece in stream:
+        assert 0 < len(piece) <= PIECE
+        total += len(piece)
+        peak = max(peak, process.memory_info().rss)
+    assert total == stream.bytes_sent > 50_000_000
+    assert peak - before < 4_000_000
+    assert [numbers[2] for numbers in seen] == sorted(numbers[2] for numbers in seen)
+    assert seen[-1] == (stream.objects_total, stream.objects_total, total)
+    assert stream.objects_total == 7
+
+
+def test_progress_counts_objects(new: New) -> None:
+    repo = new()
+    repo.commit("Many", **{f"f{number}": str(number) for number in range(500)})
+    seen: list[tuple[int, int, int]] = []
+    stream = ObjectStream(
+        read(repo.root), ref="refs/boxstrap/x", progress=lambda *numbers: seen.append(numbers)
+    )
+    list(stream)
+    assert seen[-1][:2] == (502, 502)
+    assert max(done for done, _, _ in seen if done < 502) > 0, "only the end was told"
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+
+
+# What both sides have
+
+
+def test_have_locally(repo: Repository) -> None:
+    first = repo.git("rev-parse", "HEAD")
+    tree = repo.git("rev-parse", "HEAD^{tree}")
+    second = repo.commit("Second", a="1")
+    here = read(repo.root)
+    asked = ["f" * 40, second, tree, first, second, "--all", "HEAD", "a\nb", "", second[:9]]
+    assert have_locally(here, asked) == [second, first]
+    assert have_locally(here, []) == []
+
+
+def test_an_id_or_ref_that_is_none_is_not_sent(repo: Repository) -> None:
+    here = read(repo.root)
+    with pytest.raises(ValueError, match="full id"):
+        wanted_ref("HEAD")
+    with pytest.raises(ValueError, match="full id"):
+        ObjectStream(here, ref="refs/x", have=["--all"])
+    with pytest.raises(ValueError, match="full id"):
+        ObjectStream(here, ref="refs/x", old="HEAD")
+    with pytest.raises(ValueError, match="not a ref"):
+        ObjectStream(here, ref="refs/x\n0000")
+
+
+# Reports
+
+
+def lines(*texts: str) -> bytes:
+    return b"".join(b"%04x%s\n" % (len(text) + 5, text.encode()) for text in texts)
+
+
+def test_a_good_report() -> None:
+    parse_report(lines("unpack ok", "ok refs/x") + b"0000")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "gave no report"),
+        (b"0000", "gave no report"),
+        (b"bash: git: command not found\n", "gave no report"),
+        (lines("unpack ok", "ok refs/x"), "gave no report"),
+        (lines("unpack ok") + b"00ffok", "gave no report"),
+        (b"0003", "gave no report"),
+        (b"0004" * 3, "gave no report"),
+        (lines("unpack ok") + b"0000", "no ref was named"),
+        (lines("unpack index-pack abnormal exit", "ng refs/x no") + b"0000", "abnormal exit"),
+        (lines("unpack ok", "ng refs/x failed to update ref") + b"0000", "failed to update ref"),
+        (lines("unpack ok", "ok refs/x", "ng refs/y no") + b"0000", "refs/y no"),
+        (lines("unpack ok", "something else") + b"0000", "something else"),
+        (lines("unpack \x1b[2J" + "x" * 500) + b"0000", r"\\x1b\[2J"),
+    ],
+)
+def test_a_bad_report(answer: bytes, why: str) -> None:
+    with pytest.raises(BoxstrapError, match=why) as caught:
+        parse_report(answer, b"fatal: no space left\x1b[0m\n\n")
+    assert "fatal: no space left\\x1b[0m" in caught.value.next
+    assert caught.value.what.isprintable()
+    assert len(caught.value.what) < 300
+
+
+def test_a_pipe_of_the_size_of_many_haves(new: New, store: Store) -> None:
+    repo = new()
+    stdin = b"".join(
+        b"commit refs/heads/main\ncommitter a <a@b> %d +0000\ndata 1\nx\n" % number
+        for number in range(3000)
+    )
+    repo.git("fast-import", "--quiet", stdin=stdin)
+    here = read(repo.root)
+    ids = repo.git("rev-list", "HEAD~1").split()
+    assert have_locally(here, ids) == ids
+    send(read(repo.root, "HEAD~1"), store)
+    stream = send(here, store, have=ids)
+    assert stream.objects_total == 1
