@@ -97,7 +97,7 @@ def judge_count(order: Order, usable: int) -> tuple[str, str]:
     if order.count is None or usable == order.count:
         return PASS, str(usable)
     outcome = RETURN if usable < order.count else WARN
-    return outcome, f"{usable} can be used, ordered were {order.count}"
+    return outcome, f"GPUs that can be used: {usable}, ordered: {order.count}"
 
 
 def judge_memory(order: Order, memory: dict[str, int], ecc: list[int] | None) -> tuple[str, str]:
@@ -197,6 +197,7 @@ def judge_bus(_order: Order, *readings: Reading) -> tuple[str, str]:
 
 
 HOST = "The host's owner must see to this card: return this box."
+MIND = "It may do: return this box if training fails, or is slower than what you pay for."
 OWNER = "It works, slower than it should: compare with what you pay."
 DRIVER = "Return this box and rent one with a newer driver."
 WRONG = "It isn't what you pay for: return this box."

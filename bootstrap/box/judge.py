@@ -12,7 +12,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from . import problems
-from .checks import BOX_CHECKS, GPU_CHECKS, HOST, NA, PASS, RETURN, WARN, Check, Order, cuda_version
+from .checks import (
+    BOX_CHECKS,
+    GPU_CHECKS,
+    HOST,
+    MIND,
+    NA,
+    PASS,
+    RETURN,
+    WARN,
+    WRONG,
+    Check,
+    Order,
+    cuda_version,
+)
 
 Reading = Any  # what NVML answered, or {"error": its code}
 Facts = Any  # readings by key, and `gpus`: such readings by index
@@ -133,9 +146,10 @@ def apply(check: Check, gpu: int | None, facts: Facts, order: Order) -> Row:
         return Row(check.name, gpu, NA, "the card doesn't answer")
     if failed:
         says = f"its {check.name} can't be read: NVML error {failed[0]}"
-        return Row(check.name, gpu, WARN, says, "gpu-unread", HOST)
+        return Row(check.name, gpu, WARN, says, "gpu-unread", MIND)
     outcome, says = check.judge(order, *map(known, readings))
-    return Row(check.name, gpu, outcome, says, check.code, check.advice)
+    advice = MIND if outcome == WARN and check.advice in (HOST, WRONG) else check.advice
+    return Row(check.name, gpu, outcome, says, check.code, advice)
 
 
 def weighed(row: Row, order: Order) -> Row:

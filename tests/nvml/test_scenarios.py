@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap import verdict
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
 
@@ -21,6 +23,14 @@ def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
     assert answer.reasons() == []
     assert answer.outcomes("answers") == ["pass"]
     assert answer.result["gpus"][0]["name"] in HEALTHY[card]
+
+
+@pytest.mark.parametrize("wrong", ["", "init = !18", "init = hang", "count = 8\ngpu.3.any = !15"])
+def test_this_side_reads_what_the_box_wrote(rig: stub.Rig, wrong: str) -> None:
+    answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.5")
+    read = verdict.read((rig.folder / "result.json").read_bytes())
+    assert json.loads(read.model_dump_json()) == answer.result
+    assert verdict.lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
 def test_what_is_told_of_a_card(rig: stub.Rig) -> None:

@@ -1,0 +1,175 @@
+"""The GPU verdict of a box, read from the document that the box wrote, and shown.
+
+The box may be hostile: its document has limits, a closed vocabulary, and text
+that can't command a terminal. Keys that this version doesn't know are ignored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.ui.clean import clean
+
+MAX_BYTES = 1 << 20
+MAX_TEXT = 300
+
+
+def _one_line(text: object) -> object:
+    return " ".join(clean(text).split())[:MAX_TEXT] if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(_one_line)]
+Word = Annotated[str, Field(pattern=r"^[a-z0-9-]{0,32}$")]
+Outcome = Literal["pass", "warn", "return", "n/a"]
+Index = Annotated[int, Field(ge=0, lt=1024)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+
+class Reason(_Part):
+    """Why a box isn't simply kept; `gpus` is empty where it concerns the whole box."""
+
+    check: Text
+    code: Word
+    outcome: Literal["warn", "return"]
+    gpus: Annotated[tuple[Index, ...], Field(max_length=128)]
+    says: Text
+    advice: Text
+
+    def sentence(self) -> str:
+        """What is wrong, with the GPUs that it is wrong with."""
+        return f"{gpus_named(self.gpus)}: {self.says}" if self.gpus else self.says
+
+
+class Gpu(_Part):
+    """One GPU; what it doesn't tell is None."""
+
+    index: Index
+    name: Text | None
+    uuid: Text | None
+    memory_mib: Annotated[int, Field(ge=0, lt=1 << 32)] | None
+    capability: Text | None
+
+
+class Row(_Part):
+    """What one check found of one GPU, or of the box where `gpu` is None."""
+
+    check: Text
+    gpu: Index | None
+    outcome: Outcome
+    says: Text
+
+
+class Verdict(_Part):
+    """Keep the box, keep it with warnings, or return it; reasons in the order of weight."""
+
+    version: Annotated[int, Field(ge=1, le=1)]
+    verdict: Literal["keep", "warn", "return"]
+    reasons: Annotated[tuple[Reason, ...], Field(max_length=512)]
+    driver: Text | None
+    cuda: Text | None
+    gpus: Annotated[tuple[Gpu, ...], Field(max_length=128)]
+    checks: Annotated[tuple[Row, ...], Field(max_length=4096)]
+    seconds: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Verdict:
+        outcomes = {reason.outcome for reason in self.reasons}
+        heaviest = next((o for o in ("return", "warn") if o in outcomes), "keep")
+        if self.verdict != heaviest:
+            raise ValueError(f"the verdict is {self.verdict}, its reasons say {heaviest}")
+        return self
+
+
+def read(doc: bytes) -> Verdict:
+    """The verdict of a box.
+
+    Raises:
+        BoxstrapError: the document isn't one that `bootstrap/box/verdict.py` writes.
+    """
+    if len(doc) > MAX_BYTES:
+        raise _unreadable(f"it has {len(doc)} bytes")
+    try:
+        return Verdict.model_validate_json(doc)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise _unreadable(
+            _one_line(f"{where}: {first['msg']}" if where else first["msg"])
+        ) from None
+
+
+def _unreadable(why: object) -> BoxstrapError:
+    return BoxstrapError(
+        f"the box's GPU check wrote a report that can't be read: {why}",
+        next_="Run it again; if it stays so, don't trust this box with your work.",
+    )
+
+
+def lines(verdict: Verdict) -> list[str]:
+    """The verdict as a table for the terminal: the GPUs, the checks, then why and what to do."""
+    blocks = [_gpu_lines(verdict), _check_lines(verdict)] if verdict.gpus else []
+    blocks += [[f"{r.outcome}: {r.sentence()}", f"  {r.advice}"] for r in verdict.reasons]
+    return [line for block in [*blocks, [_end(verdict)]] for line in ["", *block]][1:]
+
+
+def _end(verdict: Verdict) -> str:
+    warnings = len(verdict.reasons)
+    notes = "; ".join(row.says for row in verdict.checks) if not verdict.gpus else ""
+    return {
+        "keep": f"Keep this box: {notes}." if notes else "Keep this box.",
+        "warn": f"Keep this box, with {warnings} warning{'s' * (warnings > 1)}.",
+        "return": "Return this box.",
+    }[verdict.verdict]
+
+
+def _gpu_lines(verdict: Verdict) -> list[str]:
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for gpu in verdict.gpus:
+        memory = "?" if gpu.memory_mib is None else f"{gpu.memory_mib / 1024:.1f} GiB"
+        kind = (gpu.name or "?", memory, f"compute capability {gpu.capability or '?'}")
+        kinds.setdefault(kind, []).append(gpu.index)
+    rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds.items()]
+    versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
+    return [*_aligned(rows), versions]
+
+
+def _check_lines(verdict: Verdict) -> list[str]:
+    """One line for all GPUs of which a check says the same; they are named where it says more."""
+    merged: dict[tuple[str, str, str], list[int]] = {}
+    for row in verdict.checks:
+        same = merged.setdefault((row.check, row.outcome, row.says), [])
+        same += [] if row.gpu is None else [row.gpu]
+    answers = Counter(check for check, _, _ in merged)
+    return _aligned(
+        (check, outcome, f"{gpus_named(gpus)}: {says}" if gpus and answers[check] > 1 else says)
+        for (check, outcome, says), gpus in merged.items()
+    )
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def gpus_named(indexes: Sequence[int]) -> str:
+    """`GPU 3`, `GPUs 0-4, 7`."""
+    runs: list[list[int]] = []
+    for index in sorted(set(indexes)):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    named = ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)
+    return f"GPU{'s' * (len(indexes) > 1)} {named}"

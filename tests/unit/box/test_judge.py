@@ -1,0 +1,203 @@
+"""The judge by itself: what the kernel shows, names, versions, and thresholds."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.box import checks, judge, nvml
+from bootstrap.box.checks import Order
+
+BOX = Path(nvml.__file__).parent
+NOTHING: dict[str, Any] = {
+    "devices": 0,
+    "locked": 0,
+    "kernel": False,
+    "cards": 0,
+    "library": "",
+    "gpus": {},
+}
+
+
+def verdict_of(facts: dict[str, Any], order: Order) -> tuple[str, str]:
+    result = judge.judge({**NOTHING, **facts}, order, 0.1)
+    first = result["reasons"][0] if result["reasons"] else {"code": "", "outcome": "keep"}
+    assert result["verdict"] == first["outcome"]
+    return result["verdict"], first["code"]
+
+
+DEVICE = {"devices": 2, "kernel": True, "cards": 1}
+
+
+@pytest.mark.parametrize(
+    ("init", "facts", "code"),
+    [
+        (12, {"library": "missing"}, "no-gpu"),
+        (12, {"library": "missing", **DEVICE}, "nvml-missing"),
+        (12, {"library": "missing", "cards": 1}, "no-driver"),
+        (12, {"library": "missing", "kernel": True, "cards": 1}, "no-device"),
+        (12, {"library": "broken", **DEVICE}, "nvml-broken"),
+        (12, {"library": "broken"}, "nvml-broken"),
+        (9, {}, "no-driver"),
+        (9, {"cards": 1}, "no-driver"),
+        (9, {"kernel": True}, "no-device"),
+        (9, {**DEVICE, "locked": 2}, "no-permission"),
+        (999, {**DEVICE, "locked": 1}, "no-permission"),
+        (999, DEVICE, "gpu-detached"),
+        (4, DEVICE, "no-permission"),
+        (18, {**DEVICE, "locked": 2}, "nvml-mismatch"),
+        (12, {"library": "missing", **DEVICE, "locked": 2}, "nvml-missing"),
+    ],
+)
+def test_what_the_kernel_shows_tells_why_nvml_does_not_start(
+    init: int, facts: dict[str, Any], code: str
+) -> None:
+    assert verdict_of({**facts, "init": {"error": init}}, Order()) == ("return", code)
+
+
+@pytest.mark.parametrize("code", [9, 12])
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [({}, "keep"), ({"cards": 1}, "warn"), ({"kernel": True}, "warn"), ({"devices": 1}, "warn")],
+)
+def test_a_gpu_that_is_not_required_may_be_absent_but_not_sick(
+    facts: dict[str, Any], verdict: str, code: int
+) -> None:
+    facts = {"library": "missing", **facts, "init": {"error": code}}
+    assert verdict_of(facts, Order(require=False))[0] == verdict
+
+
+def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
+    assert nvml.traces(str(tmp_path)) == {"devices": 0, "locked": 0, "kernel": False, "cards": 0}
+    (tmp_path / "dev").mkdir()
+    for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / "dev" / name).touch()
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/version").touch()
+    for slot, vendor, kind in [
+        ("00", "0x10de", "0x030000"),
+        ("01", "0x10de", "0x030200"),
+        ("02", "0x10de", "0x040300"),  # the sound of a GeForce
+        ("03", "0x1002", "0x030000"),  # another maker's
+    ]:
+        card = tmp_path / "sys/bus/pci/devices" / slot
+        card.mkdir(parents=True)
+        (card / "vendor").write_text(vendor + "\n")
+        (card / "class").write_text(kind + "\n")
+    (tmp_path / "sys/bus/pci/devices/04").mkdir()
+    assert nvml.traces(str(tmp_path)) == {"devices": 3, "locked": 0, "kernel": True, "cards": 2}
+
+
+@pytest.mark.parametrize(
+    ("ordered", "name", "outcome"),
+    [
+        (None, "NVIDIA A10", "pass"),
+        ("A100", "NVIDIA A100-SXM4-80GB", "pass"),
+        ("a100 80gb", "NVIDIA A100 80GB PCIe", "pass"),
+        ("A100 80GB", "NVIDIA A100-SXM4-40GB", "return"),
+        ("A100", "NVIDIA A10", "return"),
+        ("A10", "NVIDIA A100-SXM4-80GB", "return"),
+        ("A100", "NVIDIA RTX A1000", "return"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", "pass"),
+        ("RTX_4090", "NVIDIA GeForce RTX 4090", "pass"),
+        ("RTX4090", "NVIDIA GeForce RTX 4090", "pass"),
+        ("4090", "NVIDIA GeForce RTX 4090", "pass"),
+        ("RTX 4090 24GB", "NVIDIA GeForce RTX 4090", "pass"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090 D", "warn"),
+        ("RTX 4090 D", "NVIDIA GeForce RTX 4090 D", "pass"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090 Laptop GPU", "warn"),
+        ("RTX 4090", "NVIDIA GeForce RTX 3090", "return"),
+        ("H100 SXM", "NVIDIA H100 80GB HBM3", "pass"),
+        ("H100 SXM", "NVIDIA H100 PCIe", "return"),
+        ("H100 SXM5", "NVIDIA H100 NVL", "return"),
+        ("H100 PCIe", "NVIDIA H100 80GB HBM3", "return"),
+        ("A100 SXM", "NVIDIA A100-PCIE-40GB", "return"),
+        ("L40S", "NVIDIA L40", "return"),
+    ],
+)
+def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str) -> None:
+    assert checks.judge_name(Order(name=ordered), name)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("here", "asked", "outcome"),
+    [
+        ("550.54.15", None, "pass"),
+        ("550.54.15", "550", "pass"),
+        ("550", "550.0.0", "pass"),
+        ("550.54.15", "550.54.15", "pass"),
+        ("550.9", "550.10", "return"),
+        ("99.1", "550", "return"),
+        ("12.10", "12.9", "pass"),
+    ],
+)
+def test_versions_are_compared_as_numbers(here: str, asked: str | None, outcome: str) -> None:
+    assert checks.at_least("is", here, asked)[0] == outcome
+
+
+@pytest.mark.parametrize(
+    ("ordered", "mib", "ecc", "outcome"),
+    [
+        (24, 24564, None, "pass"),  # RTX 4090
+        (24, 23592, None, "return"),  # 4 % less, and a little
+        (24, 23593, None, "pass"),
+        (80, 81559, [1, 1], "pass"),  # H100
+        (80, 40960, [1, 1], "return"),  # half an A100
+        (48, 46068, [1, 1], "pass"),  # L40S, A40
+        (48, 46068, [0, 1], "return"),
+        (16, 15360, [1, 1], "pass"),  # T4
+        (None, 1, None, "pass"),
+    ],
+)
+def test_memory_has_its_tolerance(
+    ordered: float | None, mib: int, ecc: list[int] | None, outcome: str
+) -> None:
+    memory = {"total": mib << 20, "used": 0}
+    assert checks.judge_memory(Order(min_memory_gib=ordered), memory, ecc)[0] == outcome
+
+
+SOURCES = [
+    p
+    for p in sorted(BOX.glob("*.py"))
+    if p.stem
+    in {
+        "__init__",
+        "checks",
+        "judge",
+        "nvml",
+        "problems",
+        "verdict",
+    }
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_the_oldest_python_of_a_box_reads_it(source: Path) -> None:
+    ast.parse(source.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None:
+    tree = ast.parse(source.read_text())
+    names = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [node.module or "" for node in froms if not node.level]
+    assert not [name for name in names if name.split(".")[0] == "bootstrap"]
+    assert all(node.level <= 1 for node in froms)
+
+
+def test_codes_and_names_are_a_closed_vocabulary() -> None:
+    every = [*checks.BOX_CHECKS, *checks.GPU_CHECKS]
+    assert len({check.name for check in every}) == len(every)
+    for check in every:
+        assert not check.code or check.code.startswith("gpu-")
+        assert set(check.reads) <= {*nvml.BOX, *nvml.GPU, "usable", "nvlink"}
+        assert check.advice or check.name == "persistence"

@@ -1,0 +1,188 @@
+"""The local side of the verdict: a document of a box that may be hostile, and its table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap import verdict
+from bootstrap.errors import BoxstrapError
+
+SCHEMA = Path(__file__).parents[2] / "nvml" / "result.schema.json"
+
+
+def reason(**changes: object) -> dict[str, Any]:
+    return {
+        "check": "ecc",
+        "code": "gpu-ecc",
+        "outcome": "return",
+        "gpus": [1],
+        "says": "uncorrected memory errors: 2",
+        "advice": "Return this box.",
+        **changes,
+    }
+
+
+def gpu(index: int, **changes: object) -> dict[str, Any]:
+    return {
+        "index": index,
+        "name": "NVIDIA A100-SXM4-80GB",
+        "uuid": "GPU-1",
+        "memory_mib": 81920,
+        "capability": "8.0",
+        **changes,
+    }
+
+
+def row(check: str, index: int | None, outcome: str, says: str) -> dict[str, Any]:
+    return {"check": check, "gpu": index, "outcome": outcome, "says": says}
+
+
+def document(**changes: object) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "verdict": "keep",
+        "reasons": [],
+        "driver": "550.54.15",
+        "cuda": "12.4",
+        "gpus": [gpu(0), gpu(1)],
+        "checks": [
+            row("count", None, "pass", "2"),
+            row("ecc", 0, "pass", "no uncorrected error"),
+            row("ecc", 1, "pass", "no uncorrected error"),
+        ],
+        "seconds": 0.12,
+        **changes,
+    }
+
+
+def read(**changes: object) -> verdict.Verdict:
+    return verdict.read(json.dumps(document(**changes)).encode())
+
+
+def test_a_document_is_read() -> None:
+    assert json.loads(read().model_dump_json()) == document()
+
+
+def test_what_a_newer_box_tells_more_is_ignored() -> None:
+    assert read(smoke={"tflops": 300}, gpus=[gpu(0, fan=3), gpu(1)]) == read()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 2},
+        {"version": "1"},
+        {"version": True},
+        {"verdict": "fine"},
+        {"verdict": None},
+        {"verdict": "keep", "reasons": [reason()]},
+        {"verdict": "return"},
+        {"verdict": "warn", "reasons": [reason()]},
+        {"verdict": "return", "reasons": [reason(code="no gpu; rm")]},
+        {"verdict": "return", "reasons": [reason(code="\x1b[31m")]},
+        {"verdict": "return", "reasons": [reason(gpus=[-1])]},
+        {"verdict": "return", "reasons": [reason(gpus=list(range(200)))]},
+        {"verdict": "return", "reasons": [reason(outcome="keep")]},
+        {"verdict": "return", "reasons": [reason()] * 600},
+        {"reasons": "none"},
+        {"gpus": [gpu(0)] * 200},
+        {"gpus": [gpu(10**30)]},
+        {"gpus": [gpu(0, memory_mib=-1)]},
+        {"gpus": [gpu(0, memory_mib="80")]},
+        {"checks": [row("a", None, "pass", "b")] * 5000},
+        {"checks": [row("a", None, "good", "b")]},
+        {"driver": 550},
+        {"seconds": -1},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+    ],
+)
+def test_a_document_that_is_not_ours_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(BoxstrapError, match="can't be read"):
+        read(**changes)
+
+
+@pytest.mark.parametrize(
+    "doc",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"version": ' + b"9" * 10_000 + b"}",
+        b" " * (verdict.MAX_BYTES + 1),
+        json.dumps(document()).encode()[:-10],
+    ],
+    ids=range(9),
+)
+def test_a_document_that_is_not_json_is_refused(doc: bytes) -> None:
+    with pytest.raises(BoxstrapError, match="can't be read") as caught:
+        verdict.read(doc)
+    assert len(caught.value.what) < 500
+
+
+def test_text_of_the_box_commands_no_terminal() -> None:
+    evil = "\x1b]0;owned\x07fine\x1b[2J\r\nKeep this box.\u202e" + "x" * 1000
+    seen = read(driver=evil, gpus=[gpu(0, name=evil)], checks=[row(evil, None, "pass", evil)])
+    for line in verdict.lines(seen):
+        assert line.isprintable()
+        assert len(line) < 3 * verdict.MAX_TEXT
+    assert "Keep this box." not in verdict.lines(seen)[:-1]
+
+
+def test_a_healthy_box_as_a_table() -> None:
+    assert verdict.lines(read()) == [
+        "GPUs 0-1  NVIDIA A100-SXM4-80GB  80.0 GiB  compute capability 8.0",
+        "driver 550.54.15, CUDA up to 12.4",
+        "",
+        "count  pass  2",
+        "ecc    pass  no uncorrected error",
+        "",
+        "Keep this box.",
+    ]
+
+
+def test_a_sick_box_as_a_table() -> None:
+    sick = read(
+        verdict="return",
+        reasons=[reason(), reason(outcome="warn", gpus=[], says="slow", advice="Compare.")],
+        checks=[row("ecc", 0, "pass", "no error"), row("ecc", 1, "return", "errors: 2")],
+    )
+    assert verdict.lines(sick)[3:] == [
+        "ecc  pass    GPU 0: no error",
+        "ecc  return  GPU 1: errors: 2",
+        "",
+        "return: GPU 1: uncorrected memory errors: 2",
+        "  Return this box.",
+        "",
+        "warn: slow",
+        "  Compare.",
+        "",
+        "Return this box.",
+    ]
+
+
+def test_a_box_without_a_gpu_that_needs_none() -> None:
+    none = read(
+        driver=None, cuda=None, gpus=[], checks=[row("gpu", None, "pass", "no GPU, none required")]
+    )
+    assert verdict.lines(none) == ["Keep this box: no GPU, none required."]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "named"),
+    [([3], "GPU 3"), ([0, 1], "GPUs 0-1"), ([7, 0, 1, 2, 5], "GPUs 0-2, 5, 7")],
+)
+def test_gpus_are_named_in_short(indexes: list[int], named: str) -> None:
+    assert verdict.gpus_named(indexes) == named
+
+
+def test_the_schema_is_the_one_that_is_kept() -> None:
+    """To keep a new one: write `Verdict.model_json_schema()` there, indented by two."""
+    assert json.loads(SCHEMA.read_text()) == verdict.Verdict.model_json_schema()
