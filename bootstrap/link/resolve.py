@@ -11,6 +11,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import os
+import pwd
 import re
 import shlex
 import socket
@@ -171,7 +172,7 @@ def _tokens(alias: str, hostname: str, user: str, port: int, settings: _Settings
         "%": "%",
         "C": hashed.hexdigest(),
         "L": local.partition(".")[0],
-        "d": str(Path.home()),
+        "d": _home(),
         "h": hostname,
         "i": str(os.getuid()),
         "j": jump,
@@ -185,10 +186,19 @@ def _tokens(alias: str, hostname: str, user: str, port: int, settings: _Settings
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """`~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh expands them."""
+    """`~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh expands them.
+
+    To ssh, home is the account's, whatever $HOME says.
+    """
     text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
     text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
+    if text == "~" or text.startswith("~/"):
+        return _home() + text[1:]
     return str(Path(text).expanduser()) if text.startswith("~") else text
+
+
+def _home() -> str:
+    return pwd.getpwuid(os.getuid()).pw_dir
 
 
 def _existing_identity(text: str | None) -> Path | None:

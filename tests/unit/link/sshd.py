@@ -80,6 +80,7 @@ class Sshd:
             "KbdInteractiveAuthentication no",
             "PidFile none",
             "LogLevel VERBOSE",
+            "SetEnv SHLVL=9",  # bash then leaves ~/.bashrc alone
         ]
         config.write_text("\n".join(lines) + "\n")
         self.process = subprocess.Popen(

@@ -1,0 +1,100 @@
+"""A box on loopback, a person with one key, and a way to log in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.link import known
+from bootstrap.link.dial import dial
+from bootstrap.link.known import KnownBox
+from bootstrap.link.resolve import Endpoint, resolve
+from bootstrap.link.ssh import SshWire, login
+from bootstrap.link.target import parse_host
+from tests.unit.link.sshd import Sshd, keygen
+
+
+class Person:
+    """Someone with an ssh config, who logs in to boxes and hears what is said."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.config = home / "config"
+        self.known_hosts = home / "known_hosts"
+        self.said: list[str] = []
+        self._wires: list[SshWire] = []
+        self.key = keygen(home / "id_ed25519")
+        self.write("")
+
+    def write(self, text: str, *, identity: str | None = "default") -> None:
+        """An ssh config with `text` in front and safe defaults behind."""
+        lines = [text, "Host *", f"  UserKnownHostsFile {self.known_hosts}"]
+        lines.append("  GlobalKnownHostsFile none")
+        if identity == "default":
+            lines.append(f"  IdentityFile {self.key}")
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def alias(self, name: str, server: Sshd, *lines: str) -> str:
+        return "\n  ".join([f"Host {name}", "HostName 127.0.0.1", f"Port {server.port}", *lines])
+
+    def endpoint(self, host: str, **options: Any) -> Endpoint:
+        return resolve(parse_host(host), config=self.config, **options)
+
+    def box(self, host: str, **options: Any) -> KnownBox:
+        return known.meet(parse_host(host), self.endpoint(host), **options)
+
+    def login(self, host: str, *, identity: str | None = None, **options: Any) -> SshWire:
+        box = options.pop("box", None) or self.box(host)
+        dialing = dial(self.endpoint(host, identity=identity))
+        wire = login(dialing, box, say=self.said.append, **options)
+        known.save(box)
+        self._wires.append(wire)
+        return wire
+
+    def leave(self) -> None:
+        for wire in self._wires:
+            wire.close()
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "state")
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    home = tmp_path / "person"
+    home.mkdir()
+    person = Person(home)
+    yield person
+    person.leave()
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., Sshd]]:
+    """Start a server with a name of its own; stopped at the end."""
+    servers: list[Sshd] = []
+
+    def start(name: str, *authorized: Path, **options: Any) -> Sshd:
+        server = Sshd(tmp_path / name, **options)
+        for key in authorized:
+            server.authorize(key)
+        servers.append(server.start())
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def server(start_server: Callable[..., Sshd], person: Person) -> Sshd:
+    """A box that lets the person's key in, called `box` in their ssh config."""
+    server = start_server("box", person.key)
+    person.write(person.alias("box", server))
+    return server
