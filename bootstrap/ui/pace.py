@@ -41,6 +41,11 @@ class Pace:
         self._from_done, self._from_t = done, t
 
     @property
+    def is_known(self) -> bool:
+        """Whether anything was reported yet."""
+        return self._from_t is not None
+
+    @property
     def speed(self) -> float | None:
         """Units a second, smoothed; None until two reports were seen."""
         return self._speed

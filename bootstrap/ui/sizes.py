@@ -32,9 +32,9 @@ def speed(count: float) -> str:
     return f"{size(count)}/s"
 
 
-def rate(count: float, unit: str) -> str:
-    """Things a second: `1,200 objects/s`, `4.2 packages/s`."""
-    return f"{count:.1f} {unit}/s" if count < 9.95 else f"{number(count)} {unit}/s"
+def rate(count: float) -> str:
+    """Things a second: `1,200/s`, `4.2/s`."""
+    return f"{count:.1f}/s" if count < 9.95 else f"{number(count)}/s"
 
 
 def number(count: float) -> str:

@@ -27,8 +27,8 @@ def test_size_of_speed_rate_number():
     assert sizes.size_of(12_000_000, 38_000_000) == "12 of 38 MB"
     assert sizes.size_of(0, 1_300_000_000) == "0.0 of 1.3 GB"
     assert sizes.speed(12_000_000) == "12 MB/s"
-    assert sizes.rate(4.21, "packages") == "4.2 packages/s"
-    assert sizes.rate(1234, "objects") == "1,234 objects/s"
+    assert sizes.rate(4.21) == "4.2/s"
+    assert sizes.rate(1234) == "1,234/s"
 
 
 @pytest.mark.parametrize(

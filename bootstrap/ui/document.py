@@ -1,0 +1,128 @@
+"""`--json`: everything is gathered, and exactly one document is printed at the end."""
+
+# ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+from bootstrap.errors import INTERRUPTED, BoxstrapError
+from bootstrap.events import Event
+from bootstrap.ui.screen import Hide, Screen
+from bootstrap.ui.steps import Steps
+
+VERSION = 1
+MOST = 200  # notes, warnings: no more are kept
+
+
+class DocumentScreen(Screen):
+    """Silent until `close`; then one JSON object on `out`, after an error too.
+
+    `v` and `exit` always; `steps`, `said`, `notes`, `warnings`, `logs` and
+    `error` where there is something to tell; beside them the result's own keys.
+    """
+
+    def __init__(self, out: TextIO, hide: Hide = str) -> None:
+        super().__init__(hide)
+        self._out = out
+        self._steps = Steps()
+        self._parts: dict[str, object] = {}
+        self._said: list[str] = []
+        self._notes: dict[str, str] = {}
+        self._warnings: list[str] = []
+        self._logs: dict[str, list[str]] = {}
+        self._error: dict[str, object] | None = None
+        self._exit = 0
+        self._is_closed = False
+
+    def plan(self, steps: Sequence[str]) -> None:
+        self._steps.plan(steps)
+
+    def event(self, event: Event) -> None:
+        if self._steps.take(event) and event.event == "warn":
+            row = self._steps.rows.get(event.step, self._steps.setup)
+            self.warn(f"{row.step}: {row.said}")
+
+    def say(self, text: str) -> None:
+        if len(self._said) < MOST:
+            self._said.append(self.fair(text))
+
+    def note(self, label: str, text: str) -> None:
+        if len(self._notes) < MOST:
+            self._notes[self.fair(label)] = self.fair(text)
+
+    def warn(self, text: str) -> None:
+        if len(self._warnings) < MOST:
+            self._warnings.append(self.fair(text))
+
+    def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
+        if len(self._logs) < MOST:
+            self._logs[self.fair(step)] = self.fair_tail(lines)
+
+    def result(self, data: Mapping[str, object], text: str = "") -> None:
+        self._parts.update({self.fair(key): self._fair_value(value) for key, value in data.items()})
+
+    def lost(self, seconds: float) -> None:
+        """Nothing: the document tells how it ended."""
+
+    def back(self) -> None:
+        """Nothing: the document tells how it ended."""
+
+    def failed(self, error: BaseException) -> None:
+        """Keep the error for the document, with the code that the program will exit with."""
+        if isinstance(error, BoxstrapError):
+            self._error = {key: self._fair_value(value) for key, value in error.as_dict().items()}
+            self._exit = type(error).code
+        elif isinstance(error, KeyboardInterrupt):
+            self._error = {"error": "Interrupted", "what": "interrupted here", "exit": INTERRUPTED}
+            self._exit = INTERRUPTED
+        elif isinstance(error, SystemExit):
+            self._exit = error.code if isinstance(error.code, int) else int(error.code is not None)
+        else:
+            what = self.fair(f"{type(error).__name__}: {error}")
+            self._error = {"error": "Internal", "what": what, "exit": 1}
+            self._exit = 1
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        document: dict[str, object] = {"v": VERSION, "exit": self._exit, **self._parts}
+        extras = {
+            "steps": self._step_list(),
+            "said": self._said,
+            "notes": self._notes,
+            "warnings": self._warnings,
+            "logs": self._logs,
+            "error": self._error,
+        }
+        document.update({key: value for key, value in extras.items() if value})
+        document.update(v=VERSION, exit=self._exit)
+        self._out.write(json.dumps(document) + "\n")
+        self._out.flush()
+
+    def _step_list(self) -> list[dict[str, object]]:
+        return [
+            {
+                "step": row.step,
+                "state": row.state,
+                **({"why": row.why} if row.why else {}),
+                **({"said": row.said} if row.said else {}),
+                **({} if row.seconds is None else {"seconds": row.seconds}),
+            }
+            for row in self._steps.rows.values()
+        ]
+
+    def _fair_value(self, value: object) -> object:
+        """The value with each text redacted and cleaned; raises TypeError for no JSON."""
+        if isinstance(value, str):
+            return self.fair(value)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {self.fair(key): self._fair_value(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._fair_value(each) for each in value]
+        raise TypeError(f"a result of type {type(value).__name__} is no JSON")

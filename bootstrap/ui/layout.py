@@ -1,0 +1,84 @@
+"""One step in one line of a given width. Pure, and all of it printable ASCII or marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bootstrap.ui import sizes
+from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, Row
+from bootstrap.ui.terminal import Marks
+
+COLOURS = {
+    WAITING: "dim",
+    RUNNING: "cyan",
+    OK: "green",
+    SKIPPED: "dim",
+    WARNED: "yellow",
+    FAILED: "red",
+}
+_NAME = 9  # "preflight"
+_TIME = 10  # "3 min 05 s"
+_PRICE = 9
+_WIDE_ENOUGH_FOR_PRICE = 60
+_WIDE_ENOUGH_FOR_BAR = 88
+_BAR = 16
+
+
+class Part(NamedTuple):
+    """A piece of a line and its colour's name; an empty name is the terminal's own."""
+
+    text: str
+    colour: str = ""
+
+
+def line(  # noqa: PLR0913 - a line is made of these
+    row: Row,
+    width: int,
+    marks: Marks,
+    *,
+    seconds: float | None,
+    price: float | None = None,
+    turn: int = 0,
+) -> list[Part]:
+    """The row in exactly `width` columns (40 or more), `price` in dollars an hour.
+
+    `turn` counts the frames: the mark of a running step goes round with it.
+    """
+    colour = COLOURS[row.state]
+    mark = marks.spinner[turn % len(marks.spinner)] if row.state == RUNNING else marks.of[row.state]
+    quiet = colour if row.state in {WAITING, SKIPPED} else ""
+    head = [Part(f" {mark} ", colour), Part(f"{row.step:<{_NAME}}  ", quiet)]
+    end = _end(seconds, price if width >= _WIDE_ENOUGH_FOR_PRICE else None)
+    room = width - 3 - _NAME - 2 - len(end)
+    return [*head, *_middle(row, room, width, marks), Part(end, "dim")]
+
+
+def fit(wordings: Sequence[str], room: int, cut: str) -> str:
+    """The longest wording that has room, padded; the shortest is cut if none has."""
+    for words in wordings:
+        if len(words) <= room:
+            return words.ljust(room)
+    words = wordings[-1] if wordings else ""
+    return (words[: max(0, room - 1)] + cut)[:room].ljust(room)
+
+
+def _middle(row: Row, room: int, width: int, marks: Marks) -> list[Part]:
+    parts: list[Part] = []
+    share = row.pace.share if row.state == RUNNING else None
+    if share is not None and width >= _WIDE_ENOUGH_FOR_BAR:
+        full = round(share * _BAR)
+        parts = [Part(marks.bar * full, "cyan"), Part(marks.rest * (_BAR - full), "dim")]
+        parts.append(Part("  "))
+        room -= _BAR + 2
+    colour = COLOURS[row.state] if row.state in {FAILED, WARNED, SKIPPED} else ""
+    return [*parts, Part(fit(row.words(), room, marks.cut), colour)]
+
+
+def _end(seconds: float | None, price: float | None) -> str:
+    time = "" if seconds is None else sizes.duration(seconds)
+    end = f"  {time:>{_TIME}}"
+    if price is None:
+        return end
+    cost = "" if seconds is None else sizes.dollars(seconds / 3600 * price)
+    return f"{end}{cost:>{_PRICE}}"

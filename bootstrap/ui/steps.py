@@ -1,0 +1,177 @@
+"""What became of each step so far, gathered from events. Pure: no I/O, no drawing.
+
+Steps, codes and reasons come from closed vocabularies, so whatever a box
+sends, the memory taken here is bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bootstrap.codes import explain
+from bootstrap.events import WHY, Event
+from bootstrap.ui import sizes
+from bootstrap.ui.pace import Pace
+
+WAITING, RUNNING, OK, SKIPPED, WARNED, FAILED = (
+    "waiting",
+    "running",
+    "ok",
+    "skipped",
+    "warned",
+    "failed",
+)
+_ENDS = {"ok": OK, "skip": SKIPPED, "fail": FAILED, "done": OK}
+
+
+@dataclass
+class Row:
+    """One step: its state, and what to say of it."""
+
+    step: str
+    state: str = WAITING
+    why: str = ""
+    said: str = ""  # the sentence of the last code
+    seconds: float | None = None
+    started: float | None = None  # on the box's clock
+    ended: float | None = None
+    pace: Pace = field(default_factory=Pace)
+    has_started: bool = False
+    has_warned: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is expected of the step."""
+        return self.state not in {WAITING, RUNNING}
+
+    def words(self) -> list[str]:
+        """What to say, from the longest wording to the shortest."""
+        if self.state == SKIPPED:
+            return [self.why]
+        if self.state == RUNNING:
+            return [self.said] if self.said else progress_words(self.pace) or [self.why]
+        if self.state == OK and self.pace.total is not None and self.pace.unit != "seconds":
+            return [_amount(Pace(self.pace.done, None, self.pace.unit))]
+        return [self.said]
+
+
+class Steps:
+    """The rows of a plan, kept up to date by `take`."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.rows: dict[str, Row] = {}
+        self.setup = Row("setup")
+        self._now = now
+        self._warned: set[tuple[str, str]] = set()
+        self._lag: float | None = None  # this clock less the box's
+
+    def plan(self, steps: Iterable[str]) -> None:
+        """The steps to come, in the order in which they are shown."""
+        self.rows = {step: self.rows.get(step) or Row(step) for step in steps if step != "setup"}
+
+    def take(self, event: Event) -> bool:
+        """Take in an event; tells whether it says anything new."""
+        # Events that were waiting for us are older than they look: the youngest tells the lag.
+        lag = self._now() - event.t
+        self._lag = lag if self._lag is None else min(self._lag, lag)
+        if self.setup.started is None:
+            self.setup.started, self.setup.state = event.t, RUNNING
+        row = self.setup if event.step == "setup" else self._row(event.step)
+        if event.event == "start":
+            return self._start(row, event)
+        if event.event in {"progress", "wait"}:
+            return self._progress(row, event)
+        if event.event == "warn":
+            return self._warn(row, event)
+        return self._end(row, event)
+
+    def elapsed(self, row: Row) -> float | None:
+        """Seconds that the step took, or has taken until now."""
+        if row.seconds is not None or row.started is None or row.state != RUNNING:
+            return row.seconds
+        box_now = self._now() - (self._lag or 0.0)
+        return max(0.0, box_now - row.started)
+
+    def _row(self, step: str) -> Row:
+        return self.rows.setdefault(step, Row(step))
+
+    def _start(self, row: Row, event: Event) -> bool:
+        if row.state == RUNNING and row.has_started:
+            return False
+        why = WHY.get(event.word("why"), "")
+        fresh = Row(row.step, RUNNING, why, started=event.t, has_started=True)
+        row.__dict__.update(fresh.__dict__)
+        return True
+
+    def _progress(self, row: Row, event: Event) -> bool:
+        if row.state != RUNNING:
+            self._start(row, event)
+        code = event.word("code")
+        row.said = explain(code, event.fields).what if code else ""
+        done = event.number("done")
+        if done is not None:
+            row.pace.report(done, event.number("total"), event.word("unit"), event.t)
+        return done is not None or bool(code)
+
+    def _warn(self, row: Row, event: Event) -> bool:
+        code = event.word("code")
+        row.said = explain(code, event.fields).what if code else row.said
+        row.has_warned = True
+        # Each once, for the whole setup: a box could warn for ever.
+        is_news = (row.step, code) not in self._warned
+        self._warned.add((row.step, code))
+        return is_news
+
+    def _end(self, row: Row, event: Event) -> bool:
+        state = _ENDS[event.event]
+        if event.event == "done" and event.number("rc"):
+            state = FAILED
+        if state == OK and row.has_warned:
+            state = WARNED
+        if row.state == state:
+            return False
+        row.state, row.ended = state, event.t
+        row.why = WHY.get(event.word("why"), row.why)
+        if code := event.word("code"):
+            row.said = explain(code, event.fields).what
+        elif state == OK:
+            row.said = ""
+        row.seconds = _seconds(row, event)
+        return True
+
+
+def _seconds(row: Row, event: Event) -> float | None:
+    told = event.number("secs")
+    if told is not None:
+        return max(0.0, told)
+    if row.state == SKIPPED or row.started is None:
+        return None
+    return max(0.0, event.t - row.started)
+
+
+def progress_words(pace: Pace) -> list[str]:
+    """Done of how much, speed and time left, from the longest wording to the shortest."""
+    if not pace.is_known:
+        return []
+    left = "" if pace.left is None else f"{sizes.duration(pace.left)} left"
+    amount = _amount(pace)
+    share = "" if pace.share is None else f"{pace.share:.0%}"
+    wordings = ([amount, _speed(pace), left], [amount, left], [share or amount, left], [share])
+    return [", ".join(filter(None, wording)) for wording in wordings if any(wording)]
+
+
+def _amount(pace: Pace) -> str:
+    if pace.unit == "bytes":
+        return sizes.size(pace.done) if pace.total is None else sizes.size_of(pace.done, pace.total)
+    if pace.unit == "seconds":
+        return f"{sizes.number(pace.done)} s"
+    of = "" if pace.total is None else f" of {sizes.number(pace.total)}"
+    return f"{sizes.number(pace.done)}{of} {pace.unit}".strip()
+
+
+def _speed(pace: Pace) -> str:
+    if not pace.speed or pace.unit == "seconds":
+        return ""
+    return sizes.speed(pace.speed) if pace.unit == "bytes" else sizes.rate(pace.speed)

@@ -1,0 +1,91 @@
+"""What a stream can show, and the marks to use on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+from bootstrap.ui import steps
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The signs before a step, and what a bar and a cut line are made of."""
+
+    of: Mapping[str, str]
+    spinner: str
+    bar: str
+    rest: str
+    cut: str
+
+
+_STATES = (steps.WAITING, steps.OK, steps.SKIPPED, steps.WARNED, steps.FAILED)
+UNICODE = Marks(dict(zip(_STATES, "·✓–!✗", strict=True)), "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "━", "─", "…")  # noqa: RUF001
+ASCII = Marks(dict(zip(_STATES, ".+-!x", strict=True)), "|/-\\", "#", "-", "~")
+
+
+def marks(stream: TextIO) -> Marks:
+    """Marks that the stream's encoding has."""
+    return UNICODE if _is_utf8(stream) else ASCII
+
+
+def is_live(stream: TextIO, env: Mapping[str, str]) -> bool:
+    """Whether lines on this stream can be drawn over."""
+    if env.get("TERM", "" if os.name != "nt" else "windows") in {"", "dumb", "unknown"}:
+        return False
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def write_line(stream: TextIO, text: str) -> None:
+    """Write a line, and at once."""
+    stream.write(fitting(stream, text) + "\n")
+    stream.flush()
+
+
+def fitting(stream: TextIO, text: str) -> str:
+    """The text with `?` for the characters that the stream's encoding lacks."""
+    if _is_utf8(stream):
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def silence_keys() -> Callable[[], None]:
+    """Stop the terminal from showing what is typed; returns what makes it show it again.
+
+    An Enter pressed out of boredom would else move the timeline by a line. Does
+    nothing without a terminal, on Windows, and in the background, where
+    touching the terminal would stop the program.
+    """
+    if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
+        return lambda: None
+    import termios
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+
+    def show(echo: bool) -> None:
+        if not _is_in_front(fd):
+            return
+        modes = [*before[:3], before[3] if echo else before[3] & ~termios.ECHO, *before[4:]]
+        termios.tcsetattr(fd, termios.TCSADRAIN, modes)
+
+    show(False)
+    return lambda: show(True)
+
+
+def _is_in_front(fd: int) -> bool:
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # a terminal, but not the one that controls us
+        return False
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (stream.encoding or "").lower().replace("-", "").replace("_", "") in {"utf8", "utf8sig"}

@@ -1,0 +1,196 @@
+"""The live timeline: one line a step, drawn over while things happen."""
+
+# ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from bootstrap.events import Event
+from bootstrap.ui import sizes, terminal
+from bootstrap.ui.layout import Part, fit, line
+from bootstrap.ui.screen import Hide, Screen
+from bootstrap.ui.steps import Row, Steps
+
+FRAMES = 8  # a second
+_LABEL = 9
+
+
+class TimelineScreen(Screen):
+    """A timeline on a terminal; `console` is for tests.
+
+    Events only change what the next frame shows: a flood of them costs no drawing.
+    """
+
+    def __init__(  # noqa: PLR0913 - the terminal is made of these
+        self,
+        stream: TextIO,
+        out: TextIO,
+        hide: Hide = str,
+        *,
+        env: Mapping[str, str],
+        now: Callable[[], float] = time.monotonic,
+        console: Console | None = None,
+    ) -> None:
+        super().__init__(hide)
+        self._stream, self._out = stream, out
+        self._now = now
+        self._marks = terminal.marks(stream)
+        self._console = console or _console(stream, env)
+        self._lock = threading.RLock()
+        self._steps = Steps(now)
+        self._left: set[str] = set()  # steps whose last line is above, for good
+        self._lost_at: float | None = None
+        self._live: Live | None = None
+        self._show_keys: Callable[[], None] = lambda: None
+
+    def plan(self, steps: Sequence[str]) -> None:
+        with self._lock:
+            self._steps.plan(steps)
+        self._begin()
+
+    def event(self, event: Event) -> None:
+        self.back()
+        with self._lock:
+            is_news = self._steps.take(event)
+            if is_news:
+                self._left.discard(event.step)
+            row = self._steps.rows.get(event.step, self._steps.setup)
+            warning = f"{row.step}: {row.said}" if event.event == "warn" and is_news else ""
+        self._begin()
+        if warning:
+            self.warn(warning)
+
+    def say(self, text: str) -> None:
+        self._above(Text(self.fair(text)))
+
+    def note(self, label: str, text: str) -> None:
+        self._above(Text.assemble((f"   {self.fair(label):<{_LABEL}}  ", "dim"), self.fair(text)))
+
+    def warn(self, text: str) -> None:
+        self._above(Text.assemble((f" {self._marks.of['warned']} ", "yellow"), self.fair(text)))
+
+    def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
+        self._end()
+        self._above(Text(f" {step}:", "dim"))
+        for each in self.fair_tail(lines):
+            self._above(Text.assemble((" | ", "dim"), each))
+
+    def result(self, data: Mapping[str, object], text: str = "") -> None:
+        if text:
+            self._end()
+            terminal.write_line(self._out, self.fair(text))
+
+    def lost(self, seconds: float) -> None:
+        with self._lock:
+            if self._lost_at is None:
+                self._lost_at = self._now() - seconds
+        self._begin()
+
+    def back(self) -> None:
+        with self._lock:
+            since, self._lost_at = self._lost_at, None
+        if since is not None:
+            self.say(f" link back after {sizes.duration(self._now() - since)}")
+
+    def close(self) -> None:
+        self._end()
+
+    def fair(self, text: str | bytes) -> str:
+        return terminal.fitting(self._stream, super().fair(text))
+
+    def frame(self, width: int, height: int | None = None) -> list[Text]:
+        """The lines to show in `width` columns; of more than `height` the least important go."""
+        with self._lock:
+            rows = [row for step, row in self._steps.rows.items() if step not in self._left]
+            foot = self._foot(width)
+            if height is not None:
+                rows = _most_important(rows, max(1, height - len(foot) - 1))
+            hidden = len(self._steps.rows) - len(self._left) - len(rows)
+            lines = [self._row(row, width) for row in rows]
+        if hidden:
+            more = f"   {hidden} more steps"
+            lines.append(Text(more[:width], "dim", no_wrap=True))
+        return lines + foot
+
+    def _row(self, row: Row, width: int) -> Text:
+        turn = int(self._now() * FRAMES)
+        seconds = self._steps.elapsed(row)
+        return _text(line(row, width, self._marks, seconds=seconds, price=self.price, turn=turn))
+
+    def _foot(self, width: int) -> list[Text]:
+        foot = []
+        if self._steps.setup.started is not None:
+            foot.append(self._row(self._steps.setup, width))
+        if self._lost_at is not None:
+            gone = sizes.duration(self._now() - self._lost_at)
+            wordings = [
+                f"link lost for {gone}; trying again, and the box goes on",
+                f"link lost for {gone}, trying again",
+                f"link lost for {gone}",
+            ]
+            mark = f" {self._marks.of['warned']} "
+            words = fit(wordings, width - len(mark), self._marks.cut)
+            foot.append(_text([Part(mark + words, "yellow")]))
+        return foot
+
+    def _begin(self) -> None:
+        if self._live is None:
+            # Results go to the other stream, so rich has nothing to redirect.
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._draw,
+                refresh_per_second=FRAMES,
+                redirect_stdout=False,
+                redirect_stderr=False,
+                vertical_overflow="crop",
+            )
+            self._live.start()
+            self._show_keys = terminal.silence_keys()
+
+    def _end(self) -> None:
+        """Draw the last frame whole; what is over stays above and is not drawn again."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+            self._show_keys()
+            with self._lock:
+                rows = self._steps.rows.values()
+                self._left.update(row.step for row in rows if row.is_over)
+
+    def _draw(self) -> Group:
+        # One column is left free: in the last one some terminals wrap.
+        size = self._console.size
+        height = None if self._live is None else size.height - 1
+        return Group(*self.frame(max(20, size.width - 1), height))
+
+    def _above(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+
+def _console(stream: TextIO, env: Mapping[str, str]) -> Console:
+    # COLUMNS and LINES tell how large the terminal was when somebody exported them.
+    asked = {name: value for name, value in env.items() if name not in {"COLUMNS", "LINES"}}
+    no_color = bool(env.get("NO_COLOR"))
+    return Console(file=stream, force_terminal=True, no_color=no_color, _environ=asked)
+
+
+def _text(parts: Iterable[Part]) -> Text:
+    text = Text(no_wrap=True, overflow="crop")
+    for part in parts:
+        text.append(part.text, part.colour or None)
+    return text
+
+
+def _most_important(rows: list[Row], most: int) -> list[Row]:
+    """What runs before what went wrong before what waits before what is over, in plan order."""
+    rank = {"running": 0, "failed": 1, "warned": 2, "waiting": 3}
+    chosen = sorted(rows, key=lambda row: rank.get(row.state, 4))[:most]
+    return [row for row in rows if row in chosen]

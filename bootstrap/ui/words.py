@@ -1,0 +1,48 @@
+"""What a person does next, told at the end of a setup. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.ui import sizes
+
+
+@dataclass(frozen=True)
+class Next:
+    """What there is to do with a box; an empty field leaves its line out."""
+
+    box: str
+    run: str = ""  # the run's name
+    state: str = "running"  # what became of the run: running, finished, failed (exit 1), …
+    attach: str = ""  # the rest are commands, as they are typed
+    follow: str = ""
+    code: str = ""
+    fetch: Sequence[str] = ()
+    status: str = ""
+    destroy_at: str = ""  # a URL or a sentence
+    price: float | None = None  # dollars an hour
+
+
+def what_next(following: Next) -> str:
+    """The block that ends a setup: the state, the commands aligned, the warning of the bill."""
+    run = f"run {following.run} is {following.state}" if following.run else "set up"
+    commands = [
+        ("attach", following.attach),
+        ("follow", following.follow),
+        ("VS Code", following.code),
+        *(("fetch", command) for command in following.fetch),
+        ("status", following.status),
+    ]
+    told = [(label, command) for label, command in commands if command]
+    width = max((len(label) for label, _ in told), default=0)
+    blocks = [f"{following.box}: {run}"]
+    if told:
+        blocks.append("\n".join(f"  {label:<{width}}  {command}" for label, command in told))
+    if following.destroy_at:
+        blocks.append(f"{_billing(following.price)}: destroy it at {following.destroy_at}")
+    return "\n\n".join(blocks)
+
+
+def _billing(price: float | None) -> str:
+    return "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"

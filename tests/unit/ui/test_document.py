@@ -1,0 +1,116 @@
+import json
+
+import pytest
+from telling import STEPS, ev, paper, run_events, written
+
+from bootstrap.errors import StepFailedError
+from bootstrap.ui.document import MOST, DocumentScreen
+from bootstrap.ui.screen import make_screen
+
+
+def told(do, hide=str):
+    out, err = paper(), paper()
+    try:
+        with make_screen(json=True, stream=err, out=out, hide=hide) as screen:
+            assert isinstance(screen, DocumentScreen)
+            do(screen)
+            assert written(out) == ""
+        screen.close()  # once more is no more output
+    finally:
+        assert written(err) == ""
+        text = written(out)
+        assert text.count("\n") == 1
+        told.document = json.loads(text)  # also where an error goes on up
+    return told.document
+
+
+def test_a_task_with_nothing_to_tell():
+    assert told(lambda screen: None) == {"v": 1, "exit": 0}
+
+
+def test_everything_is_in_one_document():
+    def do(screen):
+        screen.plan(STEPS)
+        for event in run_events():
+            screen.event(event)
+        screen.say("hello")
+        screen.note("commit", "1a2b")
+        screen.warn("careful")
+        screen.log_tail("python", [b"\x1b[31merror\n"])
+        screen.lost(3)
+        screen.back()
+        screen.result({"run": "abc", "v": 9}, "for people")
+        screen.result({"list": [1, 2.5, None, {"a": ("\x1b[1mb",)}]})
+
+    document = told(do)
+    steps = {step["step"]: step for step in document.pop("steps")}
+    assert list(steps) == STEPS
+    assert steps["shell"] == {"step": "shell", "state": "skipped", "why": "already right"}
+    assert steps["gpu"]["seconds"] == 1.7
+    assert document == {
+        "v": 1,
+        "exit": 0,
+        "run": "abc",
+        "list": [1, 2.5, None, {"a": ["b"]}],
+        "said": ["hello"],
+        "notes": {"commit": "1a2b"},
+        "warnings": [
+            "gpu: the box has no tmux: training runs detached, with the same log",
+            "careful",
+        ],
+        "logs": {"python": ["error"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "kind"),
+    [
+        (StepFailedError("python failed", next_="look"), 7, "StepFailed"),
+        (KeyboardInterrupt(), 130, "Interrupted"),
+        (ZeroDivisionError("boom"), 1, "Internal"),
+    ],
+)
+def test_an_error_is_told_and_goes_on_up(error, code, kind):
+    def do(screen):
+        screen.result({"run": "abc"})
+        raise error
+
+    with pytest.raises(type(error)):
+        told(do)
+    assert told.document["exit"] == told.document["error"]["exit"] == code
+    assert told.document["error"]["error"] == kind
+    assert told.document["run"] == "abc"
+
+
+def test_leaving_with_a_code_is_told():
+    with pytest.raises(SystemExit):
+        told(lambda screen: (_ for _ in ()).throw(SystemExit(9)))
+    assert told.document == {"v": 1, "exit": 9}
+
+
+def test_secrets_are_hidden_everywhere():
+    def do(screen):
+        screen.result({"a": ["hunter22"], "hunter22": 1})
+        screen.say("hunter22")
+        raise StepFailedError("hunter22", where="hunter22")
+
+    with pytest.raises(StepFailedError):
+        told(do, hide=lambda text: text.replace("hunter22", "*"))
+    assert "hunter22" not in json.dumps(told.document)
+
+
+def test_what_is_no_json_is_refused_where_it_is_given():
+    screen = DocumentScreen(paper())
+    with pytest.raises(TypeError, match="set"):
+        screen.result({"a": {1, 2}})
+
+
+def test_memory_is_bounded():
+    screen = DocumentScreen(paper())
+    for t in range(5000):
+        screen.event(ev(t, "repo", "start"))
+        screen.event(ev(t, "repo", "warn", code="no-git"))
+        screen.say(f"{t}")
+        screen.warn(f"{t}")
+        screen.note(f"{t}", "x")
+    assert len(screen._said) == len(screen._warnings) == len(screen._notes) == MOST

@@ -1,0 +1,113 @@
+import pytest
+from telling import STEPS, Clock, ev, paper, run_events, written
+
+from bootstrap.ui.plain import MOST, PlainScreen
+from bootstrap.ui.screen import TAIL_LINES, make_screen
+
+GOLDEN = """\
+12:00:00  commit     1a2b3c4 Fix the loss
+12:00:00  plan       preflight, shell, gpu, repo, python, train
+12:00:00  setup      start
+12:00:00  preflight  start  never done here
+12:00:00  preflight  ok     0.3 s, $0.0001
+12:00:00  shell      skip   already right
+12:00:00  gpu        start  never done here
+12:00:00  repo       start  its inputs changed
+12:00:01  gpu        warn   the box has no tmux: training runs detached, with the same log
+12:00:02  gpu        ok     1.7 s, $0.0006, the box has no tmux: training runs detached, with the \
+same log
+12:00:07  repo       ...    39 of 40 MB, 6.1 MB/s, 0.2 s left
+12:00:08  repo       ok     7.6 s, $0.0025, 39 MB
+12:00:08  python     start  its inputs changed
+12:00:14  python     ...    12 of 90 packages
+12:01:14  python     fail   1 min 06 s, $0.02, a package could not be built or installed
+12:01:14  train      skip   a step that it needs failed
+12:01:14  setup      fail   1 min 14 s, $0.02
+12:01:14  python     |      error: no such file
+12:01:14  still here
+"""
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def plain(clock, stream, out=None) -> PlainScreen:
+    return PlainScreen(stream, out or paper(), now=clock, clock=clock.show)
+
+
+def test_a_whole_run(clock):
+    stream, out = paper(), paper()
+    with plain(clock, stream, out) as screen:
+        screen.price = 1.2
+        screen.note("commit", "1a2b3c4 Fix the loss")
+        screen.plan(STEPS)
+        for event in run_events():
+            clock.now = event.t
+            screen.event(event)
+        screen.log_tail("python", [b"10%\r\x1b[31merror: no such file\x1b[0m\n"])
+        screen.say("still here")
+        screen.result({"run": "abc"}, "next: attach")
+    assert written(stream) == GOLDEN
+    assert written(out) == "next: attach\n"
+
+
+def test_a_lost_link_is_told_at_once_then_every_five_seconds(clock):
+    stream = paper()
+    screen = plain(clock, stream)
+    for second in range(12):
+        clock.now = second
+        screen.lost(8 + second)
+    screen.back()
+    screen.back()
+    assert written(stream) == (
+        "12:00:00  link       lost   no sign of life for 8.0 s; trying again\n"
+        "12:00:05  link       lost   no sign of life for 13 s; trying again\n"
+        "12:00:10  link       lost   no sign of life for 18 s; trying again\n"
+        "12:00:11  link       back   after 19 s\n"
+    )
+
+
+def test_a_box_that_goes_on_for_ever_is_cut_short(clock):
+    stream = paper()
+    screen = plain(clock, stream)
+    for t in range(2000):
+        screen.event(ev(t, "repo", "start"))
+        screen.event(ev(t, "repo", "ok"))
+    lines = written(stream).splitlines()
+    assert len(lines) == MOST
+    assert "the step's log has it all" in lines[-1]
+
+
+def test_log_tails_are_bounded_in_lines_and_width(clock):
+    stream = paper()
+    plain(clock, stream).log_tail("train", (b"x" * 1_000_000 for _ in range(100)))
+    lines = written(stream).splitlines()
+    assert len(lines) == TAIL_LINES
+    assert max(map(len, lines)) < 2100
+
+
+def test_what_the_box_says_cannot_command_and_holds_no_secret(clock):
+    stream, out = paper(), paper()
+    screen = plain(clock, stream, out)
+    screen.hide = lambda text: text.replace("hunter22", "[PW hidden]")
+    screen.say("a\x1b]0;t\x07b hunt\x1b[0mer22")
+    screen.warn("c\x9b31m hunter22")
+    screen.note("box\x1b[1m", "\u202ehunter22")
+    screen.log_tail("x", ["hunter22"])
+    screen.result({}, "\x1b[2Jhunter22")
+    told = written(stream) + written(out)
+    assert "hunter22" not in told
+    assert told.count("[PW hidden]") == 5
+    assert not set(told) & {"\x1b", "\x9b", "\u202e", "\x07"}
+
+
+def test_a_stream_without_utf8_gets_question_marks(clock):
+    stream, out = paper("ascii"), paper("ascii")
+    with make_screen(stream=stream, out=out, env={"TERM": "xterm"}) as screen:
+        assert isinstance(screen, PlainScreen)
+        screen.say("naïve ✓")
+        screen.result({}, "✓")
+    assert written(stream).endswith("na?ve ?\n")
+    assert written(out) == "?\n"

@@ -1,0 +1,94 @@
+from telling import Clock, ev, run_events
+
+from bootstrap.ui.pace import Pace
+from bootstrap.ui.steps import Steps, progress_words
+
+
+def taken(*events, clock=None) -> Steps:
+    steps = Steps(clock or Clock())
+    for event in events:
+        steps.take(event)
+    return steps
+
+
+def test_a_whole_run():
+    steps = taken(*run_events())
+    states = {row.step: (row.state, row.seconds) for row in steps.rows.values()}
+    assert states == {
+        "preflight": ("ok", 0.3),
+        "shell": ("skipped", None),
+        "gpu": ("warned", 1.7),
+        "repo": ("ok", 7.6),
+        "python": ("failed", 66.0),
+        "train": ("skipped", None),
+    }
+    assert (steps.setup.state, steps.setup.seconds) == ("failed", 74.1)
+
+
+def test_what_a_row_says():
+    rows = taken(*run_events()).rows
+    assert rows["shell"].words() == ["already right"]
+    assert rows["repo"].words() == ["39 MB"]
+    assert rows["python"].words() == ["a package could not be built or installed"]
+    assert rows["gpu"].words()[0].startswith("the box has no tmux")
+    assert rows["preflight"].words() == [""]
+
+
+def test_elapsed_grows_with_our_clock_though_the_boxs_is_years_off():
+    clock = Clock()
+    clock.now = 500.0
+    steps = taken(ev(1_000_000_000, "repo", "start"), clock=clock)
+    clock.now = 503.5
+    assert steps.elapsed(steps.rows["repo"]) == 3.5
+
+
+def test_elapsed_after_coming_back_counts_from_the_steps_start():
+    clock = Clock()
+    clock.now = 500.0  # everything until the box's 160 arrives at once
+    steps = taken(ev(100, "repo", "start"), ev(160, "gpu", "start"), clock=clock)
+    clock.now = 501.0
+    assert steps.elapsed(steps.rows["repo"]) == 61
+
+
+def test_repeats_are_no_news():
+    steps = taken()
+    start, ok = ev(0, "repo", "start"), ev(1, "repo", "ok")
+    assert [steps.take(each) for each in (start, start, ok, ok)] == [True, False, True, False]
+    assert steps.take(ev(2, "repo", "start"))
+    assert steps.rows["repo"].seconds is None
+
+
+def test_a_warning_is_news_once_for_the_whole_setup():
+    steps = taken()
+    news = []
+    for t in range(3):
+        steps.take(ev(t, "tools", "start"))
+        news.append(steps.take(ev(t, "tools", "warn", code="no-rsync")))
+    assert news == [True, False, False]
+    assert len(steps._warned) == 1
+
+
+def test_a_wait_says_for_whom_and_stops_saying_so():
+    steps = taken(
+        ev(0, "tools", "start"),
+        ev(20, "tools", "wait", code="dpkg-locked", pid=812, secs=20),
+    )
+    assert "process 812" in steps.rows["tools"].words()[0]
+    steps.take(ev(30, "tools", "progress", done=1, total=3, unit="packages"))
+    assert steps.rows["tools"].words()[0] == "1 of 3 packages"
+
+
+def test_progress_wordings_get_shorter():
+    pace = Pace()
+    assert progress_words(pace) == []
+    pace.report(0, 38e6, "bytes", 0)
+    pace.report(12e6, 38e6, "bytes", 1)
+    assert progress_words(pace) == [
+        "12 of 38 MB, 12 MB/s, 2.2 s left",
+        "12 of 38 MB, 2.2 s left",
+        "32%, 2.2 s left",
+        "32%",
+    ]
+    pace.report(1200, None, "objects", 2)
+    pace.report(2400, None, "objects", 3)
+    assert progress_words(pace)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]

@@ -1,0 +1,216 @@
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+from telling import RUN, STEPS, Clock, ev, paper, run_events, written
+
+from bootstrap.events import CODES, EVENTS, UNITS, WHY
+from bootstrap.events import STEPS as ALL_STEPS
+from bootstrap.ui.plain import PlainScreen
+from bootstrap.ui.screen import make_screen
+from bootstrap.ui.timeline import TimelineScreen
+
+ENV = {"TERM": "xterm-256color"}
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A timeline on a terminal that exists on paper only."""
+
+    def __init__(self, width=80, height=24, encoding="utf-8", env=ENV) -> None:
+        self.clock, self.stream, self.out = Clock(), paper(encoding), paper(encoding)
+        self.console = Console(
+            file=self.stream,
+            force_terminal=True,
+            width=width,
+            height=height,
+            no_color=bool(env.get("NO_COLOR")),
+            _environ=env,
+        )
+        self.screen = TimelineScreen(
+            self.stream, self.out, env=env, now=self.clock, console=self.console
+        )
+
+    def take(self, events) -> None:
+        for event in events:
+            self.clock.now = event.t
+            self.screen._steps.take(event)
+
+    def frame(self, height=None) -> list[str]:
+        return [text.plain for text in self.screen.frame(self.console.width - 1, height)]
+
+
+def until(t: float) -> list:
+    return [ev(at, step, event, **fields) for at, step, event, fields in RUN if at <= t]
+
+
+MIDDLE = [
+    f" {mark} {step:<9}  {words:<53}  {seconds:>10}".rstrip()
+    for mark, step, words, seconds in (
+        ("✓", "preflight", "", "0.3 s"),
+        ("\u2013", "shell", "already right", ""),
+        ("!", "gpu", "the box has no tmux: training runs detached, with th…", "1.7 s"),
+        ("*", "repo", "20 of 40 MB, 10 MB/s, 2.0 s left", "2.0 s"),
+        ("·", "python", "", ""),
+        ("·", "train", "", ""),
+        ("*", "setup", "", "2.4 s"),
+    )
+]
+
+
+def test_in_the_middle_of_a_run():
+    terminal = Terminal()
+    terminal.screen._steps.plan(STEPS)
+    terminal.take(until(2.4))
+    terminal.clock.now = 2.4
+    told = [re.sub(f"[{SPINNER}]", "*", line.rstrip()) for line in terminal.frame()]
+    assert told == MIDDLE
+
+
+def test_steps_that_run_at_once_are_shown_at_once():
+    terminal = Terminal()
+    terminal.take(until(1.4))
+    running = [line for line in terminal.frame() if line[1] in SPINNER]
+    assert [line.split()[1] for line in running] == ["gpu", "repo", "setup"]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+@pytest.mark.parametrize("price", [None, 1.2])
+def test_no_line_is_wider_than_the_terminal(width, price):
+    terminal = Terminal(width)
+    terminal.screen.price = price
+    with terminal.screen as screen:
+        screen.plan(STEPS)
+        for event in run_events():
+            terminal.clock.now = event.t
+            screen.event(event)
+            screen.lost(event.t)
+            terminal.screen._live.refresh()
+    for line in re.split(r"\r|\n", ESCAPES.sub("", written(terminal.stream))):
+        if "tmux" not in line and "link back" not in line:  # sentences in passing do wrap
+            assert cell_len(line) <= max(width - 1, 20)
+
+
+ANY_EVENT = st.tuples(
+    st.floats(-1e9, 1e9),
+    st.sampled_from(ALL_STEPS),
+    st.sampled_from(sorted(EVENTS)),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "done": st.floats(-(2.0**53), 2.0**53),
+            "total": st.floats(-(2.0**53), 2.0**53),
+            "secs": st.floats(-(2.0**53), 2.0**53),
+            "unit": st.sampled_from(sorted(UNITS)),
+            "why": st.sampled_from(sorted(WHY)),
+            "code": st.sampled_from(sorted(CODES)),
+        },
+    ),
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(ANY_EVENT, max_size=20), st.integers(40, 200), st.integers(2, 30))
+def test_whatever_a_box_sends_the_frame_keeps_its_size(events, width, height):
+    terminal = Terminal(width)
+    terminal.screen.price = 1.2
+    for t, step, event, fields in events:
+        terminal.screen._steps.take(ev(t, step, event, **fields))
+    lines = terminal.frame(height)
+    assert len(lines) <= max(height, 3)
+    assert all(cell_len(line) <= width - 1 for line in lines)
+
+
+def test_a_low_terminal_shows_what_matters():
+    terminal = Terminal()
+    terminal.screen._steps.plan(STEPS)
+    terminal.take(until(74.0)[:-1])
+    terminal.screen._steps.take(ev(74, "train", "start"))
+    shown = [line.split()[1] for line in terminal.frame(height=5)]
+    assert shown == ["gpu", "python", "train", "more", "setup"]
+
+
+def test_ascii_where_the_stream_has_no_utf8():
+    terminal = Terminal(encoding="ascii")
+    with terminal.screen as screen:
+        screen.plan(STEPS)
+        for event in run_events():
+            screen.event(event)
+        screen.say("naïve")
+    told = written(terminal.stream)
+    told = ESCAPES.sub("", told)
+    assert " + preflight" in told
+    assert " x python" in told
+    assert "na?ve" in told
+
+
+def test_no_color_takes_the_colours_only():
+    for env, has_colour in ((ENV, True), ({**ENV, "NO_COLOR": "1"}, False)):
+        terminal = Terminal(env=env)
+        with terminal.screen as screen:
+            screen.plan(["gpu"])
+            screen.event(ev(0, "gpu", "ok"))
+        assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", written(terminal.stream))) == has_colour
+
+
+def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
+    terminal = Terminal()
+    with terminal.screen as screen:
+        screen.plan(["gpu", "repo"])
+        screen.event(ev(0, "gpu", "ok"))
+        screen.log_tail("train", ["step 1"])
+        before = len(written(terminal.stream))
+        screen.event(ev(1, "repo", "start"))
+    after = written(terminal.stream)[before:]
+    assert "repo" in after
+    assert "gpu" not in after
+
+
+def test_a_flood_costs_no_drawing():
+    terminal = Terminal()
+    flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
+    with terminal.screen as screen:
+        screen.plan(["repo"])
+        for _ in range(40):
+            for event in flood:
+                screen.event(event)
+    assert len(written(terminal.stream)) < 200_000
+
+
+def test_the_cursor_comes_back_after_an_error():
+    terminal = Terminal()
+
+    def interrupted() -> None:
+        with terminal.screen as screen:
+            screen.plan(["gpu"])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    told = written(terminal.stream)
+    assert told.rindex("\x1b[?25h") > told.rindex("\x1b[?25l")
+
+
+class Tty:
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("env", "kind"),
+    [
+        ({"TERM": "xterm"}, TimelineScreen),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, TimelineScreen),
+        ({"TERM": "dumb"}, PlainScreen),
+        ({"TERM": "unknown"}, PlainScreen),
+    ],
+)
+def test_the_screen_that_suits(env, kind):
+    assert type(make_screen(stream=Tty(), out=paper(), env=env)) is kind
+    assert type(make_screen(stream=paper(), out=paper(), env=env)) is PlainScreen

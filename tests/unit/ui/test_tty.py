@@ -1,0 +1,85 @@
+"""The timeline in a real terminal: tmux draws it and tells what a person sees."""
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import json, sys, time
+from bootstrap.events import parse
+from bootstrap.ui.screen import make_screen
+
+def ev(step, event, **fields):
+    head = {"v": 1, "setup": "s", "seq": 1, "t": time.time(), "step": step, "event": event}
+    return parse(json.dumps({**head, **fields}).encode())
+
+with make_screen() as screen:
+    screen.note("box", "vast-5")
+    screen.plan(["preflight", "gpu", "repo", "python"])
+    screen.event(ev("preflight", "ok", secs=0.4))
+    screen.event(ev("gpu", "start"))
+    screen.event(ev("repo", "progress", done=12, total=38, unit="objects"))
+    sys.stdin.readline()
+    screen.event(ev("gpu", "warn", code="no-rsync"))
+    screen.event(ev("gpu", "ok", secs=2))
+    screen.event(ev("repo", "ok", secs=3))
+    screen.event(ev("python", "fail", code="build-failed", secs=1))
+    screen.log_tail("python", ["\\x1b[2J\\x1b[Herror: the end"])
+    screen.result({}, "how to go on")
+print("prompt")
+time.sleep(60)
+"""
+
+
+class Pane:
+    """A terminal of tmux's, on a socket of its own."""
+
+    def __init__(self, folder: Path, width: int) -> None:
+        self._tmux = ["tmux", "-S", str(folder / "tmux.sock"), "-f", "/dev/null", "-u"]
+        script = folder / "script.py"
+        script.write_text(SCRIPT)
+        root = Path(__file__).parents[3]
+        # A size exported by somebody else must not count.
+        env = f"PYTHONPATH={root} COLUMNS=300 LINES=3 PYTHONIOENCODING=utf-8"
+        command = f"{env} {sys.executable} {script}"
+        self("new-session", "-d", "-x", str(width), "-y", "30", command)
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [*self._tmux, *arguments], check=True, capture_output=True, encoding="utf-8"
+        )
+        return done.stdout
+
+    def wait_for(self, text: str) -> list[str]:
+        for _ in range(100):
+            lines = self("capture-pane", "-p").rstrip().splitlines()
+            if any(text in line for line in lines):
+                return lines
+            time.sleep(0.1)
+        pytest.fail("\n".join([f"no {text!r} in:", *lines]))
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+@pytest.mark.parametrize("width", [40, 100])
+def test_what_a_person_sees(tmp_path, width):
+    pane = Pane(tmp_path, width)
+    try:
+        first = pane.wait_for("setup")
+        assert [line.split()[1] for line in first[1:]] == [
+            *("preflight", "gpu", "repo", "python", "setup")
+        ], first
+        pane("resize-window", "-x", str(width + 15), "-y", "20")
+        pane("send-keys", "bored", "Enter")
+        last = pane.wait_for("prompt")
+    finally:
+        pane("kill-server")
+    told = [line.rstrip() for line in last]
+    assert not any("bored" in line for line in told)
+    for mark, step in (("✓", "preflight"), ("!", "gpu"), ("✓", "repo"), ("✗", "python")):
+        assert sum(line.startswith(f" {mark} {step} ") for line in told) == 1, told
+    assert not any(line[1:2] in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏" for line in told if line[1:2] and "setup" not in line)
+    assert told[-3:] == [" | error: the end", "how to go on", "prompt"]

@@ -1,0 +1,33 @@
+from bootstrap.ui.words import Next, what_next
+
+
+def test_everything_is_aligned():
+    following = Next(
+        box="vast-5",
+        run="homework",
+        attach="boxstrap attach --host vast-5",
+        follow="boxstrap logs -f --host vast-5",
+        code="boxstrap code --host vast-5",
+        fetch=["scp -r vast-5:/workspace/hw/out .", "scp vast-5:/workspace/hw/log ."],
+        destroy_at="https://console.example/instances",
+        price=0.42,
+    )
+    assert what_next(following) == (
+        "vast-5: run homework is running\n"
+        "\n"
+        "  attach   boxstrap attach --host vast-5\n"
+        "  follow   boxstrap logs -f --host vast-5\n"
+        "  VS Code  boxstrap code --host vast-5\n"
+        "  fetch    scp -r vast-5:/workspace/hw/out .\n"
+        "  fetch    scp vast-5:/workspace/hw/log .\n"
+        "\n"
+        "still billing $0.42 an hour: destroy it at https://console.example/instances"
+    )
+
+
+def test_what_is_not_there_is_left_out():
+    assert what_next(Next(box="local")) == "local: set up"
+    short = Next(box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page")
+    assert what_next(short) == (
+        "b: run r is failed (exit 1)\n\nstill billing: destroy it at the provider's page"
+    )
