@@ -118,10 +118,10 @@ def test_of_escapes_only_colours_are_kept(data):
 
 
 def test_every_split_of_each_sequence():
-    text = "a\x1b[31mb\x1b]0;t\x1b\\c\x1bP1$r\x07d\u202ee\x9b2Kf█\r\ng".encode()
+    text = "a\x1b[31mb\x1b]0;t\x1b\\c\x1bP1$r\x07d\u202ee\x9b2Kf█\r\ng".encode() + b"\xc2h"
     for first in range(len(text) + 1):
         for second in range(first, len(text) + 1):
-            assert stream(text, (first, second)) == "abcdef█\ng".encode()
+            assert stream(text, (first, second)) == "abcdef█\ng\ufffdh".encode()
 
 
 def test_clean_text_is_not_held_back():
