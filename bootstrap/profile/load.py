@@ -102,7 +102,8 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     problems = [problem for layer in layers for problem in layer.problems] + set_problems
     profile, wrong = build(tree, name)
     known = {problem.key for problem in problems}
-    complain([*problems, *(each for each in wrong if each.key not in known)])
+    files = [find.label(layer.path) for layer in layers]
+    complain([*problems, *(each for each in wrong if each.key not in known)], files)
     assert profile is not None  # noqa: S101  (no profile, no silence)
     return Loaded(profile, origins(tree), layers, tuple(sets))
 

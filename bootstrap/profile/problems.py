@@ -63,13 +63,13 @@ class WrongProfileError(ProfileError):
         }
 
 
-def complain(problems: Iterable[Problem]) -> None:
-    """Raise WrongProfileError when there are problems: file by file, in the order of lines."""
+def complain(problems: Iterable[Problem], files: Sequence[str]) -> None:
+    """Raise WrongProfileError when there are problems: in the order of `files`, then of lines."""
     found = list(dict.fromkeys(problems))
     if not found:
         return
-    files = {file: rank for rank, file in enumerate(dict.fromkeys(p.origin.file for p in found))}
-    found.sort(key=lambda p: (files[p.origin.file], p.origin.line or 0))
+    ranks = {file: rank for rank, file in enumerate(files)}
+    found.sort(key=lambda p: (ranks.get(p.origin.file, len(ranks)), p.origin.line or 0))
     raise WrongProfileError(found)
 
 

@@ -15,7 +15,7 @@ from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import Problem, nearest
 from bootstrap.profile.shape import EXPECTED, Kind, Shape, profile_shape
 from bootstrap.profile.values import shown
-from bootstrap.profile.yaml_source import Items, Keys, Node, Scalar, Source, read_as
+from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, Source, read_as
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
@@ -87,7 +87,7 @@ class _Reader:
         return Branch(children, self._at(line or node.line))
 
     def _value(self, node: Node, shape: Shape, key: str, line: int) -> Tree | None:
-        if isinstance(node, Scalar) and node.tag == "null":
+        if isinstance(node, Scalar) and node.tag in ("null", REFUSED):
             return self._nothing(node, shape, key, line)
         if shape.kind == "section" and isinstance(node, Keys):
             return self.section(node, shape, key, line)
@@ -101,6 +101,8 @@ class _Reader:
         return None
 
     def _nothing(self, node: Scalar, shape: Shape, key: str, line: int) -> Tree | None:
+        if node.tag == REFUSED:
+            return None
         if shape.optional:
             return Leaf(None, self._at(line))
         if shape.kind in ("section", "map"):  # all its keys are commented out
@@ -121,18 +123,16 @@ class _Reader:
         return Branch(children, self._at(line))
 
     def _list(self, node: Items, key: str, line: int) -> Leaf | None:
-        before = len(self.problems)
         items = [self._text(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
-        if len(self.problems) > before:
-            return None
         found = [item for item in items if item is not None]
-        return Leaf(
-            [item.value for item in found], self._at(line), tuple(item.origin for item in found)
-        )
+        if len(found) < len(items):  # the places of the others would be wrong
+            return None
+        places = tuple(item.origin for item in found)
+        return Leaf([item.value for item in found], self._at(line), places)
 
     def _text(self, node: Node, key: str) -> Leaf | None:
         if isinstance(node, Scalar):
-            return self._scalar(node, _TEXT, key)
+            return None if node.tag == REFUSED else self._scalar(node, _TEXT, key)
         self._wrong(node, key, f"expected text, got {_kind_of(node)}")
         return None
 

@@ -19,6 +19,7 @@ from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import Problem, WrongProfileError
 from bootstrap.profile.values import shown
 
+REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes
 DEEPEST = 12
 MOST_NODES = 20_000
@@ -32,7 +33,10 @@ _UNPRINTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Scalar:
-    """A word or a text; `tag` is what YAML takes it for: str, int, float, bool, null, …"""
+    """A word or a text; `tag` is what YAML takes it for: str, int, float, bool, null, …
+
+    REFUSED is the tag of what was complained of already.
+    """
 
     text: str
     tag: str
@@ -159,6 +163,8 @@ def _not_yaml(error: yaml.YAMLError, text: str, label: str) -> WrongProfileError
 
 
 def _tag_of(event: yaml.ScalarEvent) -> str:
+    if event.tag is not None:
+        return REFUSED
     if not event.implicit[0]:
         return "str"
     text: str = event.value
@@ -222,7 +228,7 @@ class _Builder:
             raise _stop(self.label, line, f"more than {MOST_NODES:,} values")
         if isinstance(event, yaml.AliasEvent):
             self._refuse(line, f"aliases ({_short('*', event.anchor)}) are not used here")
-            self._add(Scalar("", "str", line))
+            self._add(Scalar("", REFUSED, line))
         elif event.anchor is not None:
             self._refuse(line, f"anchors ({_short('&', event.anchor)}) are not used here")
         tag = getattr(event, "tag", None)

@@ -1,0 +1,58 @@
+"""A folder to stand in, a config folder of its own, and profiles in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap import paths
+from bootstrap.profile.problems import WrongProfileError
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: empty, and nobody's home."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's config folder."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    monkeypatch.setattr(paths, "config_dir", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def write(here: Path) -> Write:
+    """Write a profile and say where."""
+
+    def write_(text: str, name: str = "a.yaml", folder: Path = here) -> Path:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_
+
+
+@pytest.fixture
+def wrong(write: Write) -> Callable[..., str]:
+    """The text of the error that a profile gives; fails when it gives none."""
+    from bootstrap.profile.load import load
+
+    def wrong_(text: str, *sets: str) -> str:
+        write(text)
+        with pytest.raises(WrongProfileError) as caught:
+            load("./a.yaml", sets=sets)
+        return caught.value.text()
+
+    return wrong_

@@ -1,0 +1,189 @@
+"""Values that someone who means harm, or a slip of the keyboard, puts into a profile.
+
+`REFUSED` must never get past loading. `ACCEPTED` looks as bad and is
+legitimate where it stands: it must come out byte for byte. `DOCUMENTS` are
+whole files. CANARY is a file that any of them would make if a shell saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+CANARY = "boxstrap-was-here"
+
+_OPTIONS = ["-rf", "--", f"--upload-pack=touch {CANARY}", f"-oProxyCommand=touch {CANARY}"]
+_SHELL = [
+    f"a;touch {CANARY}",
+    f"$(touch {CANARY})",
+    f"`touch {CANARY}`",
+    f"a|touch${{IFS}}{CANARY}",
+    f"a&touch {CANARY}&",
+    f"a>{CANARY}",
+    f"'; touch {CANARY}; '",
+    f'"; touch {CANARY}; "',
+    f"{{touch,{CANARY}}}",
+    f"<(touch {CANARY})",
+    "a\\",
+    "!!",
+]
+_UNSEEN = [
+    f"a\ntouch {CANARY}",
+    "a\rb",
+    "a\tb",
+    "a\x00b",
+    "a\x1b[31mb",
+    "a\x7fb",
+    "a\x9bb",
+    "a\u2028b",
+    "a\u2029b",
+    "a\u202eb",
+    "a\u2066b",
+    "\u200fa",
+]
+_NOTHING = ["", "   "]
+_ENORMOUS = ["x" * 100_000]
+_CLIMBS = ["../x", "a/../../x", "..", "a/.."]
+
+_ANY_FIELD = _UNSEEN + _ENORMOUS
+_WORD = _OPTIONS + _SHELL + _ANY_FIELD + _NOTHING
+
+# Key -> what it must refuse. A key that ends in [] is a list, given one item.
+_REFUSED: dict[str, list[str]] = {
+    "box.workdir": [*_WORD, "relative", "~root", "/x/../..", "/a b", "/a:b"],
+    "ssh.user": [*_WORD, "a b", "root@evil"],
+    "ssh.identity": [*_WORD, "~/$HOME/x", "~/.ssh/%d"],
+    "ssh.authorized_keys[]": [*_WORD, "~/.ssh/id_ed25519"],
+    "git.url": [
+        *_WORD,
+        f"ext::sh -c touch% {CANARY}",
+        "file:///etc",
+        "fd::17",
+        "persistent-https://x/y",
+        "-u./payload",
+        f"ssh://-oProxyCommand=touch {CANARY}/x",
+    ],
+    "git.ref": [*_WORD, "a..b", "a@{1}", "a b", "a^", "a~1", "a:b", "a?", "a*", "[a]"],
+    "git.user.name": [*_OPTIONS, *_ANY_FIELD, *_NOTHING, "a <b>", f"$(touch {CANARY})"],
+    "git.user.email": [*_WORD, "nobody", "a@b@c", f"$(touch${{IFS}}{CANARY})@x"],
+    "python.version": [*_WORD, "3", "2.7", "3.11; x", "3.x", "\u0663.11"],
+    "python.venv": [*_WORD, *_CLIMBS, ".", "./", "/", "a b", "~/venv"],
+    "python.torch_backend": [*_WORD, "cuda", "cu", "CPU"],
+    "python.requirements[]": [*_WORD, *_CLIMBS, "/etc/passwd", "https://evil/r.txt"],
+    "python.lock": [*_WORD, *_CLIMBS, "/etc/passwd"],
+    "python.extras[]": [*_WORD, "a,b", "a[b]"],
+    "packages[]": [*_WORD, "git-", "./evil.deb", "/evil.deb", "a/stable", "a=1", "a:amd64", "a*"],
+    "gpu.name": [*_OPTIONS, *_ANY_FIELD, *_NOTHING, f"`touch {CANARY}`", "a;b", "a'b"],
+    "gpu.min_driver": [*_WORD, "550.x"],
+    "gpu.min_cuda": [*_WORD, "12"],
+    "secrets[]": [*_WORD, "A B", "A=B", "1A", "PATH", "BASH_ENV"],
+    "train.command": [*_OPTIONS, *_ANY_FIELD, *_NOTHING],
+    "train.session": [*_WORD, "a b", "a.b", "a:b", "a" * 65],
+    "train.results[]": [*_WORD, *_CLIMBS, "/etc", "~/x"],
+    "provider.console": [*_OPTIONS, *_ANY_FIELD, *_NOTHING],
+    "env.A": _ANY_FIELD,
+    "extends": [*_WORD, "nobody-has-this"],
+}
+_REFUSED_NAMES = [*_SHELL, *_OPTIONS, "A-B", "A B", "1A", "A=B", "", "PATH", "IFS", "BASH_ENV", "Ä"]
+
+_FREE = [
+    f"$(touch {CANARY})",
+    f"`touch {CANARY}`",
+    f"'; touch {CANARY}; '",
+    f'"; touch {CANARY} #',
+    "$HOME ${A:-b} $1 $$ !! !x",
+    "\\n \\\\ \\' \\\"",
+    "a'b\"c`d",
+    "%s %d %n",
+    "{{ x }} <%= x %> {% x %}",
+    "* ? [a] {a,b} ~ # = ;&|<>()",
+    "=cmd|' /C calc'!A0",
+    "ünïcødé 日本 😀",
+    "null",
+    "x" * 4096,
+]
+_ACCEPTED: dict[str, list[str]] = {
+    "env.A": [*_FREE, "", " ", "-rf", "- a", "a: b #c", " a ", "3.10", "on"],
+    "train.command": [*_FREE, "x" * 8192, " python train.py "],
+    "git.user.name": ["O'Brien", "Zoë D'Arc", "a;b"],
+    "train.results[]": ["out/", "a b/c.txt", "résultats/", "a..b"],
+    "git.ref": ["main", "feature/a+b", "v1.0", "#12", "user@host", "a=b"],
+    "python.venv": [".venv", "/venv/main"],
+    "packages[]": ["g++", "libstdc++6", "python3.11", "ImageMagick"],
+    "ssh.identity": ["~/.ssh/id gpu", "/Users/José/.ssh/id"],
+}
+
+
+class Case(NamedTuple):
+    """A value at a key, and its place in the YAML that `document` makes of it."""
+
+    key: str
+    value: str
+
+    def document(self) -> str:
+        """A profile that holds the value in line 1, escaped so that it is one line of ASCII."""
+        path = self.key.removesuffix("[]").split(".")
+        text = yaml_text(self.value)
+        text = f"[{text}]" if self.key.endswith("[]") else text
+        if path[0] == "train" and path[1] != "command":
+            text += ", command: x"
+        for step in reversed(path):
+            text = f"{{{yaml_text(step)}: {text}}}"
+        return text
+
+
+def yaml_text(text: str) -> str:
+    """`text` as YAML's double-quoted ASCII."""
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if " " <= char <= "~" else f"\\U{ord(char):08x}"
+
+
+def refused() -> Iterator[Case]:
+    for key, values in _REFUSED.items():
+        yield from (Case(key, value) for value in values)
+
+
+def accepted() -> Iterator[Case]:
+    for key, values in _ACCEPTED.items():
+        yield from (Case(key, value) for value in values)
+
+
+REFUSED = list(refused())
+ACCEPTED = list(accepted())
+REFUSED_NAMES = _REFUSED_NAMES
+
+_LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 10))
+# Name -> a whole file that must be refused, with a line, in no time.
+DOCUMENTS: dict[str, str] = {
+    "billion laughs": f"l0: &l0 [lol]\n{_LAUGHS}",
+    "a list that holds itself": "packages: &a [*a]",
+    "a mapping that holds itself": "env: &a {A: *a}",
+    "merge key": "python: &p {venv: x}\ngit:\n  <<: *p",
+    "python object": f"env: !!python/object/apply:os.system ['touch {CANARY}']",
+    "python name": "env: {A: !!python/name:os.system }",
+    "own tag": "packages: !x [a]",
+    "deep lists": "packages: " + "[" * 100_000,
+    "deep mappings": "env: " + "{a: " * 60_000,
+    "deep blocks": "\n".join(" " * n + f"a{n}:" for n in range(500)),
+    "deep dashes": "packages: \n" + "- " * 50_000 + "a",
+    "complex keys": "? " * 50_000 + "a",
+    "many values": "packages:\n" + "- a\n" * 60_000,
+    "many keys": "".join(f"k{n}: x\n" for n in range(15_000)),
+    "a long list": "packages: [" + "a, " * 1500 + "]",
+    "a long number": "gpu: {count: " + "9" * 200_000 + "}",
+    "a long text": "env: {A: " + "x" * 200_000 + "}",
+    "a long key": "x" * 200_000 + ": 1",
+    "a huge file": "# " + "x" * 300_000,
+    "quotes without end": 'env: {A: "' + "x\n" * 50_000,
+    "escape codes": "env: {A: '\x1b]0;owned\x07'}",
+    "nul": "env: {A: 'a\x00b'}",
+    "control in a key": '"\\e[31m": x',
+    "two documents": "version: 1\n---\nversion: 1",
+    "directive": "%YAML 9.9\n---\nversion: 1",
+    "not a mapping": "- a",
+}

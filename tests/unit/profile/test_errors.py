@@ -1,0 +1,272 @@
+"""What a wrong profile says, word for word."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from bootstrap.errors import ProfileError
+from bootstrap.profile.load import load
+from bootstrap.profile.problems import WrongProfileError
+
+# (profile, what it says); one problem each
+ONE_LINERS = [
+    ("pyton: {}", "a.yaml:1: pyton: there is no such key; did you mean python?"),
+    (
+        "version: 1\npython:\n  versoin: '3.11'",
+        "a.yaml:3: python.versoin: there is no such key; did you mean python.version?",
+    ),
+    ("workdir: /x", "a.yaml:1: workdir: there is no such key here; did you mean box.workdir?"),
+    ("comand: x", "a.yaml:1: comand: there is no such key here; did you mean train.command?"),
+    ("name: x", "a.yaml:1: name: there is no such key here; did you mean provider.name?"),
+    (
+        "gpu: {zzz: 1}",
+        "a.yaml:1: gpu.zzz: there is no such key; there are: "
+        "require, count, name, min_memory_gib, min_driver, min_cuda",
+    ),
+    ("box:\n  workdir: /a\n  workdir: /b", "a.yaml:3: box.workdir: given twice; first in line 2"),
+    ("env: {A: x, A: y}", "a.yaml:1: env.A: given twice; first in line 1"),
+    # YAML's surprises
+    (
+        "python:\n  version: 3.10",
+        'a.yaml:2: python.version: YAML reads 3.10 as the number 3.1; write it in quotes: "3.10"',
+    ),
+    (
+        "python: {version: 3.11}",
+        'a.yaml:1: python.version: YAML reads 3.11 as a number; write it in quotes: "3.11"',
+    ),
+    (
+        "gpu: {min_cuda: 12.10}",
+        'a.yaml:1: gpu.min_cuda: YAML reads 12.10 as the number 12.1; write it in quotes: "12.10"',
+    ),
+    (
+        "env: {MODE: 0600}",
+        'a.yaml:1: env.MODE: YAML reads 0600 as the number 384; write it in quotes: "0600"',
+    ),
+    (
+        "env: {PORTS: 22:22}",
+        'a.yaml:1: env.PORTS: YAML reads 22:22 as the number 1342; write it in quotes: "22:22"',
+    ),
+    ("env: {A: on}", 'a.yaml:1: env.A: YAML reads on as true; write it in quotes: "on"'),
+    ("env: {A: No}", 'a.yaml:1: env.A: YAML reads No as false; write it in quotes: "No"'),
+    ("env: {NO: x}", 'a.yaml:1: env.NO: YAML reads NO as false; write it in quotes: "NO"'),
+    ("env: {A: 8}", 'a.yaml:1: env.A: YAML reads 8 as a number; write it in quotes: "8"'),
+    (
+        "git: {ref: 2024-01-02}",
+        'a.yaml:1: git.ref: YAML reads 2024-01-02 as a date; write it in quotes: "2024-01-02"',
+    ),
+    ("env: {A: }", "a.yaml:1: env.A: expected text, got nothing"),
+    (
+        "env: {A: =}",
+        'a.yaml:1: env.A: YAML reads = as something other than text; write it in quotes: "="',
+    ),
+    # kinds
+    ("gpu: {require: yes}", "a.yaml:1: gpu.require: expected true or false, got 'yes'"),
+    (
+        'gpu: {require: "true"}',
+        "a.yaml:1: gpu.require: expected true or false, got the text 'true'; "
+        "write it without quotes",
+    ),
+    ("gpu: {count: 010}", "a.yaml:1: gpu.count: expected a whole number, got '010'"),
+    ("gpu: {count: 1.5}", "a.yaml:1: gpu.count: expected a whole number, got '1.5'"),
+    ("gpu: {count: 0}", "a.yaml:1: gpu.count: expected 1 or more"),
+    ("gpu: {count: 2000}", "a.yaml:1: gpu.count: expected 1,024 or less"),
+    ("gpu: {min_memory_gib: 0}", "a.yaml:1: gpu.min_memory_gib: expected more than 0"),
+    ("gpu: {min_memory_gib: .inf}", "a.yaml:1: gpu.min_memory_gib: expected a number, got '.inf'"),
+    ("version: 2", "a.yaml:1: version: expected 1, got 2"),
+    ("packages: ffmpeg", "a.yaml:1: packages: expected a list, as in [a, b], got 'ffmpeg'"),
+    ("packages: [[a]]", "a.yaml:1: packages[0]: expected text, got a list"),
+    ("packages:", "a.yaml:1: packages: expected a list, as in [a, b], got nothing"),
+    (
+        "python: .venv",
+        "a.yaml:1: python: expected a section with keys of its own, got '.venv'",
+    ),
+    (
+        "env: [A]",
+        "a.yaml:1: env: expected names and values, as in {NAME: value}, got a list",
+    ),
+    ("git: {ref: {a: b}}", "a.yaml:1: git.ref: expected text, got keys and values"),
+    (
+        "git: {access: urll}",
+        "a.yaml:1: git.access: expected over-ssh or url, got 'urll'; did you mean url?",
+    ),
+    # values
+    ("train:\n  session: x", "a.yaml:1: train.command: is missing here"),
+    (
+        "packages:\n  - git\n  - -rf",
+        "a.yaml:3: packages[1]: '-rf' starts with a dash: a program would take it for an option",
+    ),
+    (
+        "git: {ref: --upload-pack=x}",
+        "a.yaml:1: git.ref: '--upload-pack=x' starts with a dash: "
+        "a program would take it for an option",
+    ),
+    ("python: {venv: ../x}", "a.yaml:1: python.venv: '../x' leaves its folder with '..'"),
+    (
+        "ssh: {authorized_keys: [~/.ssh/id_ed25519]}",
+        "a.yaml:1: ssh.authorized_keys[0]: expected a public key file, which ends in .pub, "
+        "got '~/.ssh/id_ed25519'",
+    ),
+    (
+        'train: {command: "a\\nb"}',
+        "a.yaml:1: train.command: 'a\\nb' holds a control character (U+000A)",
+    ),
+    (
+        'env: {A: "\\u202Efdp"}',
+        "a.yaml:1: env.A: '\\u202efdp' holds a Unicode direction control (U+202E)",
+    ),
+    (
+        "env: {PATH: /x}",
+        "a.yaml:1: env.PATH: PATH belongs to the shells of the box and can't be set",
+    ),
+    (
+        "env: {A-B: x}",
+        "a.yaml:1: env.A-B: expected a variable's name (letters, digits, _), got 'A-B'",
+    ),
+    # values that are wrong together
+    (
+        "env:\n  HF_TOKEN: x\nsecrets: [HF_TOKEN]",
+        "a.yaml:2: env.HF_TOKEN: is listed under secrets too; its value would lie in this file",
+    ),
+    (
+        "python:\n  requirements: [a.txt]\n  lock: uv.lock",
+        "a.yaml:3: python.lock: python.requirements is set too; one of them decides",
+    ),
+    (
+        "python: {installer: pip, lock: uv.lock}",
+        "a.yaml:1: python.lock: pip can't read it; use python.installer: uv",
+    ),
+    # YAML that a profile doesn't use
+    ("env: &a {A: x}", "a.yaml:1: env: anchors (&a) are not used here"),
+    ("version: !!int 1", "a.yaml:1: version: tags (tag:yaml.org,2002:int) are not used here"),
+    ("[1]", "a.yaml:1: expected keys and values, as in `version: 1`"),
+    ("hello", "a.yaml:1: expected keys and values, as in `version: 1`"),
+    ("a: 1\n---\nb: 2", "a.yaml:2: a second document starts here; one is expected"),
+    ("? [a, b]\n: c", "a.yaml:1: a key is one word, followed by a colon"),
+    ("version: 1\nenv: {A: \x1b[0m}", "a.yaml:2: a character that can't be seen (U+001B)"),
+    # extends
+    (
+        "extends: vasst",
+        "a.yaml:1: extends: there is no profile 'vasst'. Did you mean vast? There are: demo, "
+        "lambda, local, paperspace, runpod, ssh, vast; or give a path, as in ./a100.yaml.",
+    ),
+    ("extends: ./b.yaml", "a.yaml:1: extends: there is no file b.yaml"),
+    ("extends: ./a.yaml", "a.yaml:1: extends: goes round in a circle"),
+]
+
+
+@pytest.mark.parametrize(("profile", "says"), ONE_LINERS, ids=[says for _, says in ONE_LINERS])
+def test_one_problem(wrong, profile, says):
+    assert wrong(profile) == says
+
+
+def test_all_problems_of_a_file_come_at_once_in_the_order_of_lines(wrong):
+    text = wrong(
+        "version: 1\n"
+        "pyhton: {}\n"
+        "python:\n"
+        "  version: 3.10\n"
+        '  venv: "../x"\n'
+        "box: {workdir: relative}\n"
+        "box: {workdir: /x}\n"
+        "packages: [ok, '-x']\n"
+    )
+    assert text.splitlines() == [
+        "a.yaml:2: pyhton: there is no such key; did you mean python?",
+        'a.yaml:4: python.version: YAML reads 3.10 as the number 3.1; write it in quotes: "3.10"',
+        "a.yaml:5: python.venv: '../x' leaves its folder with '..'",
+        "a.yaml:6: box.workdir: expected a folder on the box that starts with / or ~/ "
+        "(letters, digits, . _ + @ = -), got 'relative'",
+        "a.yaml:7: box: given twice; first in line 6",
+        "a.yaml:8: packages[1]: '-x' starts with a dash: a program would take it for an option",
+    ]
+
+
+def test_more_problems_than_a_screen_holds_are_counted(wrong):
+    lines = wrong("\n".join(f"k{number}: x" for number in range(50))).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "and 30 more"
+
+
+def test_what_is_no_yaml_names_the_line(wrong):
+    assert wrong("version: 1\nenv: [a").startswith("a.yaml:2: this is not YAML: ")
+    assert wrong("version: 1\n\tenv: 1").startswith("a.yaml:2: this is not YAML: ")
+
+
+def test_problems_of_the_parent_name_the_parent(write, wrong):
+    write("python:\n  venv: ../x\n", "b.yaml")
+    assert wrong("extends: ./b.yaml\npackages: [-x]").splitlines() == [
+        "a.yaml:2: packages[0]: '-x' starts with a dash: a program would take it for an option",
+        "b.yaml:2: python.venv: '../x' leaves its folder with '..'",
+    ]
+
+
+def test_a_wrong_value_that_is_overridden_does_no_harm(write):
+    write("python: {venv: ../x}\n", "b.yaml")
+    write("extends: ./b.yaml\npython: {venv: .env}\n")
+    assert load("./a.yaml").profile.python.venv == ".env"
+
+
+def test_json_lists_the_problems(write):
+    write("pyton: {}\nextends: 3\n")
+    with pytest.raises(WrongProfileError) as caught:
+        load("./a.yaml")
+    answer = caught.value.as_dict()
+    assert (answer["error"], answer["exit"], answer["where"]) == ("Profile", 2, "a.yaml:1")
+    assert answer["problems"] == [
+        {
+            "file": "a.yaml",
+            "line": 1,
+            "key": "pyton",
+            "message": "there is no such key; did you mean python?",
+        },
+        {
+            "file": "a.yaml",
+            "line": 2,
+            "key": "extends",
+            "message": 'YAML reads 3 as a number; write it in quotes: "3"',
+        },
+    ]
+
+
+def test_an_unknown_name_lists_those_there_are(write, config):
+    write("version: 1\n", "mine.yaml", config)
+    with pytest.raises(ProfileError) as caught:
+        load("vats")
+    assert caught.value.text() == (
+        "there is no profile 'vats'\n"
+        "Did you mean vast? There are: demo, lambda, local, paperspace, runpod, ssh, vast, mine; "
+        "or give a path, as in ./a100.yaml."
+    )
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("name", ["", "../x\n", "$(id)", "-rf", "a" * 5000, "\x1b[31m"])
+def test_a_hostile_name_is_no_profile(name):
+    with pytest.raises(ProfileError) as caught:
+        load(name)
+    assert caught.value.code == 2
+    assert all(line.isprintable() for line in caught.value.text().splitlines())
+    assert len(caught.value.text()) < 400
+
+
+def said(path):
+    with pytest.raises(ProfileError) as caught:
+        load(path)
+    return caught.value.text()
+
+
+def test_a_file_that_is_not_there(here):
+    assert said("nowhere.yaml") == "nowhere.yaml: can't be read: No such file or directory"
+
+
+def test_what_is_not_a_file_is_not_opened(here):
+    os.mkfifo(here / "pipe.yaml")
+    assert said("./pipe.yaml") == "pipe.yaml: this is not a file"
+    assert said("/dev/zero") == "/dev/zero: this is not a file"
+
+
+def test_bytes_that_are_no_text(here):
+    (here / "a.yaml").write_bytes(b"version: 1\nenv: {A: \xff}\n")
+    assert said("./a.yaml") == "a.yaml:2: this is not UTF-8 text"

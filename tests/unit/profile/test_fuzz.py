@@ -1,0 +1,83 @@
+"""Whatever the text: loading it works, or says what is wrong with it. Nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bootstrap.errors import ProfileError
+from bootstrap.profile.load import load
+from bootstrap.profile.shape import profile_shape
+
+from .hostile import yaml_text
+
+KEYS = [key.rpartition(".")[2] for key in profile_shape().leaves()] + [*profile_shape().fields]
+SIGNS = [":", ": ", "- ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", "'", '"', "#", "|", ">"]
+TROUBLE = ["&a ", "*a", "!!str ", "!", "?", "%", "@", "`", "~", "<<", "---\n", "...", "\t", "\\"]
+SURPRISES = ["null", "3.10", "0600", "22:22", "on", "2024-01-01", "-", "--", "é", "\u202e", "\x00"]
+PIECES = st.sampled_from([*KEYS, *SIGNS, *TROUBLE, *SURPRISES])
+YAMLISH = st.lists(PIECES | st.text(max_size=5), max_size=40).map("".join)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=5)
+    ),
+    max_leaves=15,
+)
+QUIET = settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def flow(tree: object) -> str:
+    """`tree` as YAML in one line."""
+    if isinstance(tree, dict):
+        return "{" + ", ".join(f"{yaml_text(k)}: {flow(v)}" for k, v in tree.items()) + "}"
+    if isinstance(tree, list):
+        return "[" + ", ".join(map(flow, tree)) + "]"
+    return yaml_text(tree) if isinstance(tree, str) else str(tree)
+
+
+def only_says_what_is_wrong(data: bytes, *sets: str) -> None:
+    Path("a.yaml").write_bytes(data)
+    said = None
+    try:
+        load("./a.yaml", sets=sets)
+    except ProfileError as error:
+        said = error
+    if said is not None:
+        assert said.code == 2
+        assert said.text()
+        assert all(line.isprintable() for line in said.text().splitlines()), ascii(said.text())
+
+
+@QUIET
+@given(YAMLISH)
+def test_yaml_like_text(text):
+    with contextlib.suppress(UnicodeEncodeError):
+        only_says_what_is_wrong(text.encode())
+
+
+@QUIET
+@given(st.dictionaries(st.sampled_from(list(profile_shape().fields)), TREES))
+def test_trees_of_the_right_keys(tree):
+    only_says_what_is_wrong(flow(tree).encode())
+
+
+@QUIET
+@given(st.binary(max_size=300))
+def test_any_bytes(data):
+    only_says_what_is_wrong(data)
+
+
+@QUIET
+@given(st.sampled_from(list(profile_shape().leaves())) | st.text(max_size=20), YAMLISH | st.text())
+def test_any_set(key, value):
+    only_says_what_is_wrong(b"train: {command: x}", f"{key}={value}")

@@ -1,0 +1,100 @@
+"""Whatever a profile holds: refused with file, line and key before anything is run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from bootstrap.profile.load import load
+from bootstrap.profile.problems import WrongProfileError
+
+from .hostile import ACCEPTED, DOCUMENTS, REFUSED, REFUSED_NAMES, Case, yaml_text
+
+SETTABLE = [case for case in REFUSED if case.key != "extends"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError(f"something was run: {args}")
+
+    for name in ("system", "execve", "posix_spawn", "fork"):
+        monkeypatch.setattr(f"os.{name}", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+def shown(cases):
+    return [f"{case.key}-{case.value[:30]!a}" for case in cases]
+
+
+def refusal(write, text, *sets):
+    write(text)
+    with pytest.raises(WrongProfileError) as caught:
+        load("./a.yaml", sets=sets)
+    said = caught.value.text()
+    assert all(line.isprintable() for line in said.splitlines()), ascii(said)
+    assert len(said) < 10_000
+    return caught.value.problems
+
+
+def test_there_are_enough_of_them():
+    assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) >= 200
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=shown(REFUSED))
+def test_refused_with_file_line_and_key(write, case):
+    (problem,) = refusal(write, "version: 1\n" + case.document()[1:-1])
+    assert (problem.origin.file, problem.origin.line) == ("a.yaml", 2)
+    assert problem.key == case.key.replace("[]", "[0]")
+    assert 0 < len(problem.message) < 300
+
+
+@pytest.mark.parametrize("case", SETTABLE, ids=shown(SETTABLE))
+def test_refused_in_set(write, case):
+    key = case.key.removesuffix("[]")
+    value = f"[{yaml_text(case.value)}]" if case.key.endswith("[]") else case.value
+    problems = refusal(write, "train: {command: x}", f"{key}={value}")
+    assert [str(problem.origin) for problem in problems] == ["--set"]
+    assert problems[0].key == case.key.replace("[]", "[0]")
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=shown(ACCEPTED))
+def test_accepted_byte_for_byte(write, case):
+    write(case.document())
+    assert value_at(load("./a.yaml").profile, case) == case.value
+
+
+@pytest.mark.parametrize("case", ACCEPTED, ids=shown(ACCEPTED))
+def test_set_is_taken_byte_for_byte(write, case):
+    write("train: {command: x}")
+    key = case.key.removesuffix("[]")
+    value = f"[{yaml_text(case.value)}]" if case.key.endswith("[]") else case.value
+    assert value_at(load("./a.yaml", sets=[f"{key}={value}"]).profile, case) == case.value
+
+
+def value_at(profile, case: Case):
+    value = json.loads(profile.model_dump_json())
+    for step in case.key.removesuffix("[]").split("."):
+        value = value[step]
+    return value[0] if case.key.endswith("[]") else value
+
+
+@pytest.mark.parametrize("name", REFUSED_NAMES, ids=ascii)
+@pytest.mark.parametrize("section", ["env", "secrets"])
+def test_refused_as_the_name_of_a_variable(write, section, name):
+    text = f"[{yaml_text(name)}]" if section == "secrets" else f'{{{yaml_text(name)}: "x"}}'
+    (problem,) = refusal(write, f"version: 1\n{section}: {text}")
+    assert problem.origin.line == 2
+    assert problem.key.startswith(section)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_hostile_file_is_refused_at_once(write, name):
+    started = time.process_time()
+    problems = refusal(write, DOCUMENTS[name])
+    assert time.process_time() - started < 2
+    assert problems[0].origin.file == "a.yaml"
+    assert problems[0].origin.line or name == "a huge file"

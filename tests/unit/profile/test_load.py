@@ -1,0 +1,217 @@
+"""Finding, extending and completing profiles, and where each value comes from."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from bootstrap.errors import ProfileError
+from bootstrap.profile.load import load, load_default
+from bootstrap.profile.origins import lines
+from bootstrap.profile.schema import Profile
+
+SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_ones_load(name):
+    loaded = load(name)
+    assert loaded.profile.name == name
+    assert not loaded.needs_provider
+    assert loaded.profile.provider.name != Profile().provider.name
+
+
+@pytest.mark.parametrize(
+    ("name", "workdir", "user", "require"),
+    [
+        ("vast", "/workspace", "root", True),
+        ("runpod", "/workspace", "root", True),
+        ("lambda", "~", "ubuntu", True),
+        ("paperspace", "~", "paperspace", True),
+        ("ssh", "~", None, True),
+        ("local", "~/boxstrap", None, False),
+        ("demo", "~/boxstrap/demo", None, False),
+    ],
+)
+def test_what_the_shipped_ones_say(name, workdir, user, require):
+    profile = load(name).profile
+    assert (profile.box.workdir, profile.ssh.user, profile.gpu.require) == (workdir, user, require)
+
+
+def test_only_rented_boxes_have_a_console():
+    with_console = [name for name in SHIPPED if load(name).profile.provider.console]
+    assert with_console == ["lambda", "paperspace", "runpod", "vast"]
+
+
+def test_a_path_then_the_users_own_then_the_shipped(write, config):
+    assert load("vast").profile.box.workdir == "/workspace"
+    write("extends: vast\nbox: {workdir: /own}", "vast.yaml", config)
+    own = load("vast")
+    assert (own.profile.box.workdir, own.profile.ssh.user) == ("/own", "root")
+    write("box: {workdir: /here}", "vast.yaml")
+    assert load("vast").profile.box.workdir == "/own"
+    assert load("vast.yaml").profile.box.workdir == "/here"
+    assert load("./vast.yaml").profile.name == "vast"
+
+
+def test_a_file_in_reach_without_a_suffix(write):
+    write("box: {workdir: /here}", "plain")
+    assert load("plain").profile.box.workdir == "/here"
+
+
+def test_the_repository_carries_its_own(write, tmp_path):
+    write("box: {workdir: /mine}", "boxstrap.yaml", tmp_path / "repo")
+    loaded = load(None, repo_root=tmp_path / "repo")
+    assert loaded.profile.name == "boxstrap.yaml"
+    assert loaded.chain == (tmp_path / "repo" / "boxstrap.yaml",)
+    assert load("vast", repo_root=tmp_path / "repo").profile.box.workdir == "/workspace"
+
+
+def test_a_dangling_boxstrap_yaml_is_not_passed_over(here):
+    (here / "boxstrap.yaml").symlink_to("nowhere")
+    with pytest.raises(ProfileError) as caught:
+        load(None, repo_root=here)
+    assert caught.value.text() == "boxstrap.yaml: can't be read: No such file or directory"
+
+
+def test_without_any_profile_the_box_says_what_it_is(here):
+    loaded = load(None, sets=["gpu.count=2"], repo_root=here)
+    assert loaded.needs_provider
+    assert (loaded.chain, loaded.profile.name) == ((), "")
+    vast = loaded.for_provider("vast")
+    assert vast == load_default("vast", sets=["gpu.count=2"])
+    assert (vast.profile.name, vast.profile.gpu.count) == ("vast", 2)
+
+
+def test_a_profile_that_extends_nothing_lies_on_its_provider(write, here):
+    write("gpu: {count: 4}\nssh: {user: me}", "boxstrap.yaml")
+    loaded = load(None, sets=["env.A=b"], repo_root=here)
+    assert loaded.needs_provider
+    vast = loaded.for_provider("vast")
+    assert (vast.profile.box.workdir, vast.profile.ssh.user) == ("/workspace", "me")
+    assert (vast.profile.env, vast.profile.name) == ({"A": "b"}, "boxstrap.yaml")
+    assert str(vast.origins["box.workdir"]) == "shipped vast.yaml:14"
+    assert vast.for_provider("runpod") is vast
+
+
+def test_one_that_extends_a_shipped_profile_has_its_provider(write):
+    write("extends: runpod")
+    loaded = load("./a.yaml")
+    assert not loaded.needs_provider
+    assert loaded.for_provider("vast") is loaded
+
+
+def test_a_chain_from_file_to_file(write, here):
+    write("extends: vast\npackages: [a, b]\nenv: {A: base, B: base}", "base.yaml", here / "lib")
+    write("extends: base.yaml\nenv: {B: mid}\npackages: [c]", "mid.yaml", here / "lib")
+    write("extends: lib/mid.yaml\nenv: {C: top}\ntrain: {command: x}")
+    loaded = load("a.yaml")
+    assert loaded.profile.env == {"A": "base", "B": "mid", "C": "top"}
+    assert loaded.profile.packages == ["c"]
+    assert loaded.profile.box.workdir == "/workspace"
+    assert [path.name for path in loaded.chain] == ["a.yaml", "mid.yaml", "base.yaml", "vast.yaml"]
+    assert {key: str(place) for key, place in loaded.origins.items()} == {
+        "version": "shipped vast.yaml:3",
+        "provider.name": "shipped vast.yaml:6",
+        "provider.console": "shipped vast.yaml:8",
+        "provider.detect.env": "shipped vast.yaml:10",
+        "provider.detect.files": "shipped vast.yaml:11",
+        "box.workdir": "shipped vast.yaml:14",
+        "ssh.user": "shipped vast.yaml:17",
+        "gpu.require": "shipped vast.yaml:24",
+        "packages": "lib/mid.yaml:3",
+        "env.A": "lib/base.yaml:3",
+        "env.B": "lib/mid.yaml:2",
+        "env.C": "a.yaml:2",
+        "extends": "a.yaml:1",
+        "train.command": "a.yaml:3",
+    }
+
+
+def test_a_circle_is_refused(write):
+    write("extends: ./b.yaml")
+    write("version: 1\nextends: ./a.yaml", "b.yaml")
+    with pytest.raises(ProfileError) as caught:
+        load("./a.yaml")
+    assert caught.value.text() == "b.yaml:2: extends: goes round in a circle"
+
+
+def test_a_chain_ends_after_eight(write):
+    for number in range(8):
+        write(f"extends: ./{number + 1}.yaml", f"{number}.yaml")
+    write("version: 1", "8.yaml")
+    assert len(load("1.yaml").chain) == 8
+    with pytest.raises(ProfileError) as caught:
+        load("0.yaml")
+    assert caught.value.text() == "7.yaml:1: extends: more than 8 files"
+
+
+def test_no_training_can_be_said_again(write):
+    write("train: {command: x}", "base.yaml")
+    write("extends: base.yaml\ntrain: null")
+    assert load("a.yaml").profile.train is None
+    write("extends: a.yaml\ntrain: {command: y}", "b.yaml")
+    assert load("b.yaml").profile.train.command == "y"
+
+
+def test_sections_with_everything_commented_out_say_nothing(write):
+    write("extends: vast\nbox:\n  # workdir: /x\nenv:\ngpu:\n")
+    loaded = load("a.yaml")
+    assert loaded.profile.box.workdir == "/workspace"
+    assert loaded.profile.env == {}
+
+
+def test_an_empty_file_is_all_defaults(write):
+    write("# nothing yet\n")
+    assert load("a.yaml").profile == Profile(name="a")
+
+
+def test_numbers_and_truths(write):
+    write("gpu: {count: 2, min_memory_gib: 40, require: false}")
+    gpu = load("a.yaml").profile.gpu
+    assert (gpu.count, gpu.min_memory_gib, gpu.require) == (2, 40.0, False)
+    write("gpu: {min_memory_gib: 23.5}")
+    assert load("a.yaml").profile.gpu.min_memory_gib == 23.5
+
+
+def test_a_trailing_slash_of_a_folder_goes(write):
+    write("box: {workdir: /workspace//}\npython: {venv: .venv/}")
+    profile = load("a.yaml").profile
+    assert (profile.box.workdir, profile.python.venv) == ("/workspace", ".venv")
+
+
+def test_the_name_is_one_that_can_name_files(write):
+    write("version: 1", "my box;$(id).yaml")
+    assert load("./my box;$(id).yaml").profile.name == "my-box---id-"
+
+
+def test_models_are_frozen_and_strict():
+    profile = load("vast").profile
+    with pytest.raises(ValidationError):
+        profile.version = 1
+    with pytest.raises(ValidationError):
+        Profile.model_validate({"gpu": {"count": "1"}})
+    with pytest.raises(ValidationError):
+        Profile.model_validate({"nonsense": 1})
+
+
+def test_every_key_says_what_it_is_for_in_one_line():
+    for line in lines(Profile(), {}, described=True):
+        assert line.count(" | ") == 1
+        assert len(line.rpartition(" | ")[2]) in range(10, 100)
+
+
+def test_origins_are_shown_beside_the_values(write, here):
+    write("python:\n  version: '3.11'\nenv: {A: x, B: 'ü'}", "boxstrap.yaml")
+    loaded = load(None, sets=["train.command=python train.py --lr 1e-3"], repo_root=here)
+    shown = lines(loaded.profile, loaded.origins)
+    assert shown[0].split() == ["version:", "1", "#", "default"]
+    assert len({line.index("  # ") for line in shown if len(line) < 60}) > 0
+    table = dict(line.split("  # ") for line in shown)
+    assert {key.strip(): origin for key, origin in table.items() if origin != "default"} == {
+        'python.version: "3.11"': "boxstrap.yaml:2",
+        'env.A: "x"': "boxstrap.yaml:3",
+        'env.B: "ü"': "boxstrap.yaml:3",
+        'train.command: "python train.py --lr 1e-3"': "--set",
+    }
+    assert not [line for line in shown if line.startswith("name")]

@@ -1,0 +1,76 @@
+"""The laws of merging: mappings merge, lists replace, the later scalar wins."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.profile.merge import Branch, Leaf, merge_branches, origin_of, origins, plain
+from bootstrap.profile.origins import Origin
+
+NAMES = st.sampled_from("abcd")
+PLACES = st.builds(Origin, st.sampled_from(["x.yaml", "y.yaml"]), st.integers(1, 99))
+LEAVES = st.builds(Leaf, st.integers() | st.lists(st.integers(), max_size=3) | st.none(), PLACES)
+
+
+def branches(depth: int) -> st.SearchStrategy[Branch]:
+    """Trees as the schema allows them: what is a section in one is a section in all."""
+    if depth == 0:
+        return st.builds(Branch, st.dictionaries(NAMES, LEAVES))
+    children = st.fixed_dictionaries(
+        {}, optional={"a": LEAVES, "b": LEAVES, "c": branches(depth - 1), "d": branches(depth - 1)}
+    )
+    return st.builds(Branch, children)
+
+
+TREES = branches(2)
+
+
+@given(TREES)
+def test_nothing_changes_nothing(tree):
+    assert merge_branches(tree, Branch()) == tree
+    assert merge_branches(Branch(), tree) == tree
+    assert merge_branches(tree, tree) == tree
+
+
+@given(TREES, TREES, TREES)
+def test_order_of_merging_does_not_matter(a, b, c):
+    left = merge_branches(merge_branches(a, b), c)
+    assert left == merge_branches(a, merge_branches(b, c))
+
+
+@given(TREES, TREES)
+def test_what_is_on_top_wins_whole_and_the_rest_stays(base, over):
+    before = (plain(base), plain(over))
+    merged = merge_branches(base, over)
+    assert origins(merged) == origins(base) | origins(over)
+    for key in origins(merged):
+        source = over if key in origins(over) else base
+        assert value_at(merged, key) is value_at(source, key)
+    assert (plain(base), plain(over)) == before
+
+
+def value_at(tree, key):
+    for step in key.split("."):
+        tree = tree.children[step]
+    return tree.value
+
+
+def test_a_leaf_replaces_a_section_and_the_other_way_round():
+    leaf, section = Leaf(None, Origin("x")), Branch({"command": Leaf("c", Origin("y"))})
+    assert merge_branches(Branch({"train": section}), Branch({"train": leaf})) == Branch(
+        {"train": leaf}
+    )
+    assert merge_branches(Branch({"train": leaf}), Branch({"train": section})) == Branch(
+        {"train": section}
+    )
+
+
+def test_the_nearest_place():
+    item, key, section = Origin("x", 3), Origin("x", 2), Origin("x", 1)
+    tree = Branch({"a": Branch({"b": Leaf(["v"], key, (item,))}, section)})
+    assert origin_of(tree, ("a", "b", 0)) == item
+    assert origin_of(tree, ("a", "b", 7)) == key
+    assert origin_of(tree, ("a", "b")) == key
+    assert origin_of(tree, ("a", "missing")) == section
+    assert origin_of(tree, ("missing",)) is None

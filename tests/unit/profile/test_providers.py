@@ -1,0 +1,90 @@
+"""Recognising a provider, listing profiles, the shipped schema."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bootstrap import paths
+from bootstrap.profile import schema_json
+from bootstrap.profile.listing import listed
+from bootstrap.profile.load import load
+from bootstrap.profile.providers import all_hints, recognise
+
+
+@pytest.mark.parametrize(
+    ("env", "files", "provider"),
+    [
+        (["VAST_CONTAINERLABEL", "PATH"], [], "vast"),
+        ([], ["/root/.vast_containerlabel"], "vast"),
+        (["RUNPOD_POD_ID"], [], "runpod"),
+        ([], ["/etc/rp_environment"], "runpod"),
+        ([], ["/etc/apt/sources.list.d/lambda-repository.list"], "lambda"),
+        ([], ["/home/paperspace"], "paperspace"),
+        (["VAST_CONTAINERLABEL", "VAST_TCP_PORT_22"], ["/etc/rp_environment"], "vast"),
+        (["HOME", "PATH"], ["/etc/passwd"], "ssh"),
+        ([], [], "ssh"),
+    ],
+)
+def test_a_provider_shows_itself(env, files, provider):
+    assert recognise(env, files) == provider
+    assert not load(provider).needs_provider
+
+
+def test_every_hint_is_asked_for_and_leads_to_its_profile():
+    env, files = all_hints()
+    for name in ("vast", "runpod", "lambda", "paperspace"):
+        detect = load(name).profile.provider.detect
+        assert set(detect.env) <= env
+        assert set(detect.files) <= files
+        for hint in detect.env:
+            assert recognise([hint], []) == name
+        for hint in detect.files:
+            assert recognise([], [hint]) == name
+
+
+def test_recognising_costs_no_models():
+    code = (
+        "import sys; from bootstrap.profile.providers import recognise; recognise([], []);"
+        "sys.exit('pydantic' in sys.modules)"
+    )
+    root = str(paths.shipped("profiles").parent)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=60)
+
+
+def test_profiles_are_listed_with_a_line_each(write, config):
+    write("# yaml-language-server: $schema=x\n#\n# Ours.\n# More.\nversion: 1", "ours.yaml", config)
+    write("version: 1\n# not this", "vast.yaml", config)
+    found = {each.name: each for each in listed()}
+    shipped = ["demo", "lambda", "local", "paperspace", "runpod", "ssh"]
+    assert list(found) == ["ours", "vast", *shipped]
+    assert (found["ours"].description, found["ours"].own) == ("Ours.", True)
+    assert (found["vast"].description, found["vast"].own) == ("", True)
+    assert (found["runpod"].description, found["runpod"].own) == ("A pod on RunPod.", False)
+    assert all(each.description for each in listed() if not each.own)
+
+
+def test_the_shipped_schema_is_current():
+    shipped = (paths.shipped("profiles") / "schema.json").read_text(encoding="utf-8")
+    assert shipped == schema_json.text(), "renew it: python -m bootstrap.profile.schema_json"
+
+
+def test_the_schema_helps_an_editor():
+    schema = json.loads(schema_json.text())
+    assert schema["title"] == "boxstrap profile"
+    sections = [schema, *schema["$defs"].values()]
+    assert all(section["additionalProperties"] is False for section in sections)
+    keys = [key for section in sections for key in section["properties"].values()]
+    # A section's own description is that of its key.
+    assert all(key.get("description") or "$ref" in key for key in keys)
+    assert all(section["description"] for section in sections)
+    assert "name" not in schema["properties"]
+    assert schema["$defs"]["Git"]["properties"]["access"]["enum"] == ["over-ssh", "url"]
+
+
+def test_the_shipped_profiles_name_their_schema():
+    for path in paths.shipped("profiles").glob("*.yaml"):
+        assert "# yaml-language-server: $schema=schema.json\n" in path.read_text(encoding="utf-8")

@@ -1,0 +1,112 @@
+"""`--set key.sub=value`."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.profile.load import load
+from bootstrap.profile.problems import WrongProfileError
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("python.version=3.10", "python.version", "3.10"),
+        ("git.ref=0600", "git.ref", "0600"),
+        ("git.ref=on", "git.ref", "on"),
+        ("git.ref=a=b", "git.ref", "a=b"),
+        ("git.ref=null", "git.ref", None),
+        ("train.command=python train.py --lr=1e-3", "train.command", "python train.py --lr=1e-3"),
+        ("train.command=null", "train.command", "null"),
+        ("env.A=", "env.A", ""),
+        ("env.A=b=c", "env.A", "b=c"),
+        ("env.HF_TOKEN_FILE=null", "env.HF_TOKEN_FILE", "null"),
+        ("gpu.count=2", "gpu.count", 2),
+        ("gpu.count=null", "gpu.count", None),
+        ("gpu.require=false", "gpu.require", False),
+        ("gpu.min_memory_gib=40", "gpu.min_memory_gib", 40.0),
+        ("packages=ffmpeg", "packages", ["ffmpeg"]),
+        ("packages=a, b", "packages", ["a", "b"]),
+        ("packages=[a, 'b']", "packages", ["a", "b"]),
+        ("packages=[]", "packages", []),
+        ("packages=", "packages", []),
+        ("python.requirements=null", "python.requirements", None),
+        ("python.extras=[3.10]", "python.extras", ["3.10"]),
+        ("train=null", "train", None),
+    ],
+)
+def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
+    write("train: {command: x}\ngit: {ref: main}\ngpu: {count: 1}\npython: {requirements: [r]}")
+    loaded = load("a.yaml", sets=[text])
+    found = loaded.profile.model_dump()
+    for step in key.split("."):
+        found = found[step]
+    assert found == value
+    assert type(found) is type(value)
+    assert str(loaded.origins[key]) == "--set"
+
+
+def test_it_wins_and_the_last_of_two_wins(write):
+    write("gpu: {count: 1}\nenv: {A: x, B: x}")
+    loaded = load("a.yaml", sets=["gpu.count=2", "env.A=y", "gpu.count=3"])
+    assert loaded.profile.gpu.count == 3
+    assert loaded.profile.env == {"A": "y", "B": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "python.versoin=3.11",
+            "--set python.versoin: there is no such key; did you mean python.version?",
+        ),
+        ("workdir=/x", "--set workdir: there is no such key here; did you mean box.workdir?"),
+        ("python", "--set python: expected KEY=VALUE, as in python.version=3.11"),
+        ("=x", "--set: there is no such key"),
+        (
+            ".=x",
+            "--set .: there is no such key; there are: version, extends, provider, box, ssh, "
+            "git, python, packages, gpu, env, secrets, train",
+        ),
+        ("box=x", "--set box: this is a section; set one of box.workdir"),
+        ("box.workdir.x=y", "--set box.workdir.x: there is no such key"),
+        ("env=x", "--set env: set one variable at a time, as in env.NAME=value"),
+        ("gpu.count=two", "--set gpu.count: expected a whole number, got 'two'"),
+        ("gpu.count=0", "--set gpu.count: expected 1 or more"),
+        ("gpu.require=yes", "--set gpu.require: expected true or false, got 'yes'"),
+        (
+            "python.installer=pipp",
+            "--set python.installer: expected uv or pip, got 'pipp'; did you mean pip?",
+        ),
+        ("packages=[a", "--set packages: "),
+        ("packages=[[a]]", "--set packages: expected a list of words, as in [a, b]"),
+        ("packages=[*a]", "--set packages: aliases (*a) are not used here"),
+        (
+            "packages=a,,b",
+            "--set packages[1]: expected the name of a package "
+            "(letters, digits, . _ + -), got nothing",
+        ),
+        ("extends=vast", "--set extends: can't be set here; choose the profile with --profile"),
+        ("version=2", "--set version: expected 1, got '2'"),
+        ("env.A\x1b=x", "--set"),
+        ("git.ref=\udcff", "--set git.ref: '\\udcff' is not UTF-8 text"),
+    ],
+)
+def test_what_is_wrong_names_the_key(write, text, says):
+    write("version: 1")
+    with pytest.raises(WrongProfileError) as caught:
+        load("a.yaml", sets=[text])
+    said = caught.value.text()
+    assert said == says if not says.endswith((": ", "--set")) else said.startswith(says)
+    assert all(line.isprintable() for line in said.splitlines())
+
+
+def test_mistakes_of_files_and_sets_come_together(write):
+    write("gpu: {count: x}")
+    with pytest.raises(WrongProfileError) as caught:
+        load("a.yaml", sets=["box=1", "git.ref=-x"])
+    assert caught.value.text().splitlines() == [
+        "a.yaml:1: gpu.count: expected a whole number, got the text 'x'",
+        "--set box: this is a section; set one of box.workdir",
+        "--set git.ref: '-x' starts with a dash: a program would take it for an option",
+    ]

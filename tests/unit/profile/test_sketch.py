@@ -1,0 +1,97 @@
+"""A first boxstrap.yaml: it loads as it stands, whatever the repository looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bootstrap.profile.load import load
+from bootstrap.profile.sketch import Facts, look, sketch
+
+
+def loaded(root: Path, url: str | None = None):
+    (root / "boxstrap.yaml").write_text(sketch(look(root, url=url)), encoding="utf-8")
+    return load(None, repo_root=root)
+
+
+def test_of_an_empty_repository(here):
+    profile = loaded(here).profile
+    assert profile.train is None
+    assert profile.python.requirements is None
+    assert profile.python.lock is None
+
+
+def test_of_a_homework(here):
+    (here / "requirements.txt").write_text("torch\nwandb==0.19\n")
+    (here / ".python-version").write_text("3.11\n")
+    (here / "train.py").write_text("")
+    (here / "out").mkdir()
+    profile = loaded(here, "git@github.com:me/homework.git").profile
+    assert profile.python.version == "3.11"
+    assert profile.python.requirements == ["requirements.txt"]
+    assert profile.train.command == "python train.py"
+    assert profile.train.results == ["out/"]
+    text = (here / "boxstrap.yaml").read_text()
+    assert "(git@github.com:me/homework.git)" in text
+    assert "# secrets: [WANDB_API_KEY]" in text
+
+
+def test_of_a_locked_project(here):
+    (here / "pyproject.toml").write_text('[project]\nname = "x"\nrequires-python = ">=3.10"\n')
+    (here / "uv.lock").write_text("")
+    (here / "requirements.txt").write_text("")
+    profile = loaded(here).profile
+    assert profile.python.lock == "uv.lock"
+    assert profile.python.requirements is None
+    assert "pyproject.toml asks for >=3.10" in (here / "boxstrap.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("my train.py", "python 'my train.py'"),
+        ("pretrain_bert.py", "python pretrain_bert.py"),
+        ("train$(id).py", None),
+        ("main.py", None),
+    ],
+)
+def test_the_script_is_one_that_trains(here, script, command):
+    (here / script).write_text("")
+    train = loaded(here).profile.train
+    assert (train.command if train else None) == command
+
+
+def test_a_version_that_is_none_is_left_out(here):
+    (here / ".python-version").write_text("pypy3.10-7.3\n3.11\n")
+    assert loaded(here).profile.python.version is None
+
+
+ODD = st.none() | st.text(max_size=20)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(name=st.text(max_size=20), url=ODD, requires=ODD)
+def test_nothing_odd_gets_out_of_its_comment(here, name, url, requires):
+    text = sketch(Facts(name, url=url, requires_python=requires))
+    (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
+    assert load(None, repo_root=here).profile.env == {}
+
+
+def test_every_key_in_a_comment_is_one_that_exists(here):
+    """Uncommented, the sketch still loads."""
+    text = sketch(Facts("x"))
+    keys = ("extends", "git", "url", "ref", "access", "gpu", "count", "name", "min_memory_gib")
+    keys += ("secrets", "train", "command", "results", "version", "requirements")
+    lines = []
+    for line in text.splitlines():
+        bare = line.replace("# ", "", 1)
+        is_key = bare.strip().partition(":")[0] in keys
+        lines.append(bare if is_key else line)
+    (here / "boxstrap.yaml").write_text("\n".join(lines), encoding="utf-8")
+    profile = load(None, repo_root=here).profile
+    assert profile.git.access == "url"
+    assert profile.gpu.count == 1
+    assert profile.train.command == "python train.py"
