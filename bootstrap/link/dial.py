@@ -20,6 +20,7 @@ import time
 from typing import IO
 
 from bootstrap.errors import UnreachableError
+from bootstrap.link import reasons
 from bootstrap.link.resolve import Endpoint
 from bootstrap.ui.clean import clean
 
@@ -30,9 +31,6 @@ _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 _LOGIN_READS = 100
 _Address = tuple[socket.AddressFamily, tuple[object, ...]]
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
-
-_STARTING = "A box that was just rented may still be starting: try again in a minute."
-_ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
 
 
 class HeardSocket(socket.socket):
@@ -75,7 +73,7 @@ class Dialing:
             raise self._error
         if self._socket is None or self._thread.is_alive():
             self.close()
-            raise _timed_out(self.endpoint)
+            raise reasons.timed_out(self.endpoint)
         return self._socket
 
     def close(self) -> None:
@@ -104,7 +102,7 @@ class Dialing:
         except UnreachableError as error:
             self._error = error
         except OSError as error:
-            self._error = _unreachable(self.endpoint, error)
+            self._error = reasons.unreachable(self.endpoint, error)
         if self._error or self._given_up:
             self.close()
 
@@ -119,6 +117,7 @@ class _Proxy:
 
     def __init__(self, command: str) -> None:
         ours, theirs = socket.socketpair()
+        self._said = ""
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this
         shell = os.environ.get("SHELL") or "/bin/sh"
         with theirs:
@@ -132,15 +131,15 @@ class _Proxy:
 
     def errors(self) -> str:
         """The last lines of the command's errors, safe to print."""
-        try:
+        if not self._stderr.closed:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - 2048))
-            return clean(self._stderr.read()).strip()
-        except ValueError:
-            return ""
+            self._said = clean(self._stderr.read()).strip()
+        return self._said
 
     def close(self) -> None:
         """End the command; it has a moment to go by itself."""
+        self.socket.close()
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -148,6 +147,8 @@ class _Proxy:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        self.errors()
+        self._stderr.close()
 
 
 def _connect(endpoint: Endpoint) -> HeardSocket:
@@ -225,85 +226,21 @@ def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | 
         try:
             seen = connected.recv(4096, socket.MSG_PEEK)
         except TimeoutError:
-            raise UnreachableError(
-                f"it accepted the connection but said nothing for {_GREETING_TIMEOUT:.0f} s: "
-                "that is not an SSH server, or one that hangs.",
-                where=endpoint.address,
-                next_=_ADDRESS,
-            ) from None
+            raise reasons.silent(endpoint, _GREETING_TIMEOUT) from None
         except ConnectionResetError:
             seen = b""
         if not seen:
-            raise _closed_early(endpoint, proxy)
+            if proxy:
+                time.sleep(0.05)  # the command's last words come after its output's end
+            raise reasons.closed_early(endpoint, proxy.errors() if proxy else None)
         if any(line.startswith(b"SSH-") for line in seen.split(b"\n")):
             connected.settimeout(None)
             return
         if len(seen) >= 4096 or not _could_become_ssh(seen) or time.monotonic() > deadline:
-            raise _not_ssh(endpoint, seen)
+            raise reasons.not_ssh(endpoint, seen)
         time.sleep(0.02)
 
 
 def _could_become_ssh(seen: bytes) -> bool:
     """Servers may print lines before their greeting (RFC 4253, 4.2); HTTP does not greet."""
     return not seen.startswith(b"HTTP/")
-
-
-def _closed_early(endpoint: Endpoint, proxy: _Proxy | None) -> UnreachableError:
-    if proxy:
-        time.sleep(0.05)  # the command's last words come after its output's end
-        said = proxy.errors()
-        return UnreachableError(
-            f"the way to it failed: {said or 'the proxy command ended without a word.'}",
-            where=endpoint.address,
-            next_=f"Try the way by itself: ssh {endpoint.alias}",
-        )
-    return UnreachableError(
-        "it closed the connection before any login.",
-        where=endpoint.address,
-        next_=f"{_STARTING} Too many logins at once, or a provider's proxy that doesn't know "
-        "this box, look the same.",
-    )
-
-
-def _not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
-    said = clean(seen[:80]).strip().splitlines()
-    return UnreachableError(
-        f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
-        where=endpoint.address,
-        next_=_ADDRESS,
-    )
-
-
-def _timed_out(endpoint: Endpoint) -> UnreachableError:
-    return UnreachableError(
-        f"no answer within {endpoint.connect_timeout:.0f} s.",
-        where=endpoint.address,
-        next_=f"{_STARTING} A firewall looks the same. {_ADDRESS}",
-    )
-
-
-def _unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
-    """The reason in words of its own."""
-    if isinstance(error, socket.gaierror):
-        return UnreachableError(
-            "the name was not found.",
-            where=endpoint.hostname,
-            next_="Check the spelling, your network, and that the alias is in your ssh config.",
-        )
-    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
-        return _timed_out(endpoint)
-    if error.errno == errno.ECONNREFUSED:
-        return UnreachableError(
-            "the connection was refused: nothing listens on that port.",
-            where=endpoint.address,
-            next_=f"{_STARTING} {_ADDRESS}",
-        )
-    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
-        return UnreachableError(
-            "there is no route to it from here.",
-            where=endpoint.address,
-            next_="Check this machine's network and VPN; the box may be gone.",
-        )
-    return UnreachableError(
-        f"the connection failed: {error.strerror or error}.", where=endpoint.address, next_=_ADDRESS
-    )

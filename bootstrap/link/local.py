@@ -17,14 +17,15 @@ _ERRORS_KEPT = 64 * 1024
 class LocalWire:
     """Runs commands here, as a login would run them on a box."""
 
-    def __init__(self) -> None:
+    def __init__(self, shell: str = "/bin/sh") -> None:
         self.label = "this machine"
+        self._shell = shell
         self._streams: list[LocalStream] = []
         self._open = True
 
     def start(self, command: str) -> LocalStream:
-        """Run `command` with `/bin/sh`, in a session of its own."""
-        stream = LocalStream(command)
+        """Run `command` with the shell, in a session of its own."""
+        stream = LocalStream(self._shell, command)
         self._streams.append(stream)
         return stream
 
@@ -42,9 +43,9 @@ class LocalWire:
 class LocalStream:
     """One command on this machine."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, shell: str, command: str) -> None:
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            [shell, "-c", command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -80,7 +80,8 @@ def test_options_that_are_not_kept_are_refused_by_name(text: str, why: str) -> N
     [
         "", "  ", "-oProxyCommand=x", "a b", "a\tb", "a\nb", "a;b", "a$b", "`a`", "a'b", 'a"b',
         "a\\b", "a|b", "a&b", "a>b", "a(b", "me@-oX", "-l@box", "@box", "me@", "box:", "box:0",
-        "box:65536", "box:-1", "box:+1", "box:x", "box:\u0661", "[::1", "[::1]x", "[::1]:", "[nope]",
+        "box:65536", "box:-1", "box:+1", "box:x", "box:\u0661",
+        "[::1", "[::1]x", "[::1]:", "[nope]",
         "1:2:3", "a\u202eb", "a\u200bb", "a\u00a0b", "a\x7fb", "a\x1b[31mb", "a*b", "a/b", "a%b",
         "ssh://", "ssh -p 22 -- -oX", "ssh -i $(x) box",
     ],

@@ -1,0 +1,85 @@
+"""Why a box can't be reached, each reason in words of its own."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link.resolve import Endpoint
+from bootstrap.ui.clean import clean
+
+_STARTING = "A box that was just rented may still be starting: try again in a minute."
+_ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
+
+
+def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
+    """Connected, but no SSH greeting came."""
+    return UnreachableError(
+        f"it accepted the connection but said nothing for {seconds:g} s: "
+        "that is not an SSH server, or one that hangs.",
+        where=endpoint.address,
+        next_=_ADDRESS,
+    )
+
+
+def closed_early(endpoint: Endpoint, proxy_said: str | None) -> UnreachableError:
+    """The connection ended before a greeting; `proxy_said` where a proxy command made it."""
+    if proxy_said is not None:
+        return UnreachableError(
+            f"the way to it failed: {proxy_said or 'the proxy command ended without a word.'}",
+            where=endpoint.address,
+            next_=f"Try the way by itself: ssh {endpoint.alias}",
+        )
+    return UnreachableError(
+        "it closed the connection before any login.",
+        where=endpoint.address,
+        next_=f"{_STARTING} Too many logins at once, or a provider's proxy that doesn't know "
+        "this box, look the same.",
+    )
+
+
+def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
+    """Something else greeted."""
+    said = clean(seen[:80]).strip().splitlines()
+    return UnreachableError(
+        f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
+        where=endpoint.address,
+        next_=_ADDRESS,
+    )
+
+
+def timed_out(endpoint: Endpoint) -> UnreachableError:
+    """Nothing answered."""
+    return UnreachableError(
+        f"no answer within {endpoint.connect_timeout:.0f} s.",
+        where=endpoint.address,
+        next_=f"{_STARTING} A firewall looks the same. {_ADDRESS}",
+    )
+
+
+def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
+    """What the system said."""
+    if isinstance(error, socket.gaierror):
+        return UnreachableError(
+            "the name was not found.",
+            where=endpoint.hostname,
+            next_="Check the spelling, your network, and that the alias is in your ssh config.",
+        )
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return timed_out(endpoint)
+    if error.errno == errno.ECONNREFUSED:
+        return UnreachableError(
+            "the connection was refused: nothing listens on that port.",
+            where=endpoint.address,
+            next_=f"{_STARTING} {_ADDRESS}",
+        )
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
+        return UnreachableError(
+            "there is no route to it from here.",
+            where=endpoint.address,
+            next_="Check this machine's network and VPN; the box may be gone.",
+        )
+    return UnreachableError(
+        f"the connection failed: {error.strerror or error}.", where=endpoint.address, next_=_ADDRESS
+    )

@@ -1,0 +1,219 @@
+"""Host keys: pinned at first contact, refused when they changed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import HostKeyError, UnreachableError, UsageError
+from bootstrap.link.hostkeys import check_fingerprint, read_known_hosts, read_pins
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import Sshd, fingerprint, keygen
+
+WRONG = "SHA256:" + "A" * 43
+
+
+def public(server: Sshd, kind: str = "ed25519") -> str:
+    return " ".join((server.folder / f"host_{kind}.pub").read_text().split()[:2])
+
+
+def logins(server: Sshd) -> int:
+    """How many logins the server saw begin: each that got as far as naming a user."""
+    return server.log.read_text().count("Accepted publickey") + server.log.read_text().count(
+        "Failed publickey"
+    )
+
+
+def test_first_contact_pins_and_says_the_fingerprint(person: Person, server: Sshd) -> None:
+    person.login("box")
+    box = person.box("box")
+    assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
+    assert len(person.said) == 1
+    assert server.fingerprint in person.said[0]
+    person.login("box")
+    assert len(person.said) == 1
+
+
+def test_openssh_accepts_the_pin_by_address_and_by_alias(person: Person, server: Sshd) -> None:
+    person.login("box")
+    strict = ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes"]
+    strict += ["-o", f"UserKnownHostsFile={person.box('box').known_hosts}"]
+    for alias in ([], ["-o", "HostKeyAlias=box"]):
+        subprocess.run(
+            ["ssh", "-F", str(person.config), *strict, *alias, "box", "true"], check=True
+        )
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
+def test_any_kind_of_host_key_and_the_pinned_kind_is_asked_for(
+    person: Person, start_server: Callable[..., Sshd], kind: str
+) -> None:
+    server = start_server("box", person.key, host_key_types=(kind,))
+    person.write(person.alias("box", server))
+    person.login("box")
+    server.stop()
+    server.host_key_types = ("ed25519", "ecdsa", "rsa")
+    for other in server.host_key_types:
+        if not (server.folder / f"host_{other}").exists():
+            keygen(server.folder / f"host_{other}", "-t", other)
+    server.start()
+    person.login("box")
+
+
+def test_a_changed_key_is_refused_with_nothing_sent(person: Person, server: Sshd) -> None:
+    person.login("box")
+    before, old = logins(server), server.fingerprint
+    server.new_host_key()
+    with pytest.raises(HostKeyError) as caught:
+        person.login("box")
+    message = caught.value.text()
+    assert old in message
+    assert server.fingerprint in message
+    assert "--new-box" in message
+    assert caught.value.code == 4
+    assert logins(server) == before
+    assert [key.fingerprint for key in read_pins(person.box("box"))] == [old]
+
+
+def test_a_new_box_at_the_address_gets_its_own_pin(person: Person, server: Sshd) -> None:
+    person.login("box")
+    old = person.box("box")
+    server.new_host_key()
+    new = person.box("box", new_box=True)
+    person.login("box", box=new)
+    assert new.name == "box-2"
+    assert [key.fingerprint for key in read_pins(new)] == [server.fingerprint]
+    assert read_pins(old) != read_pins(new)
+
+
+def test_a_pin_holds_wherever_the_box_moves(person: Person, server: Sshd) -> None:
+    """A box's name is its HostKeyAlias: another port is no first contact."""
+    person.login("box")
+    server.stop()
+    server.port += 1
+    server.new_host_key()
+    person.write(person.alias("box", server))
+    with pytest.raises(HostKeyError):
+        person.login("box", box=person.box("box", name="box"))
+
+
+def test_a_failed_login_pins_nothing(person: Person, start_server: Callable[..., Sshd]) -> None:
+    server = start_server("stranger")
+    person.write(person.alias("box", server))
+    with pytest.raises(UnreachableError):
+        person.login("box")
+    assert not person.box("box").known_hosts.exists()
+
+
+def test_expected_fingerprint(person: Person, server: Sshd) -> None:
+    with pytest.raises(HostKeyError) as caught:
+        person.login("box", host_key=WRONG)
+    assert WRONG in caught.value.text()
+    assert server.fingerprint in caught.value.text()
+    assert logins(server) == 0
+    assert not person.box("box").known_hosts.exists()
+    person.login("box", host_key=server.fingerprint + "=")
+    assert person.said == []
+    # Once pinned, a wrong expectation is still refused.
+    with pytest.raises(HostKeyError):
+        person.login("box", host_key=WRONG)
+
+
+def test_strict_and_ask_without_a_terminal_refuse(
+    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: False)
+    for first_contact in ("strict", "ask"):
+        with pytest.raises(HostKeyError) as caught:
+            person.login("box", first_contact=first_contact)
+        assert f"--host-key {server.fingerprint}" in caught.value.text()
+    assert logins(server) == 0
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_ask(
+    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch, *, answer: bool
+) -> None:
+    questions: list[str] = []
+
+    def confirm(_: object, question: str) -> bool:
+        questions.append(question)
+        return answer
+
+    monkeypatch.setattr("bootstrap.link.talk.Talk.confirm", confirm)
+    if answer:
+        person.login("box", first_contact="ask")
+    else:
+        with pytest.raises(HostKeyError):
+            person.login("box", first_contact="ask")
+    assert len(questions) == 1
+    assert server.fingerprint in questions[0]
+    assert person.box("box").known_hosts.exists() == answer
+
+
+def test_the_users_known_hosts_agree_silently(person: Person, server: Sshd) -> None:
+    person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server)}\n")
+    person.login("box", first_contact="strict")
+    assert person.said == []
+    assert person.box("box").known_hosts.exists()
+
+
+def test_the_users_known_hosts_contradict(person: Person, server: Sshd) -> None:
+    other = keygen(person.home / "other")
+    stale = " ".join(other.with_name("other.pub").read_text().split()[:2])
+    person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {stale}\n")
+    with pytest.raises(HostKeyError) as caught:
+        person.login("box")
+    assert fingerprint(other) in caught.value.text()
+    assert logins(server) == 0
+    # The person knows better: another box, or the fingerprint itself.
+    person.login("box", box=person.box("box", new_box=True))
+    person.login("box", box=person.box("box", name="third"), host_key=server.fingerprint)
+
+
+def test_a_revoked_key_is_refused_even_when_expected(person: Person, server: Sshd) -> None:
+    person.known_hosts.write_text(f"@revoked * {public(server)}\n")
+    with pytest.raises(HostKeyError, match="revoked"):
+        person.login("box", host_key=server.fingerprint)
+
+
+def test_reading_known_hosts(tmp_path: Path) -> None:
+    keys = [keygen(tmp_path / f"k{number}") for number in range(6)]
+    lines = [" ".join(k.with_name(f"{k.name}.pub").read_text().split()[:2]) for k in keys]
+    path = tmp_path / "known_hosts"
+    path.write_text(
+        "# a comment\n\nrubbish\nhalf ssh-ed25519\nbad ssh-ed25519 !!!\n"
+        f"plain.example,other {lines[0]}\n"
+        f"*.example,!not.example {lines[1]} a comment\n"
+        f"@cert-authority *.example {lines[2]}\n"
+        f"@revoked plain.example {lines[3]}\n"
+        f"[plain.example]:2200 {lines[4]}\n"
+        f"|1|x|y {lines[5]}\n|1| {lines[5]}\n"
+    )
+    hashed = tmp_path / "hashed"
+    hashed.write_text(f"secret.test {lines[5]}\n")
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(hashed)], check=True, capture_output=True)
+    assert "secret" not in hashed.read_text()
+
+    def found(host: str) -> list[int]:
+        known = read_known_hosts([path, hashed, tmp_path / "missing"], host)
+        prints = [fingerprint(key) for key in keys]
+        return sorted(prints.index(key.fingerprint) for key in known.keys)
+
+    assert found("plain.example") == [0, 1]
+    assert found("PLAIN.example") == [0, 1]
+    assert found("not.example") == []
+    assert found("[plain.example]:2200") == [4]
+    assert found("secret.test") == [5]
+    assert found("elsewhere") == []
+    revoked = read_known_hosts([path], "plain.example").revoked
+    assert [key.fingerprint for key in revoked] == [fingerprint(keys[3])]
+
+
+def test_only_sha256_fingerprints() -> None:
+    for text in ("", "SHA256:short", "MD5:00:11", WRONG + "AA", "sha256:" + "A" * 43):
+        with pytest.raises(UsageError):
+            check_fingerprint(text)

@@ -1,0 +1,458 @@
+"""Logging in: through the user's ssh config, with the right key, or with a clear reason why not."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link import keys
+from bootstrap.link.exchange import exchange
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import USER, Sshd, fingerprint, free_port, keygen
+
+
+@pytest.fixture(autouse=True)
+def _forget_decrypted_keys() -> None:
+    keys._loaded.clear()
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """A real ssh-agent; call it to add keys."""
+    path = tmp_path / "agent"
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
+    while not path.exists():
+        time.sleep(0.01)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(path))
+
+    def add(*options: str | Path) -> None:
+        subprocess.run(["ssh-add", "-q", *map(str, options)], check=True, capture_output=True)
+
+    yield add
+    process.terminate()
+    process.wait()
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A terminal whose user knows the passphrase; the questions asked."""
+    asked: list[str] = []
+
+    def secret(_: object, prompt: str) -> str:
+        asked.append(prompt)
+        return "opensesame"
+
+    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: True)
+    monkeypatch.setattr("bootstrap.link.talk.Talk.secret", secret)
+    return asked
+
+
+def tries(server: Sshd) -> list[str]:
+    """The fingerprints that the server was offered and what became of them."""
+    pattern = r"(Accepted|Failed|Postponed) publickey for \S+ from .*?(SHA256:\S+)"
+    return [f"{m[1]} {m[2]}" for m in re.finditer(pattern, server.log.read_text())]
+
+
+def refusal(person: Person, host: str = "box", **options: object) -> UnreachableError:
+    with pytest.raises(UnreachableError) as caught:
+        person.login(host, **options)  # type: ignore[arg-type]
+    assert caught.value.code == 3
+    return caught.value
+
+
+def test_alias_in_an_included_file(person: Person, server: Sshd) -> None:
+    (person.home / "more").write_text(person.alias("gpu", server))
+    person.write(f"Include {person.home}/more")
+    wire = person.login("gpu")
+    assert exchange(wire, "echo $((6 * 7))") == b"42\n"
+    assert wire.label == f"{USER}@127.0.0.1:{server.port}"
+    assert wire.used_key == fingerprint(person.key)
+
+
+def test_through_a_jump_host(person: Person, start_server: Callable[..., Sshd]) -> None:
+    jump, inner = start_server("jump", person.key), start_server("inner", person.key)
+    person.write(
+        person.alias("jump", jump, "StrictHostKeyChecking accept-new")
+        + "\n"
+        + person.alias("inner", inner, "ProxyJump jump")
+    )
+    assert exchange(person.login("inner"), "echo there") == b"there\n"
+    assert "Accepted publickey" in jump.log.read_text()
+    assert f"[127.0.0.1]:{jump.port}" in person.known_hosts.read_text()
+    assert str(inner.port) not in person.known_hosts.read_text()
+
+
+def test_the_jump_hosts_own_key_is_checked_by_ssh(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    jump, inner = start_server("jump", person.key), start_server("inner", person.key)
+    person.write(
+        person.alias("jump", jump, "StrictHostKeyChecking yes")
+        + "\n"
+        + person.alias("inner", inner, "ProxyJump jump")
+    )
+    error = refusal(person, "inner")
+    assert "Host key verification failed" in error.text() or "No ED25519" in error.text()
+    assert "Accepted publickey" not in inner.log.read_text()
+
+
+def test_through_a_proxy_command(person: Person, server: Sshd) -> None:
+    relay = f"ssh -F {person.config} -W %h:%p box -o UserKnownHostsFile=/dev/null"
+    relay += " -o StrictHostKeyChecking=no -o LogLevel=ERROR"
+    person.write(
+        person.alias("box", server) + "\n" + person.alias("behind", server, f"ProxyCommand {relay}")
+    )
+    wire = person.login("behind")
+    assert exchange(wire, "echo there") == b"there\n"
+
+
+def test_a_proxy_command_that_fails_says_its_own_words(person: Person) -> None:
+    person.write("Host box\n ProxyCommand echo no way through >&2; exit 1")
+    assert "no way through" in refusal(person).what
+
+
+def test_a_refused_key_shows_what_was_tried_and_what_to_paste(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box")
+    person.write(person.alias("box", server))
+    error = refusal(person)
+    assert fingerprint(person.key) in error.what
+    assert person.key.with_name("id_ed25519.pub").read_text().strip() in error.next
+    assert USER in error.what
+
+
+def test_without_any_key_it_says_how_to_make_one(person: Person, server: Sshd) -> None:
+    person.write(person.alias("box", server, "IdentityFile /nowhere"), identity=None)
+    assert "ssh-keygen" in refusal(person).next
+
+
+def test_each_kind_of_key_and_file(person: Person, start_server: Callable[..., Sshd]) -> None:
+    forms = {
+        "rsa": ["-t", "rsa"],
+        "rsa_pem": ["-t", "rsa", "-m", "PEM"],
+        "rsa_pkcs8": ["-t", "rsa", "-m", "PKCS8"],
+        "ecdsa": ["-t", "ecdsa"],
+        "ecdsa_521": ["-t", "ecdsa", "-b", "521"],
+        "ecdsa_pkcs8": ["-t", "ecdsa", "-m", "PKCS8"],
+        "ed25519": ["-t", "ed25519"],
+    }
+    made = [keygen(person.home / name, *options) for name, options in forms.items()]
+    server = start_server("box", *made)
+    person.write(person.alias("box", server), identity=None)
+    for key in made:
+        key.with_name(key.name + ".pub").rename(key.with_name(key.name + ".moved"))
+        person.login("box", identity=str(key))
+    assert [t.split()[0] for t in tries(server)] == ["Accepted"] * len(made)
+
+
+def test_the_chosen_key_is_tried_first_then_the_last_one(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    import dataclasses
+
+    others = [keygen(person.home / f"other{number}") for number in range(2)]
+    server = start_server("box", person.key)
+    lines = [f"IdentityFile {key}" for key in others]
+    person.write(person.alias("box", server, *lines))
+    person.login("box")
+    assert len(tries(server)) == 3
+    person.login("box", identity=str(person.key))
+    assert len(tries(server)) == 4
+    box = dataclasses.replace(person.box("box"), key=fingerprint(person.key))
+    person.login("box", box=box)
+    assert len(tries(server)) == 5
+
+
+def test_encrypted_key_asks_once_and_not_again(
+    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+) -> None:
+    key = keygen(person.home / "locked", passphrase="opensesame")
+    server = start_server("box", key)
+    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    for _ in range(2):
+        assert exchange(person.login("box"), "echo in") == b"in\n"
+    assert len(prompts) == 1
+    assert "locked" in prompts[0]
+
+
+def test_encrypted_pem_key(
+    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+) -> None:
+    key = keygen(person.home / "locked", "-t", "rsa", "-m", "PEM", passphrase="opensesame")
+    server = start_server("box", key)
+    key.with_name("locked.pub").unlink()
+    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    person.login("box")
+    assert len(prompts) == 1
+
+
+def test_no_passphrase_is_asked_for_a_key_that_the_box_would_refuse(
+    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+) -> None:
+    locked = keygen(person.home / "locked", passphrase="opensesame")
+    server = start_server("box", person.key)
+    person.write(person.alias("box", server, f"IdentityFile {locked}"))
+    person.login("box")
+    assert prompts == []
+
+
+def test_wrong_passphrase(
+    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+) -> None:
+    key = keygen(person.home / "locked", passphrase="something else")
+    server = start_server("box", key)
+    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    assert "wrong passphrase" in refusal(person).what
+    assert len(prompts) == 1
+
+
+def test_encrypted_key_without_a_terminal_has_its_own_sentence(
+    person: Person, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: False)
+    key = keygen(person.home / "locked", passphrase="opensesame")
+    server = start_server("box", key)
+    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    assert "no terminal" in refusal(person).what
+
+
+def test_agent_key_spares_the_passphrase(
+    person: Person,
+    start_server: Callable[..., Sshd],
+    agent: Callable[..., None],
+    prompts: list[str],
+) -> None:
+    key = keygen(person.home / "locked", passphrase="opensesame")
+    server = start_server("box", key)
+    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "opensesame", "-N", "", "-f", key], check=True)
+    agent(key)
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "opensesame", "-f", key], check=True)
+    person.login("box")
+    assert prompts == []
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
+def test_agent_keys_of_every_kind(
+    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None], kind: str
+) -> None:
+    key = keygen(person.home / "held", "-t", kind)
+    agent(key)
+    server = start_server("box", key)
+    key.unlink()
+    person.write(person.alias("box", server), identity=None)
+    wire = person.login("box")
+    assert wire.used_key == fingerprint(person.home / "held.pub")
+
+
+def test_agent_keys_that_the_config_names_go_first_and_identities_only_keeps_the_rest_out(
+    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+) -> None:
+    stray, named = keygen(person.home / "stray"), keygen(person.home / "named")
+    agent(stray)
+    agent(named)
+    server = start_server("box", stray)
+    person.write(person.alias("box", server, f"IdentityFile {named}"), identity=None)
+    person.login("box")
+    assert tries(server) == [f"Failed {fingerprint(named)}", f"Accepted {fingerprint(stray)}"] or (
+        tries(server) == [f"Accepted {fingerprint(stray)}"]
+        and len(re.findall("Failed publickey", server.log.read_text())) == 1
+    )
+    lines = (f"IdentityFile {named}", "IdentitiesOnly yes")
+    person.write(person.alias("box", server, *lines), identity=None)
+    error = refusal(person)
+    assert fingerprint(named) in error.what
+    assert fingerprint(stray) not in error.what
+
+
+def test_identity_agent_none_and_a_dead_agent(
+    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+) -> None:
+    key = keygen(person.home / "held")
+    agent(key)
+    server = start_server("box", key)
+    person.write(person.alias("box", server, "IdentityAgent none"))
+    assert fingerprint(key) not in refusal(person).what
+    person.write(person.alias("box", server, "IdentityAgent /nowhere/agent"), identity=None)
+    assert "/nowhere/agent" in refusal(person).what
+
+
+def test_certificate(
+    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+) -> None:
+    authority = keygen(person.home / "ca")
+    server = start_server("box", options=[f"TrustedUserCAKeys {authority}.pub"])
+    for kind in ("ed25519", "rsa", "ecdsa"):
+        key = keygen(person.home / f"certified_{kind}", "-t", kind)
+        sign = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-n", USER, f"{key}.pub"]
+        subprocess.run(sign, check=True)
+        person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+        person.login("box")
+        # The agent signs, the certificate lies elsewhere.
+        moved = person.home / f"elsewhere_{kind}.pub"
+        key.with_name(f"{key.name}-cert.pub").rename(moved)
+        agent("-D")
+        agent(key)
+        person.write(person.alias("box", server, f"CertificateFile {moved}"), identity=None)
+        person.login("box")
+    assert server.log.read_text().count("Accepted publickey") == 6
+
+
+def test_hardware_and_outdated_key_files_have_their_own_sentences(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    import base64
+    import struct
+
+    def pack(part: bytes) -> bytes:
+        return struct.pack(">I", len(part)) + part
+
+    def private(kind: bytes) -> str:
+        blob = pack(kind) + pack(b"x" * 32) + pack(b"ssh:")
+        body = b"openssh-key-v1\0" + pack(b"none") * 2 + pack(b"") + struct.pack(">I", 1)
+        text = base64.encodebytes(body + pack(blob) + pack(b"y" * 64)).decode()
+        return f"-----BEGIN OPENSSH PRIVATE KEY-----\n{text}-----END OPENSSH PRIVATE KEY-----\n"
+
+    names = {"sk": b"sk-ssh-ed25519@openssh.com", "dsa": b"ssh-dss"}
+    for name, kind in names.items():
+        (person.home / name).write_text(private(kind))
+        (person.home / name).chmod(0o600)
+    open_key = keygen(person.home / "open_to_all")
+    open_key.chmod(0o644)
+    (person.home / "rubbish").write_text("no key at all\n")
+    (person.home / "rubbish").chmod(0o600)
+    server = start_server("box", open_key)
+    lines = [f"IdentityFile {person.home}/{n}" for n in (*names, "open_to_all", "rubbish")]
+    person.write(person.alias("box", server, *lines), identity=None)
+    error = refusal(person).what
+    assert "ssh-add" in error
+    assert "DSA" in error
+    assert "chmod 600" in error
+    assert "damaged" in error
+
+
+def test_too_many_keys(
+    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+) -> None:
+    for number in range(8):
+        agent(keygen(person.home / f"many{number}"))
+    server = start_server("box", person.key, options=["MaxAuthTries 3"])
+    person.write(person.alias("box", server))
+    error = refusal(person)
+    assert "hung up after" in error.what
+    assert "IdentitiesOnly" in error.next
+    person.login("box", identity=str(person.key))
+
+
+def test_a_box_that_wants_passwords(person: Person, start_server: Callable[..., Sshd]) -> None:
+    server = start_server(
+        "box", person.key, options=["PubkeyAuthentication no", "PasswordAuthentication yes"]
+    )
+    person.write(person.alias("box", server))
+    error = refusal(person)
+    assert "password" in error.what
+    assert "keys only" in error.next
+    both = start_server(
+        "both",
+        person.key,
+        options=["AuthenticationMethods publickey,password", "PasswordAuthentication yes"],
+    )
+    person.write(person.alias("box", both))
+    assert "more than a key" in refusal(person).what
+
+
+class Listener:
+    """Something on a port that is not an SSH server."""
+
+    def __init__(self, say: bytes | None) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._kept: list[socket.socket] = []
+        self.port: int = self._socket.getsockname()[1]
+        threading.Thread(target=self._run, args=(say,), daemon=True).start()
+
+    def _run(self, say: bytes | None) -> None:
+        try:
+            while True:
+                client, _ = self._socket.accept()
+                self._kept.append(client)
+                if say is None:
+                    client.close()
+                else:
+                    client.sendall(say)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        for one in [self._socket, *self._kept]:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("say", "words"),
+    [
+        (None, "closed the connection before any login"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not an SSH server"),
+        (b"x" * 5000, "not an SSH server"),
+        (b"", "said nothing"),
+        (b"\x1b[31mred\n", "it said: red"),
+        (b"SSH-1.5-old\r\n", "handshake failed"),
+        (b"SSH-2.0-odd\r\n" + b"\0\0\0\0" * 50, "handshake failed"),
+    ],
+)
+def test_what_is_no_ssh_server(
+    person: Person, monkeypatch: pytest.MonkeyPatch, say: bytes | None, words: str
+) -> None:
+    monkeypatch.setattr("bootstrap.link.dial._GREETING_TIMEOUT", 0.3)
+    listener = Listener(say)
+    try:
+        error = refusal(person, f"127.0.0.1:{listener.port}")
+    finally:
+        listener.close()
+    assert words in error.what
+    assert "\x1b" not in error.text()
+
+
+def test_each_way_of_being_unreachable_has_its_own_words(person: Person) -> None:
+    assert "name was not found" in refusal(person, "no-such-box.invalid").what
+    assert "refused" in refusal(person, f"127.0.0.1:{free_port()}").what
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    port = full.getsockname()[1]
+    filler = [socket.socket() for _ in range(3)]
+    for one in filler:
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", port))
+    try:
+        person.write("Host *\n ConnectTimeout 1")
+        assert "no answer within 1 s" in refusal(person, f"127.0.0.1:{port}").what
+    finally:
+        for one in [full, *filler]:
+            one.close()
+
+
+def test_an_unused_connection_leaves_nothing_behind(person: Person, server: Sshd) -> None:
+    from bootstrap.link.dial import dial
+
+    dialing = dial(person.endpoint("box"))
+    dialing.socket()
+    dialing.close()
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("open files can't be counted here")
+    before = len(list(folder.iterdir()))
+    dial(person.endpoint("box")).close()
+    time.sleep(0.2)
+    assert len(list(folder.iterdir())) <= before
+
+
+def test_user_is_the_account_by_default(person: Person, server: Sshd) -> None:
+    assert person.endpoint("box").user == getpass.getuser()
