@@ -7,7 +7,6 @@ They are frozen, and strict: nothing is converted on the way in.
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
 
 from bootstrap.profile import values
 
@@ -195,9 +194,7 @@ class Profile(Section):
         default=None,
         description="Profile to start from: a shipped one's name, or a path beside this file.",
     )
-    name: SkipJsonSchema[str] = Field(
-        default="", description="Set by the loader; no key of the YAML."
-    )
+    name: str = Field(default="", description="Set by the loader; no key of the YAML.")
     provider: Provider = Field(default_factory=Provider, description="Who rents the box out.")
     box: Box = Field(default_factory=Box, description="The rented machine.")
     ssh: Ssh = Field(default_factory=Ssh, description="How to log in.")

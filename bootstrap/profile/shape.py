@@ -33,8 +33,8 @@ EXPECTED: dict[Kind, str] = {
     "map": "names and values, as in {NAME: value}",
     "section": "a section with keys of its own",
 }
-# Keys of the models that are not keys of the YAML.
-_NOT_YAML = frozenset({"name"})
+# Keys of Profile that are not keys of the YAML.
+NOT_YAML = frozenset({"name"})
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Shape:
 def profile_shape() -> Shape:
     """What a whole profile looks like."""
     whole = _of_model(Profile, optional=False)
-    return Shape("section", fields={k: v for k, v in whole.fields.items() if k not in _NOT_YAML})
+    return Shape("section", fields={k: v for k, v in whole.fields.items() if k not in NOT_YAML})
 
 
 def _of_model(model: type[Section], *, optional: bool) -> Shape:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
 KIB = 1024
@@ -85,11 +85,6 @@ class Rule:
         from pydantic_core import core_schema
 
         return core_schema.no_info_after_validator_function(self, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, _schema: CoreSchema, _handler: GetJsonSchemaHandler
-    ) -> dict[str, object]:
-        return self.json_schema()
 
 
 def shown(text: str, longest: int = 60) -> str:

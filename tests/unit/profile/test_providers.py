@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -13,6 +12,7 @@ from bootstrap.profile import schema_json
 from bootstrap.profile.listing import listed
 from bootstrap.profile.load import load
 from bootstrap.profile.providers import all_hints, recognise
+from bootstrap.profile.shape import profile_shape
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,45 @@ def test_the_shipped_schema_is_current():
 
 
 def test_the_schema_helps_an_editor():
-    schema = json.loads(schema_json.text())
+    schema = schema_json.schema()
     assert schema["title"] == "boxstrap profile"
-    sections = [schema, *schema["$defs"].values()]
-    assert all(section["additionalProperties"] is False for section in sections)
-    keys = [key for section in sections for key in section["properties"].values()]
-    # A section's own description is that of its key.
-    assert all(key.get("description") or "$ref" in key for key in keys)
-    assert all(section["description"] for section in sections)
     assert "name" not in schema["properties"]
-    assert schema["$defs"]["Git"]["properties"]["access"]["enum"] == ["over-ssh", "url"]
+    assert schema["properties"]["git"]["properties"]["access"]["enum"] == ["over-ssh", "url"]
+    assert schema["properties"]["train"]["required"] == ["command"]
+    assert schema["properties"]["packages"] == {
+        "type": "array",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 128,
+            "pattern": "^(?:[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?)$",
+        },
+        "maxItems": 1000,
+        "description": "Packages of the box's own package manager.",
+    }
+    gpu = schema["properties"]["gpu"]["properties"]
+    assert gpu["count"] == {
+        "type": ["integer", "null"],
+        "minimum": 1,
+        "maximum": 1024,
+        "default": None,
+        "description": "How many GPUs were ordered.",
+    }
+
+
+def test_the_schema_is_closed_and_explains_every_key():
+    seen = list(keys_of(schema_json.schema()))
+    assert sorted(seen) == sorted(profile_shape().leaves())
+
+
+def keys_of(section, prefix=""):
+    assert section["additionalProperties"] is False
+    for name, key in section["properties"].items():
+        assert key["description"]
+        if "properties" in key:
+            yield from keys_of(key, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 def test_the_shipped_profiles_name_their_schema():
