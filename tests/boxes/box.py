@@ -156,15 +156,19 @@ class Box:
         self.run(["/bin/bash", "-euc", script, "bash", path, mode, owner], stdin=text)
 
     def listing(self, paths: Sequence[str] = ("/",)) -> str:
-        """Everything under `paths`: mode, owner, size, both times, and a checksum per file.
+        """Everything under `paths`: mode, owner, size, times, and a checksum per file.
 
-        Two listings that are equal prove that nothing changed in between. /proc,
-        /sys, /dev and sshd's own log are left out.
+        Two listings that are equal prove that nothing changed in between. Left out
+        are /proc, /sys, /dev and what every login writes by itself: sshd's log, the
+        message of the day and the socket of a provider's auto-tmux.
         """
         script = r"""
-        skip=( -path /proc -o -path /sys -o -path /dev -o -path /var/log/sshd.log )
-        find "$@" \( "${skip[@]}" \) -prune -o ! -type d -printf '%M %u:%g %s %T@ %C@ %p -> %l\n' \
-          -o -type d -printf '%M %u:%g - %T@ %C@ %p\n' | LC_ALL=C sort -k6
+        skip=(-path /proc -o -path /sys -o -path /dev -o -path /var/log/sshd.log
+          -o -path /run/motd.dynamic -o -path '/tmp/tmux-*/default')
+        touched=(-path /run -o -path '/tmp/tmux-*')
+        find "$@" \( "${skip[@]}" \) -prune -o ! -type d -printf '%p %M %u:%g %s %T@ %C@ %l\n' \
+          -o \( "${touched[@]}" \) -printf '%p %M %u:%g\n' \
+          -o -printf '%p %M %u:%g %T@\n' | LC_ALL=C sort
         find "$@" \( "${skip[@]}" \) -prune -o -type f -print0 | LC_ALL=C sort -z |
           xargs -0 -r sha256sum
         """

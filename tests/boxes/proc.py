@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 class RigError(Exception):

@@ -10,6 +10,8 @@ from types import TracebackType
 
 from tests.boxes import claims, house, images, kinds, net, places
 from tests.boxes.box import Box, Order
+from tests.boxes.delay import DelayProxy
+from tests.boxes.mirror import Mirror
 from tests.boxes.proc import RigError, need, sh
 
 _PROGRAMS = ("ip", "nft", "unshare", "nsenter", "ssh-keygen", "apt-get")
@@ -32,6 +34,8 @@ class Rig:
         self._lock = threading.Lock()
         self._next = 2
         self._boxes: list[Box] = []
+        self._proxies: list[DelayProxy] = []
+        self._mirror: Mirror | None = None
         self._claim = claims.take(places.cache() / "rigs")
         self._closed = False
         atexit.register(self.close)
@@ -53,6 +57,8 @@ class Rig:
                 ]
             )
             self._mtu = house.uplink_mtu()
+            if mirror:
+                self._mirror = Mirror(self._claim.subnet.gateway)
         except BaseException:
             self.close()
             raise
@@ -103,13 +109,30 @@ class Rig:
                 identity=self.identity,
                 mtu=self._mtu,
                 environ={**variables, **whole.environ, **(environ or {})},
-                files=dict(files or {}),
+                files={**self._house_files(), **(files or {})},
                 disk=disk or whole.disk,
             )
         )
         with self._lock:
             self._boxes.append(box)
         return box
+
+    @property
+    def mirror(self) -> Mirror:
+        """The mirror of a rig that was made with `mirror=True`."""
+        if self._mirror is None:
+            raise RigError("this rig has no mirror: Rig(mirror=True)")
+        return self._mirror
+
+    def delay_proxy(self, box: Box, rtt_s: float) -> tuple[str, int]:
+        """An address and port behind which the box's sshd is `rtt_s` seconds away."""
+        proxy = DelayProxy(box.address, box.port, rtt_s)
+        with self._lock:
+            self._proxies.append(proxy)
+        return proxy.host, proxy.port
+
+    def _house_files(self) -> dict[str, str]:
+        return self._mirror.box_files() if self._mirror else {}
 
     def close(self) -> None:
         """Destroy every box and leave nothing behind; harmless when done already."""
@@ -118,7 +141,11 @@ class Rig:
                 return
             self._closed = True
             boxes, self._boxes = self._boxes, []
+        for proxy in self._proxies:
+            proxy.close()
         for box in boxes:
             box.stop()
+        if self._mirror is not None:
+            self._mirror.close()
         self._claim.release()
         atexit.unregister(self.close)

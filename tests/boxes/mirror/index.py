@@ -1,0 +1,208 @@
+"""The package index as a box sees it: the upstream's pages with this machine's wheels."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from tests.boxes.mirror.store import NotFoundError, Store
+
+_JSON = "application/vnd.pypi.simple.v1+json"
+_PAGE_AGE = 12 * 3600.0
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a project, wherever it lies (an http URL or a file: one)."""
+
+    name: str
+    url: str
+    sha256: str | None = None
+    requires_python: str | None = None
+    yanked: str | None = None
+
+    @property
+    def local(self) -> Path | None:
+        """Where it lies on this machine."""
+        parts = urlsplit(self.url)
+        return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+    @property
+    def is_wheel(self) -> bool:
+        return self.name.endswith(".whl")
+
+
+def normal(name: str) -> str:
+    """A project's name as PEP 503 writes it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+class Index:
+    """Upstream pages, overlaid with folders of this machine.
+
+    Files of local indexes are added to the upstream's. A project with a wheel in a
+    find-links folder is served from there alone: such a wheel is there because the
+    index's own builds are the wrong ones for this machine.
+    """
+
+    def __init__(
+        self, store: Store, upstream: str, indexes: Sequence[Path], wheels: Sequence[Path]
+    ) -> None:
+        self._store = store
+        self._upstream = upstream
+        self._indexes = indexes
+        self._alone: dict[str, list[Path]] = {}
+        for folder in wheels:
+            for wheel in sorted(folder.glob("*.whl")):
+                self._alone.setdefault(normal(wheel.name.split("-")[0]), []).append(wheel)
+
+    def files(self, project: str) -> list[File]:
+        """A project's files; empty when nobody has it."""
+        if project in self._alone:
+            return [
+                File(wheel.name, wheel.as_uri(), _sha256(wheel)) for wheel in self._alone[project]
+            ]
+        found = self._upstream_files(project)
+        known = {file.name for file in found}
+        for folder in self._indexes:
+            page = folder / project / "index.html"
+            if page.exists():
+                here = _parse_html(page.read_text(), page.as_uri())
+                found += [file for file in here if file.name not in known]
+                known |= {file.name for file in here}
+        return found
+
+    def file(self, project: str, name: str) -> File | None:
+        """One file of a project by its name."""
+        return next((file for file in self.files(project) if file.name == name), None)
+
+    def metadata(self, file: File) -> bytes:
+        """A wheel's METADATA (PEP 658): from upstream, else out of the wheel itself."""
+        if file.local is None:
+            try:
+                return self._store.get(f"{file.url}.metadata").read_bytes()
+            except NotFoundError:
+                wheel = self._store.get(file.url, sha256=file.sha256)
+        else:
+            wheel = file.local
+        with zipfile.ZipFile(wheel) as packed:
+            name = next(n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
+            return packed.read(name)
+
+    def _upstream_files(self, project: str) -> list[File]:
+        url = f"{self._upstream}/{project}/"
+        accept = f"{_JSON}, text/html;q=0.5"
+        try:
+            page = self._store.get(url, max_age=_PAGE_AGE, headers={"Accept": accept})
+        except NotFoundError:
+            return []
+        text = page.read_text()
+        return list(_parse_json(text, url) if text.startswith("{") else _parse_html(text, url))
+
+
+def as_json(project: str, files: Sequence[File]) -> bytes:
+    """A project's page as PEP 691 writes it."""
+    rows: list[dict[str, object]] = []
+    for file in files:
+        row: dict[str, object] = {
+            "filename": file.name,
+            "url": _link(project, file),
+            "hashes": {"sha256": file.sha256} if file.sha256 else {},
+        }
+        if file.requires_python:
+            row["requires-python"] = file.requires_python
+        if file.yanked is not None:
+            row["yanked"] = file.yanked or True
+        if file.is_wheel:
+            row["core-metadata"] = True
+        rows.append(row)
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": rows}).encode()
+
+
+def as_html(project: str, files: Sequence[File]) -> bytes:
+    """A project's page as PEP 503 writes it."""
+    lines = ["<!DOCTYPE html><html><head>"]
+    lines.append(f"<title>Links for {project}</title></head><body>")
+    for file in files:
+        link = _link(project, file) + (f"#sha256={file.sha256}" if file.sha256 else "")
+        extra = ""
+        if file.requires_python:
+            extra += f' data-requires-python="{html.escape(file.requires_python)}"'
+        if file.yanked is not None:
+            extra += f' data-yanked="{html.escape(file.yanked)}"'
+        if file.is_wheel:
+            extra += ' data-core-metadata="true" data-dist-info-metadata="true"'
+        lines.append(f'<a href="{html.escape(link)}"{extra}>{html.escape(file.name)}</a><br/>')
+    lines.append("</body></html>\n")
+    return "\n".join(lines).encode()
+
+
+def _link(project: str, file: File) -> str:
+    return f"../../files/{project}/{file.name}"
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        digest = hashlib.sha256()
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _parse_json(text: str, base: str) -> Iterator[File]:
+    for row in json.loads(text)["files"]:
+        yanked = row.get("yanked", False)
+        yield File(
+            name=row["filename"],
+            url=urljoin(base, row["url"]),
+            sha256=row.get("hashes", {}).get("sha256"),
+            requires_python=row.get("requires-python"),
+            yanked=None if yanked is False else (yanked if isinstance(yanked, str) else ""),
+        )
+
+
+class _Links(HTMLParser):
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self._base = base
+        self._open: File | None = None
+        self.found: list[File] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag != "a" or not given.get("href"):
+            return
+        url, fragment = urldefrag(urljoin(self._base, given["href"] or ""))
+        algorithm, _, value = fragment.partition("=")
+        self._open = File(
+            name=unquote(url.rpartition("/")[2]),
+            url=url,
+            sha256=value if algorithm == "sha256" else None,
+            requires_python=given.get("data-requires-python"),
+            yanked=(given["data-yanked"] or "") if "data-yanked" in given else None,
+        )
+
+    def handle_data(self, data: str) -> None:
+        if self._open and data.strip():
+            self._open = replace(self._open, name=data.strip())
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._open:
+            self.found.append(self._open)
+            self._open = None
+
+
+def _parse_html(text: str, base: str) -> list[File]:
+    links = _Links(base)
+    links.feed(text)
+    return links.found

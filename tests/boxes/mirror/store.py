@@ -1,0 +1,134 @@
+"""Downloads kept on disk, shared by every mirror process of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.boxes.places import locked
+
+_TRIES = 3
+_TIMEOUT = 120.0
+_PIECE = 1 << 18
+
+#: Told the length (None: unknown) once, then each piece as it arrives.
+Sink = Callable[[int | None, bytes], None]
+
+
+class NotFoundError(Exception):
+    """The upstream says that there is no such thing (its HTTP status is in `status`)."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(f"{url}: {status}")
+        self.status = status
+
+
+class Store:
+    """A folder of files named by the hash of what they were asked for."""
+
+    def __init__(self, folder: Path, proxy: str | None = None) -> None:
+        self._folder = folder
+        handlers = [urllib.request.ProxyHandler({"http": proxy})] if proxy else []
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def get(
+        self,
+        url: str,
+        *,
+        sha256: str | None = None,
+        max_age: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        sink: Sink | None = None,
+    ) -> Path:
+        """The file behind a URL, fetched unless it is here (and younger than `max_age` s).
+
+        While it is fetched, `sink` sees it pass; where it was here already, it sees
+        nothing. NotFoundError on 4xx; OSError when three tries failed and there is no
+        older copy either.
+        """
+        place = self._place(url)
+        if self._fresh(place, max_age):
+            return place
+        with locked(place.with_suffix(".lock")):
+            if self._fresh(place, max_age):
+                return place
+            try:
+                self._fetch(url, place, sha256, headers or {}, sink)
+            except NotFoundError:
+                raise
+            except OSError:
+                if not place.exists():
+                    raise
+        return place
+
+    def has(self, url: str) -> Path | None:
+        """The file if it is here."""
+        place = self._place(url)
+        return place if place.exists() else None
+
+    def _place(self, url: str) -> Path:
+        name = hashlib.sha256(url.encode()).hexdigest()
+        return self._folder / name[:2] / name
+
+    def _fresh(self, place: Path, max_age: float | None) -> bool:
+        try:
+            age = time.time() - place.stat().st_mtime
+        except FileNotFoundError:
+            return False
+        return max_age is None or age < max_age
+
+    def _fetch(
+        self,
+        url: str,
+        place: Path,
+        sha256: str | None,
+        headers: Mapping[str, str],
+        sink: Sink | None,
+    ) -> None:
+        part = place.with_suffix(f".part{os.getpid()}")
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self._download(url, part, sha256, headers, sink if attempt == 1 else None)
+            except urllib.error.HTTPError as error:
+                if error.code < 500:
+                    raise NotFoundError(url, error.code) from error
+                if attempt == _TRIES:
+                    raise
+            except OSError:
+                if attempt == _TRIES:
+                    raise
+            else:
+                part.rename(place)
+                return
+            finally:
+                part.unlink(missing_ok=True)
+            time.sleep(attempt)
+
+    def _download(
+        self,
+        url: str,
+        part: Path,
+        sha256: str | None,
+        headers: Mapping[str, str],
+        sink: Sink | None,
+    ) -> None:
+        request = urllib.request.Request(url, headers={"User-Agent": "pip/25", **headers})
+        digest = hashlib.sha256()
+        with self._opener.open(request, timeout=_TIMEOUT) as answer, part.open("wb") as file:
+            length = answer.headers.get("Content-Length")
+            left = int(length) if length else None
+            while piece := answer.read(_PIECE):
+                if sink:
+                    sink(int(length) if length else None, piece)
+                digest.update(piece)
+                file.write(piece)
+                left = None if left is None else left - len(piece)
+        if left:
+            raise OSError(f"{url}: {left} bytes are missing")
+        if sha256 and digest.hexdigest() != sha256:
+            raise OSError(f"{url}: not the SHA-256 that the index gives")
