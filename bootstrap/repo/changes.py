@@ -133,8 +133,8 @@ def _hidden(here: Here) -> set[bytes]:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         listed = b"".join(entry + b"\0" for entry in hidden)
         run(here.root, "update-index", "-z", "--index-info", stdin=listed, env=own)
-        compare = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
-        return set(_entries(run(here.root, "diff", "--name-only", "-z", *compare, env=own)))
+        compare = ("diff", "--name-only", "-z", "--ignore-submodules=all")
+        return set(_entries(run(here.root, *compare, env=own)))
 
 
 def _exists(here: Here, path: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,11 +90,9 @@ def is_boxstrap_checkout(here: Here) -> bool:
 
 def _find(path: Path) -> tuple[Path, Path, bool]:
     """The top of the working tree, the shared git folder, and whether it is bare."""
-    # GitPython warns on standard error, or refuses to load, where git is missing.
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
+    try:  # GitPython asks git for its version when it is imported
         from git import Repo
-        from git.exc import GitCommandNotFound, InvalidGitRepositoryError, NoSuchPathError
+        from git.exc import InvalidGitRepositoryError, NoSuchPathError
     except ImportError as missing:
         raise not_installed() from missing
     where = shown(str(path))
@@ -107,8 +104,6 @@ def _find(path: Path) -> tuple[Path, Path, bool]:
             bare = repo.bare or tree is None
     except NoSuchPathError:
         raise UsageError("there is no such folder.", where=where) from None
-    except GitCommandNotFound:
-        raise not_installed() from None
     except (InvalidGitRepositoryError, ValueError, OSError):
         raise UsageError(
             "this is not a git repository, nor inside one.",

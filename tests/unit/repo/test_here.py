@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,6 +152,28 @@ def test_without_git(repo: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="git is not installed"):
         read(repo.root)
+
+
+def test_without_git_from_the_start(repo: Repository, tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from bootstrap.errors import UsageError
+from bootstrap.repo.here import read
+try:
+    read(Path(sys.argv[1]))
+except UsageError as error:
+    print(error.what)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(repo.root)],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "git is not installed" in done.stdout
+    assert done.stderr == ""
 
 
 # Refs

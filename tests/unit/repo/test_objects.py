@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import threading
@@ -183,6 +184,22 @@ def test_a_shallow_clone_onto_the_whole_history(
     assert store.git("rev-list", "--count", here.commit) == "3"
 
 
+def test_the_next_shallow_fetch_sends_only_what_changed(
+    repo: Repository, store: Store, tmp_path: Path
+) -> None:
+    repo.commit("Many", **{f"f{number}": str(number) for number in range(50)})
+    repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
+    shallow = Repository(tmp_path / "shallow")
+    first = read(shallow.root)
+    send(first, store)
+    repo.commit("Next", f1="changed")
+    shallow.git("fetch", "-q", "--depth=1", "origin", "main")
+    shallow.git("reset", "-q", "--hard", "FETCH_HEAD")
+    second = read(shallow.root)
+    stream = send(second, store, have=have_locally(second, [first.commit]))
+    assert stream.objects_total == 3
+
+
 @pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])
 def test_other_states(repo: Repository, store: Store, tmp_path: Path, state: str) -> None:
     root = repo.root
@@ -291,6 +308,21 @@ def test_closing_early_ends_git(repo: Repository) -> None:
         else:
             stream.close()
         assert not children(), how
+
+
+def test_closing_does_not_wait_for_a_git_that_is_busy(
+    repo: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = read(repo.root)
+    (tmp_path / "git").write_text("#!/bin/sh\necho PACK\nexec sleep 60\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    pieces = iter(ObjectStream(here, ref="refs/boxstrap/x"))
+    assert [next(pieces)[-4:], next(pieces)] == [b"0000", b"PACK\n"]
+    begin = time.monotonic()
+    pieces.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - begin < 30
+    assert not children()
 
 
 def test_closing_from_another_thread_is_met_as_an_error(repo: Repository) -> None:
