@@ -215,3 +215,52 @@ def test_origins_are_shown_beside_the_values(write, here):
         'train.command: "python train.py --lr 1e-3"': "--set",
     }
     assert not [line for line in shown if line.startswith("name")]
+
+
+def test_a_profile_that_says_everything(write):
+    write(
+        """\
+version: 1
+extends: vast                     # a shipped profile, or a path
+box:
+  workdir: /workspace
+ssh:
+  user: root
+  identity: ~/.ssh/id_gpu
+  authorized_keys: [~/.ssh/id_ed25519.pub]
+  first_contact: ask
+git:
+  url: git@github.com:me/homework.git
+  ref: main
+  access: over-ssh
+  user: {name: Me, email: me@example.org}
+python:
+  version: "3.11"
+  venv: .venv
+  installer: uv
+  torch_backend: auto
+  requirements: [requirements.txt]
+  extras: [train]
+packages: [ffmpeg]
+gpu:
+  require: true
+  count: 1
+  name: A100
+  min_memory_gib: 40
+  min_driver: "550.54.14"
+  min_cuda: "12.1"
+env: {WANDB_PROJECT: homework}
+secrets: [WANDB_API_KEY, HF_TOKEN]
+train:
+  command: python train.py
+  session: train
+  results: [out/]
+"""
+    )
+    loaded = load("a.yaml")
+    untold = {line.partition(":")[0] for line in lines(loaded.profile, loaded.origins)} - set(
+        loaded.origins
+    )
+    assert untold == {"python.lock"}
+    assert loaded.profile.git.user.email == "me@example.org"
+    assert str(loaded.origins["train.results"]) == "a.yaml:36"
