@@ -27,6 +27,8 @@ from bootstrap.ui.clean import clean
 _STAGGER = 0.25
 """Seconds before the next address of a name is tried beside the first (RFC 8305)."""
 _GREETING_TIMEOUT = 15.0
+_PROXY_TIMEOUT = 120.0
+"""A jump host may ask for a passphrase or a touch before anything comes through."""
 _QUICKACK: int = getattr(socket, "TCP_QUICKACK", 0)
 _LOGIN_READS = 100
 _Address = tuple[socket.AddressFamily, tuple[object, ...]]
@@ -67,8 +69,8 @@ class Dialing:
 
     def socket(self) -> HeardSocket:
         """The connected socket, greeted by an SSH server. Raises UnreachableError."""
-        limit = self.endpoint.connect_timeout + _GREETING_TIMEOUT
-        self._thread.join(limit)
+        patience = _PROXY_TIMEOUT if self.endpoint.proxy_command else _GREETING_TIMEOUT
+        self._thread.join(self.endpoint.connect_timeout + patience)
         if self._error:
             raise self._error
         if self._socket is None or self._thread.is_alive():
@@ -101,6 +103,8 @@ class Dialing:
             _await_greeting(connected, self.endpoint, self._proxy)
         except UnreachableError as error:
             self._error = error
+        except UnicodeError:  # a name that can't be one: `a..b`, a label of 64 letters
+            self._error = reasons.not_found(self.endpoint)
         except OSError as error:
             self._error = reasons.unreachable(self.endpoint, error)
         if self._error or self._given_up:
@@ -220,13 +224,14 @@ def _ready(connected: socket.socket) -> HeardSocket:
 
 def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None) -> None:
     """Wait until `SSH-` is there to read, and leave it to be read."""
-    deadline = time.monotonic() + _GREETING_TIMEOUT
+    patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
+    deadline = time.monotonic() + patience
     while True:
         connected.settimeout(max(0.01, deadline - time.monotonic()))
         try:
             seen = connected.recv(4096, socket.MSG_PEEK)
         except TimeoutError:
-            raise reasons.silent(endpoint, _GREETING_TIMEOUT) from None
+            raise reasons.silent(endpoint, patience) from None
         except ConnectionResetError:
             seen = b""
         if not seen:

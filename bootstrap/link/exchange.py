@@ -13,6 +13,7 @@ import contextlib
 import re
 import secrets
 import threading
+import time
 from dataclasses import dataclass
 
 from bootstrap.link.errors import LinkLost, NoAnswer
@@ -23,6 +24,7 @@ LIMIT = 8 * 1024 * 1024
 """Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
 _NOISE_SHOWN = 2000
 _ERRORS_SHOWN = 4096
+_ERRORS_PATIENCE = 1.0
 _RUNPOD = (
     "A proxy that is interactive only can't be used: take the direct SSH address from the "
     "provider's page (RunPod: “SSH over exposed TCP”)."
@@ -77,8 +79,7 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
     Raises as `exchange`.
     """
     sentinel = secrets.token_hex(16)
-    framed = f"echo; echo {sentinel}+\n(\n{script}\n)\necho {sentinel}- $?\n"
-    stream = wire.start(shell_command(framed))
+    stream = wire.start(shell_command(_frame(script, sentinel)))
     out_of_time = threading.Event()
     timer = threading.Timer(timeout, _give_up, (stream, out_of_time)) if timeout else None
     try:
@@ -91,15 +92,22 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
         else:
             stream.close_write()
         raw = _read_answer(stream, wire.label, sentinel)
-        errors = stream.read_err()[-_ERRORS_SHOWN:]
+        answer = _unframe(raw, sentinel.encode())
+        errors = _read_errors(stream, sentinel.encode(), complete=answer is not None)
     finally:
         if timer:
             timer.cancel()
         stream.close()
-    answer = _unframe(raw, sentinel.encode(), errors)
     if answer is None:
         raise _no_answer(wire.label, raw, errors, timeout if out_of_time.is_set() else None)
-    return answer
+    output, code = answer
+    return Answer(output, code, errors)
+
+
+def _frame(script: str, sentinel: str) -> str:
+    """The script in a subshell, with a sentinel before it, after it, and after its errors."""
+    end = f"set $?; echo {sentinel} >&2; echo {sentinel}- $1"
+    return f"echo; echo {sentinel}+\n(\n{script}\n)\n{end}\n"
 
 
 def _give_up(stream: Stream, out_of_time: threading.Event) -> None:
@@ -135,14 +143,25 @@ def _read_answer(stream: Stream, label: str, sentinel: str) -> bytes:
     return b"".join(pieces)
 
 
-def _unframe(raw: bytes, sentinel: bytes, errors: bytes) -> Answer | None:
-    """The answer between the sentinels; None where they aren't there."""
+def _read_errors(stream: Stream, sentinel: bytes, *, complete: bool) -> bytes:
+    """The end of the errors; they come beside the output, and may come a moment later."""
+    mark = sentinel + b"\n"
+    deadline = time.monotonic() + (_ERRORS_PATIENCE if complete else 0)
+    while True:
+        errors, end, _ = stream.read_err().rpartition(mark)
+        if end or time.monotonic() >= deadline:
+            return (errors if end else stream.read_err())[-_ERRORS_SHOWN:]
+        time.sleep(0.002)
+
+
+def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
+    """Output and exit code between the sentinels; None where they aren't there."""
     _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
     output, end, tail = rest.rpartition(sentinel + b"- ")
     code = tail.split(b"\n", 1)[0]
     if not begin or not end or not code.isdigit():
         return None
-    return Answer(output, int(code), errors)
+    return output, int(code)
 
 
 def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> NoAnswer:

@@ -30,8 +30,8 @@ class Heartbeat:
     ) -> None:
         self._transport = transport
         self._ask_after = ask_after
-        # Noticed within `dead_after`, a tick included.
-        self._dead_after = dead_after - _TICK
+        # Noticed within `dead_after`, late ticks included.
+        self._dead_after = dead_after - 2 * _TICK
         self._stopped = threading.Event()
         self.died = False
         transport.heard_socket.heard = time.monotonic()
@@ -47,8 +47,10 @@ class Heartbeat:
         while not self._stopped.wait(_TICK) and self._transport.is_active():
             now = time.monotonic()
             if now - tick > 4 * _TICK:
-                # This machine slept: the silence was ours. The box gets a fresh chance.
-                self._transport.heard_socket.heard = max(now - self._ask_after, asked)
+                # This program was stopped (Ctrl-Z, a frozen machine): the silence was ours.
+                # The box is asked once more, and has time to answer.
+                heard = self._transport.heard_socket.heard
+                self._transport.heard_socket.heard = max(heard, now - self._ask_after)
             tick = now
             silence = now - self._transport.heard_socket.heard
             if silence >= self._dead_after:

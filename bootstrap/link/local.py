@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
+import socket
 import subprocess
 import threading
 from collections import deque
@@ -53,23 +55,30 @@ class LocalStream:
             cwd=os.path.expanduser("~"),  # noqa: PTH111 - where a login begins
             bufsize=0,
         )
+        self._closed = False
+        self._reading = threading.Lock()
+        self._wake, self._waker = socket.socketpair()
         self._errors: deque[bytes] = deque()
         self._drain = threading.Thread(target=self._drain_errors, name="stderr", daemon=True)
         self._drain.start()
 
     def read(self, n: int) -> bytes:
-        """Up to `n` bytes of output; `b""` at the end."""
-        if self._process.stdout is None or self._process.stdout.closed:
-            return b""
-        try:
-            return self._process.stdout.read(n) or b""
-        except ValueError:  # closed meanwhile
-            return b""
+        """Up to `n` bytes of output; `b""` at the end, or once it was closed."""
+        with self._reading:
+            output = self._process.stdout
+            if self._closed or output is None:
+                return b""
+            with selectors.DefaultSelector() as selector:
+                selector.register(output, selectors.EVENT_READ)
+                selector.register(self._wake, selectors.EVENT_READ)
+                if any(key.fileobj is self._wake for key, _ in selector.select()):
+                    return b""
+            return output.read(n) or b""
 
     def read_err(self) -> bytes:
         """The last 64 KiB of the command's errors so far."""
         if self._process.poll() is not None:
-            self._drain.join(1)
+            self._drain.join(0.2)
         return b"".join(self._errors)[-_ERRORS_KEPT:]
 
     def write(self, b: bytes) -> None:
@@ -94,6 +103,10 @@ class LocalStream:
 
     def close(self) -> None:
         """End the command as a closed login does: SIGHUP; what has a session of its own goes on."""
+        if self._closed:
+            return
+        self._closed = True
+        self._waker.close()
         self.close_write()
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -103,17 +116,20 @@ class LocalStream:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._drain.join(0.2)
-        for pipe in (self._process.stdout, self._process.stderr):
-            if pipe and not (pipe is self._process.stderr and self._drain.is_alive()):
-                pipe.close()
+        with self._reading:
+            self._wake.close()
+            if self._process.stdout:
+                self._process.stdout.close()
 
     def _drain_errors(self) -> None:
         """Take in the errors as they come: a full pipe would stall the command."""
         kept = 0
         pipe = self._process.stderr
-        while pipe and (piece := pipe.read(PIECE)):
-            self._errors.append(piece)
-            kept += len(piece)
-            while kept - len(self._errors[0]) >= _ERRORS_KEPT:
-                kept -= len(self._errors.popleft())
+        if pipe is None:
+            return
+        with pipe:
+            while piece := pipe.read(PIECE):
+                self._errors.append(piece)
+                kept += len(piece)
+                while kept - len(self._errors[0]) >= _ERRORS_KEPT:
+                    kept -= len(self._errors.popleft())

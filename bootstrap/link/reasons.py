@@ -58,14 +58,19 @@ def timed_out(endpoint: Endpoint) -> UnreachableError:
     )
 
 
+def not_found(endpoint: Endpoint) -> UnreachableError:
+    """The resolver doesn't know the name."""
+    return UnreachableError(
+        "the name was not found.",
+        where=endpoint.hostname,
+        next_="Check the spelling, your network, and that the alias is in your ssh config.",
+    )
+
+
 def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
     """What the system said."""
     if isinstance(error, socket.gaierror):
-        return UnreachableError(
-            "the name was not found.",
-            where=endpoint.hostname,
-            next_="Check the spelling, your network, and that the alias is in your ssh config.",
-        )
+        return not_found(endpoint)
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
         return timed_out(endpoint)
     if error.errno == errno.ECONNREFUSED:

@@ -424,6 +424,7 @@ def test_what_is_no_ssh_server(
 
 def test_each_way_of_being_unreachable_has_its_own_words(person: Person) -> None:
     assert "name was not found" in refusal(person, "no-such-box.invalid").what
+    assert "name was not found" in refusal(person, "a..b").what
     assert "refused" in refusal(person, f"127.0.0.1:{free_port()}").what
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
     port = full.getsockname()[1]

@@ -1,0 +1,187 @@
+"""Scripts to a box and their answers back, under every login shell and behind noisy rc files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link.errors import NoAnswer
+from bootstrap.link.exchange import LIMIT, ask, exchange, shell_command
+from bootstrap.link.local import LocalWire
+from bootstrap.link.wire import Wire
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import Sshd
+
+SHELLS = ("bash", "dash", "zsh", "fish", "tcsh", "csh", "ksh", "busybox")
+TRICKY = r"""
+x='it'"'"'s $HOME `date` !! \n' # a comment, with 'quotes" and | & ; < > ( ) { } [ ] * ? ~
+printf '%s\n' "$x" "${x#it}" "$((6 * 7))" 'ünïcødé 日本' "$(printf 'sub\tshell')"
+case $x in *HOME*) echo matched ;; esac
+cat <<'END'
+here ! document $1 \ `x`
+END
+"""
+EXPECTED = (
+    "it's $HOME `date` !! \\n\n's $HOME `date` !! \\n\n42\nünïcødé 日本\nsub\tshell\n"
+    "matched\nhere ! document $1 \\ `x`\n"
+).encode()
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A login shell as sshd would run it: `SHELL -c COMMAND`."""
+    path = shutil.which(request.param)
+    if path is None:
+        pytest.skip(f"{request.param} is not installed")
+    if request.param != "busybox":
+        return path
+    wrapper = tmp_path / "ash"
+    wrapper.symlink_to(path)
+    return str(wrapper)
+
+
+def test_any_script_passes_through_any_shell_unharmed(shell: str) -> None:
+    wire = LocalWire(shell)
+    answer = ask(wire, TRICKY + "cat; echo oops >&2; exit 7", stdin=b"in\0put \xff\n")
+    assert answer.output == EXPECTED + b"in\0put \xff\n"
+    assert answer.code == 7
+    assert answer.errors == b"oops\n"
+
+
+def test_long_scripts_too(shell: str) -> None:
+    lines = "".join(f"n=$((n + {number}))\n" for number in range(4000))
+    assert len(lines) > 50_000
+    assert exchange(LocalWire(shell), f"n=0\n{lines}echo $n") == b"7998000\n"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=80))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_comes_back_as_it_was(text: str) -> None:
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    assert exchange(LocalWire(), f"printf %s {quoted}") == text.encode()
+
+
+def test_the_command_line_is_one_plain_line() -> None:
+    command = shell_command("echo 'a\nb!'")
+    assert "\n" not in command
+    assert "!" not in command
+    assert command.count("'") == 2
+
+
+def test_the_script_may_fail_exit_or_exec() -> None:
+    wire = LocalWire()
+    assert ask(wire, "false").code == 1
+    assert ask(wire, "echo a; exit 3; echo b") == ask(wire, "echo a; exec sh -c 'exit 3'")
+    assert ask(wire, "printf '\\0\\377 no newline'").output == b"\0\xff no newline"
+
+
+def test_what_holds_the_output_open_is_not_waited_for() -> None:
+    begun = time.monotonic()
+    assert exchange(LocalWire(), "sleep 30 & echo done") == b"done\n"
+    assert time.monotonic() - begun < 5
+
+
+def test_much_input_and_much_output_at_once() -> None:
+    data = os.urandom(3 << 20)
+    assert exchange(LocalWire(), "cat", stdin=data) == data
+    assert exchange(LocalWire(), "echo early", stdin=data) == b"early\n"
+
+
+def force(*, then: str) -> list[str]:
+    return [f"ForceCommand {then}"]
+
+
+def test_noise_of_rc_files_does_not_matter(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    noisy = 'echo "WELCOME  to your pod"; echo noise >&2; eval "$SSH_ORIGINAL_COMMAND"'
+    server = start_server("box", person.key, options=force(then=noisy))
+    person.write(person.alias("box", server))
+    wire = person.login("box")
+    assert exchange(wire, "echo clean") == b"clean\n"
+    assert ask(wire, "cat", stdin=b"x" * 1_000_000).output == b"x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("then", "printed", "hint"),
+    [
+        ("echo open terminal failed: not a terminal; exit 1", "open terminal", "no_auto_tmux"),
+        ('echo "Error: Your SSH client doesn\'t support PTY"; exit 1', "PTY", "exposed TCP"),
+        ("printf '\\033]0;evil\\007please log in at the web page\\n'", "please log in", "rc files"),
+        ("exit 0", "printed nothing", "rc files"),
+    ],
+)
+def test_no_answer_tells_what_came_instead(
+    person: Person, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
+) -> None:
+    server = start_server("box", person.key, options=force(then=then))
+    person.write(person.alias("box", server))
+    with pytest.raises(NoAnswer) as caught:
+        exchange(person.login("box"), "echo hello")
+    assert printed in caught.value.what
+    assert hint in caught.value.next
+    assert "\x1b" not in caught.value.text()
+
+
+def test_an_answer_cut_short_is_none(person: Person, server: Sshd) -> None:
+    with pytest.raises(NoAnswer):
+        exchange(LocalWire(), "echo half; kill -9 -$$")
+
+
+def wires(person: Person) -> list[Wire]:
+    return [LocalWire(), person.login("box")]
+
+
+def test_timeout(person: Person, server: Sshd) -> None:
+    for wire in wires(person):
+        begun = time.monotonic()
+        with pytest.raises(NoAnswer, match=r"within 0.5 s") as caught:
+            exchange(wire, "echo working; sleep 60", timeout=0.5)
+        assert time.monotonic() - begun < 5
+        assert "working" in caught.value.what
+        assert exchange(wire, "echo again", timeout=30) == b"again\n"
+
+
+def test_an_endless_box_is_cut_off(person: Person, server: Sshd) -> None:
+    for wire in wires(person):
+        with pytest.raises(NoAnswer, match=f"{LIMIT >> 20} MiB"):
+            exchange(wire, "yes")
+        assert exchange(wire, "echo again") == b"again\n"
+
+
+def test_an_endless_noise_of_errors_neither_stalls_nor_grows(person: Person, server: Sshd) -> None:
+    for wire in wires(person):
+        answer = ask(wire, "head -c 40000000 /dev/zero >&2; echo last words >&2; echo done")
+        assert answer.output == b"done\n"
+        assert len(answer.errors) == 4096
+        assert answer.errors.endswith(b"last words\n")
+
+
+def test_a_server_that_runs_no_commands(person: Person, start_server: Callable[..., Sshd]) -> None:
+    server = start_server("box", person.key, options=["MaxSessions 0"])
+    person.write(person.alias("box", server))
+    with pytest.raises(UnreachableError) as caught:
+        exchange(person.login("box"), "echo hello")
+    assert "interactive only" in caught.value.next
+
+
+def test_a_local_command_starts_at_home_and_detached_children_live_on(tmp_path: Path) -> None:
+    wire = LocalWire()
+    assert exchange(wire, "pwd").decode().strip() == str(Path.home())
+    mark = tmp_path / "mark"
+    stream = wire.start(f"setsid sh -c 'sleep 0.5; touch {mark}' & sleep 60")
+    time.sleep(0.2)
+    wire.close()
+    assert not wire.alive()
+    assert stream.exit_status() is None
+    time.sleep(0.8)
+    assert stat.S_ISREG(mark.stat().st_mode)

@@ -1,0 +1,215 @@
+"""Links that die without a word are noticed; slow ones live."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from bootstrap.link import heartbeat
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import exchange
+from bootstrap.link.ssh import SshWire
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import Relay, Sshd
+
+
+@pytest.fixture
+def relay(server: Sshd) -> Iterator[Relay]:
+    relay = Relay(server.port)
+    yield relay
+    relay.close()
+
+
+def through(person: Person, relay: Relay, *lines: str) -> SshWire:
+    text = ["Host far", "HostName 127.0.0.1", f"Port {relay.port}", *lines]
+    person.write("\n ".join(text))
+    return person.login("far")
+
+
+def seconds_until_lost(action: Callable[[], object]) -> float:
+    begun = time.monotonic()
+    with pytest.raises(LinkLost) as caught:
+        action()
+    assert caught.value.code == 3
+    return time.monotonic() - begun
+
+
+def test_the_contract_of_12_seconds() -> None:
+    assert heartbeat.ASK_AFTER == 4.0
+    assert heartbeat.DEAD_AFTER == 12.0
+
+
+def test_a_cut_link_ends_a_read_within_12_seconds(person: Person, relay: Relay) -> None:
+    """The real figures, once; the other tests hurry."""
+    wire = through(person, relay)
+    stream = wire.start("echo first; sleep 600")
+    assert stream.read(100) == b"first\n"
+    relay.cut()
+    took = seconds_until_lost(lambda: stream.read(100))
+    print(f"\na cut link was noticed after {took:.1f} s")
+    assert took <= 12
+    assert not wire.alive()
+    seconds_until_lost(stream.exit_status)
+    seconds_until_lost(lambda: wire.start("true"))
+    seconds_until_lost(lambda: exchange(wire, "true"))
+
+
+@pytest.fixture
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    init = heartbeat.Heartbeat.__init__
+    monkeypatch.setattr(heartbeat, "_TICK", 0.1)
+    monkeypatch.setattr(
+        heartbeat.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.5, 1.5)
+    )
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_cut_link_ends_a_write(person: Person, relay: Relay) -> None:
+    wire = through(person, relay)
+    stream = wire.start("cat >/dev/null")
+    piece = bytes(1 << 20)
+
+    def write() -> None:
+        while True:
+            stream.write(piece)
+
+    threading.Timer(0.3, relay.cut).start()
+    assert seconds_until_lost(write) < 4
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_cut_link_behind_a_proxy_command(person: Person, server: Sshd, relay: Relay) -> None:
+    if not os.path.exists("/usr/bin/nc") and not os.path.exists("/bin/nc"):  # noqa: PTH110
+        command = (
+            "python3 -c 'import socket,sys,threading,os;"
+            's=socket.create_connection(("127.0.0.1",int(sys.argv[1])));'
+            "threading.Thread(target=lambda:[s.sendall(d) for d in iter("
+            'lambda:os.read(0,65536),b"")],daemon=True).start();'
+            '[os.write(1,d) for d in iter(lambda:s.recv(65536),b"")]\' ' + str(relay.port)
+        )
+    else:
+        command = f"nc 127.0.0.1 {relay.port}"
+    wire = through(person, relay, f"ProxyCommand {command}")
+    stream = wire.start("sleep 600")
+    relay.cut()
+    assert seconds_until_lost(lambda: stream.read(1)) < 4
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_stopped_server_is_noticed(person: Person, server: Sshd) -> None:
+    wire = person.login("box")
+    stream = wire.start("echo $PPID; sleep 600")
+    pid = int(stream.read(100))
+    assert "sshd" in psutil.Process(pid).name()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert seconds_until_lost(lambda: stream.read(1)) < 4
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_closed_link_is_noticed_at_once(person: Person, server: Sshd) -> None:
+    wire = person.login("box")
+    stream = wire.start("echo $PPID; sleep 600")
+    os.kill(int(stream.read(100)), signal.SIGKILL)
+    assert seconds_until_lost(lambda: stream.read(1)) < 2
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_silent_but_living_link_stays(person: Person, relay: Relay) -> None:
+    wire = through(person, relay)
+    stream = wire.start("sleep 4; echo still here")
+    assert stream.read(100) == b"still here\n"
+    assert wire.alive()
+    assert stream.exit_status() == 0
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_slow_upload_is_life(person: Person, server: Sshd) -> None:
+    """A thin link whose buffers are full: answers are late, but something comes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    person.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
+
+    def pump() -> None:
+        near, _ = listener.accept()
+        far = socket.create_connection(("127.0.0.1", server.port))
+
+        def back() -> None:
+            while data := far.recv(65536):
+                near.sendall(data)
+
+        threading.Thread(target=back, daemon=True).start()
+        with near, far:
+            sent = 0
+            while data := near.recv(16384):
+                sent += len(data)
+                if sent > 65536:
+                    time.sleep(0.05)  # about 300 KB/s
+                far.sendall(data)
+
+    threading.Thread(target=pump, daemon=True).start()
+    wire = person.login("far")
+    stream = wire.start("wc -c")
+    stream.write(bytes(1_500_000))
+    stream.close_write()
+    assert stream.read(100).strip() == b"1500000"
+    wire.close()
+    listener.close()
+
+
+def test_a_slow_reader_keeps_its_link(
+    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full window is not silence: the box still answers."""
+    init = heartbeat.Heartbeat.__init__
+    monkeypatch.setattr(heartbeat, "_TICK", 0.1)
+    monkeypatch.setattr(
+        heartbeat.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.3, 1.0)
+    )
+    wire = person.login("box")
+    stream = wire.start("head -c 40000000 /dev/zero")
+    time.sleep(2.5)
+    size = 0
+    while piece := stream.read(1 << 20):
+        size += len(piece)
+    assert size == 40_000_000
+
+
+@pytest.mark.usefixtures("hurry")
+def test_a_stopped_program_gives_the_box_a_fresh_chance(
+    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-Z and fg: the silence meanwhile was not the box's."""
+    wire = person.login("box")
+    ahead = 0.0
+    clock = time.monotonic
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return clock() + ahead
+
+    monkeypatch.setattr(heartbeat, "time", Clock)
+    monkeypatch.setattr("bootstrap.link.dial.time.monotonic", Clock.monotonic, raising=True)
+    ahead = 600.0
+    time.sleep(0.5)
+    assert exchange(wire, "echo alive") == b"alive\n"
+
+
+def test_the_watch_ends_with_the_wire(person: Person, server: Sshd) -> None:
+    wire = person.login("box")
+    wire.close()
+    deadline = time.monotonic() + 3
+    names = {"heartbeat", "heartbeat-ask", "stderr"}
+    while time.monotonic() < deadline:
+        if not names & {thread.name for thread in threading.enumerate()}:
+            return
+        time.sleep(0.05)
+    pytest.fail(f"threads left: {threading.enumerate()}")

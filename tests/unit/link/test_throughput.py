@@ -1,0 +1,64 @@
+"""How fast bytes move, both ways; the figures are printed with `pytest -s`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import Relay, Sshd
+
+SIZE = 200_000_000
+
+
+def test_200_mb_each_way(person: Person, server: Sshd) -> None:
+    wire = person.login("box")
+    begun = time.monotonic()
+    stream = wire.start(f"head -c {SIZE} /dev/zero")
+    size = 0
+    while piece := stream.read(1 << 20):
+        size += len(piece)
+    down = size / (time.monotonic() - begun) / 1e6
+    assert (size, stream.exit_status()) == (SIZE, 0)
+    begun = time.monotonic()
+    stream = wire.start("wc -c")
+    stream.write(bytes(SIZE))
+    stream.close_write()
+    assert int(stream.read(100)) == SIZE
+    up = SIZE / (time.monotonic() - begun) / 1e6
+    print(f"\n200 MB: {down:.0f} MB/s down, {up:.0f} MB/s up")
+    assert down > 50
+    assert up > 50
+
+
+def test_the_window_is_large_enough_for_a_far_box(person: Person, server: Sshd) -> None:
+    """At 100 ms, 2 MiB windows would hold it at 20 MB/s."""
+    relay = Relay(server.port, delay=0.05)
+    person.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")
+    wire = person.login("far")
+    stream = wire.start("head -c 150000000 /dev/zero")
+    stream.read(1)
+    begun, size = time.monotonic(), 1
+    while piece := stream.read(1 << 20):
+        size += len(piece)
+    speed = size / (time.monotonic() - begun) / 1e6
+    print(f"\nat 100 ms: {speed:.0f} MB/s down")
+    wire.close()
+    relay.close()
+    assert size == 150_000_000
+    assert speed > 40
+
+
+def test_a_server_that_renegotiates_keys_often(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", person.key, options=["RekeyLimit 8M"])
+    person.write(person.alias("box", server))
+    wire = person.login("box")
+    stream = wire.start("tee /dev/null | tail -c 40000000")
+    stream.write(bytes(40_000_000))
+    stream.close_write()
+    size = 0
+    while piece := stream.read(1 << 20):
+        size += len(piece)
+    assert (size, stream.exit_status()) == (40_000_000, 0)
