@@ -263,4 +263,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:36"
+    assert str(loaded.origins["train.results"]) == "a.yaml:35"
