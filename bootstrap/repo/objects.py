@@ -73,7 +73,8 @@ class ObjectStream:
     Pieces have at most 64 KiB. `progress` is called from the thread that iterates, with
     objects done, objects in all (0 while not known) and bytes so far.
     Iterating raises BoxstrapError where git can't pack: then the stream is not whole, and
-    must not be completed. A stream is iterated once. `close` ends it early, from any thread,
+    must not be completed. In a partial clone git first fetches what it lacks.
+    A stream is iterated once. `close` ends it early, from any thread,
     which the iterating one meets as that error.
     """
 

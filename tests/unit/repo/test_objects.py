@@ -200,6 +200,19 @@ def test_the_next_shallow_fetch_sends_only_what_changed(
     assert stream.objects_total == 3
 
 
+def test_a_partial_clone_sends_what_it_first_has_to_fetch(
+    repo: Repository, store: Store, tmp_path: Path
+) -> None:
+    repo.commit("Second", train_py="print(2)\n")
+    repo.git("config", "uploadpack.allowFilter", "true")
+    repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
+    part = str(tmp_path / "part")
+    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.root}", part)
+    here = read(Path(part))
+    send(here, store)
+    assert store.git("show", f"{here.commit}~1:train.py") == "print(1)"
+
+
 @pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])
 def test_other_states(repo: Repository, store: Store, tmp_path: Path, state: str) -> None:
     root = repo.root
