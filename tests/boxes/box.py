@@ -7,16 +7,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
-from tests.boxes import claims, images, net, places
-from tests.boxes.claims import Subnet
-from tests.boxes.kinds import PATH, Whole
+from tests.boxes import claims, furnish, net, places
+from tests.boxes.furnish import Order
+from tests.boxes.kinds import PATH
 from tests.boxes.proc import RigError, sh
 
-_HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _START_LIMIT = 15.0
 
 
@@ -28,23 +25,6 @@ class CommandError(RigError):
         self.rc = rc
         self.stdout = stdout
         self.stderr = stderr
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a box is to be: its kind, its place, its key and what is added to it."""
-
-    kind: Whole
-    name: str
-    index: int
-    subnet: Subnet
-    folder: Path
-    layers: Sequence[Path]
-    identity: Path
-    mtu: int
-    environ: Mapping[str, str]
-    files: Mapping[str, str]
-    disk: str | None
 
 
 class Box:
@@ -63,7 +43,8 @@ class Box:
         self.log = order.folder / "console"
         self._outer: subprocess.Popen[str] | None = None
         self._init = 0
-        self._furnish()
+        furnish.lay_out(order)
+        self._learn_host_key()
         self.power_on()
 
     def __repr__(self) -> str:
@@ -269,10 +250,10 @@ class Box:
 
     def new_host_key(self) -> None:
         """Give it another host key, as a new box at the same address has."""
-        self._make_host_key()
-        private = (self._order.folder / "host_key").read_text()
-        self.write(_HOST_KEY, private, mode="0600")
-        self.write(f"{_HOST_KEY}.pub", self._public)
+        key = furnish.make_host_key(self._order)
+        self.write(furnish.HOST_KEY, key.read_text(), mode="0600")
+        self.write(f"{furnish.HOST_KEY}.pub", key.with_suffix(".pub").read_text())
+        self._learn_host_key()
         self.kill_sshd()
         self.start_sshd()
 
@@ -313,36 +294,7 @@ class Box:
             raise RigError(f"{self.name} is off")
         return self._init
 
-    def _furnish(self) -> None:
-        """Lay out the overlay: keys, certificates' and variants' files, the disk."""
-        order = self._order
-        upper = order.folder / "upper"
-        upper.mkdir(parents=True)
-        self._make_host_key()
-        owner = 0 if self.user == "root" else 1000
-        login = order.identity.with_suffix(".pub").read_bytes()
-        config = "".join(f"{line}\n" for line in order.kind.sshd)
-        own: dict[str, tuple[bytes, int, int]] = {
-            f"{self.home}/.ssh/authorized_keys": (login, 0o600, owner),
-            _HOST_KEY: ((order.folder / "host_key").read_bytes(), 0o600, 0),
-            f"{_HOST_KEY}.pub": (self._public.encode(), 0o644, 0),
-            "/etc/ssh/sshd_config.d/kind.conf": (config.encode(), 0o644, 0),
-            "/etc/hostname": (f"{self.name}\n".encode(), 0o644, 0),
-            "/etc/hosts": (f"127.0.0.1 localhost\n{self.address} {self.name}\n".encode(), 0o644, 0),
-        }
-        for path, text in order.files.items():
-            own[path] = (text.encode(), 0o755 if text.startswith("#!") else 0o644, 0)
-        for path, (data, mode, who) in own.items():
-            images.put(upper, order.layers, path, data, mode=mode, owner=who)
-        if order.disk:
-            image = order.folder / "disk.img"
-            sh(["truncate", "-s", order.disk, str(image)])
-            sh(["mke2fs", "-q", "-t", "ext4", "-m", "0", str(image)])
-
-    def _make_host_key(self) -> None:
-        key = self._order.folder / "host_key"
-        for left in (key, key.with_suffix(".pub")):
-            left.unlink(missing_ok=True)
-        sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.name, "-f", str(key)])
-        self._public = key.with_suffix(".pub").read_text()
-        self._fingerprint = sh(["ssh-keygen", "-lf", str(key.with_suffix(".pub"))]).split()[1]
+    def _learn_host_key(self) -> None:
+        public = self._order.folder / "host_key.pub"
+        self._public = public.read_text()
+        self._fingerprint = sh(["ssh-keygen", "-lf", str(public)]).split()[1]

@@ -13,6 +13,9 @@ SCRIPTS = Path(__file__).parent / "scripts"
 #: Claims on subnets: machine-wide, since addresses are, and gone after a reboot.
 CLAIMS = Path("/run/boxstrap-rig")
 
+_MEMORY = Path("/dev/shm")
+_PLENTY = 6 << 30
+
 
 def cache() -> Path:
     """The folder of layers, downloads and the overlays of live boxes.
@@ -24,6 +27,22 @@ def cache() -> Path:
     folder = Path(chosen) if chosen else Path.home() / ".cache" / "boxstrap-rig"
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
+
+
+def boxes() -> Path:
+    """The folder of live boxes' overlays: memory where there is plenty, else the cache.
+
+    `BOXSTRAP_RIG_BOXES` decides. In memory, a box is written and cleared away at
+    the same speed whatever else this machine's disk has to do.
+    """
+    chosen = os.environ.get("BOXSTRAP_RIG_BOXES")
+    if chosen:
+        return Path(chosen).resolve()
+    if _MEMORY.is_mount():
+        state = os.statvfs(_MEMORY)
+        if state.f_bavail * state.f_frsize >= _PLENTY:
+            return _MEMORY / "boxstrap-rig"
+    return cache() / "boxes"
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from tests.boxes import claims, house, images, kinds, net, places
-from tests.boxes.box import Box, Order
+from tests.boxes.box import Box
 from tests.boxes.delay import DelayProxy
+from tests.boxes.furnish import Order
 from tests.boxes.mirror import Mirror
 from tests.boxes.proc import RigError, need, sh
 
@@ -36,7 +37,7 @@ class Rig:
         self._boxes: list[Box] = []
         self._proxies: list[DelayProxy] = []
         self._mirror: Mirror | None = None
-        self._claim = claims.take(places.cache() / "rigs")
+        self._claim = claims.take(places.boxes())
         self._closed = False
         atexit.register(self.close)
         try:

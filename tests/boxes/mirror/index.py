@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
 import html
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -18,6 +19,9 @@ from tests.boxes.mirror.store import NotFoundError, Store
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _PAGE_AGE = 12 * 3600.0
+
+#: Raise it when what is kept of a page changes.
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -60,33 +64,37 @@ class Index:
         self._store = store
         self._upstream = upstream
         self._indexes = indexes
+        self._key = f"{_FORMAT} {upstream} {indexes} {wheels}"
+        self._read: dict[str, dict[str, File]] = {}
         self._alone: dict[str, list[Path]] = {}
         for folder in wheels:
             for wheel in sorted(folder.glob("*.whl")):
                 self._alone.setdefault(normal(wheel.name.split("-")[0]), []).append(wheel)
 
-    def files(self, project: str) -> list[File]:
-        """A project's files; empty when nobody has it."""
-        if project in self._alone:
-            return [
-                File(wheel.name, wheel.as_uri(), _sha256(wheel)) for wheel in self._alone[project]
-            ]
-        found = self._upstream_files(project)
-        known = {file.name for file in found}
-        for folder in self._indexes:
-            page = folder / project / "index.html"
-            if page.exists():
-                here = _parse_html(page.read_text(), page.as_uri())
-                found += [file for file in here if file.name not in known]
-                known |= {file.name for file in here}
-        return found
+    def files(self, project: str) -> dict[str, File]:
+        """A project's files by name, read once per process; empty when nobody has it."""
+        if project not in self._read:
+            text = self._kept(project, "files", lambda: self._listed(project))
+            self._read[project] = {row["name"]: File(**row) for row in json.loads(text)}
+        return self._read[project]
 
-    def file(self, project: str, name: str) -> File | None:
-        """One file of a project by its name."""
-        return next((file for file in self.files(project) if file.name == name), None)
+    def page(self, project: str, form: str, packed: bool) -> bytes | None:
+        """A project's page as "json" or "html", gzipped or not; None: no such project."""
+        files = self.files(project).values()
+        if not files:
+            return None
+
+        def make() -> bytes:
+            text = as_json(project, files) if form == "json" else as_html(project, files)
+            return gzip.compress(text, 6) if packed else text
+
+        return self._kept(project, f"{form} {packed}", make)
 
     def metadata(self, file: File) -> bytes:
         """A wheel's METADATA (PEP 658): from upstream, else out of the wheel itself."""
+        return self._store.made(f"metadata of {file.url}", lambda: self._metadata(file))
+
+    def _metadata(self, file: File) -> bytes:
         if file.local is None:
             try:
                 return self._store.get(f"{file.url}.metadata").read_bytes()
@@ -98,18 +106,52 @@ class Index:
             name = next(n for n in packed.namelist() if n.endswith(".dist-info/METADATA"))
             return packed.read(name)
 
-    def _upstream_files(self, project: str) -> list[File]:
-        url = f"{self._upstream}/{project}/"
+    def _kept(self, project: str, what: str, make: Callable[[], bytes]) -> bytes:
+        """Something made of a project's pages, made anew when one of them changed."""
+        pages = [folder / project / "index.html" for folder in self._indexes]
+        if project in self._alone:
+            pages = self._alone[project]
+        else:
+            with contextlib.suppress(NotFoundError):
+                pages.append(self._upstream_page(project))
+        newest = max((page.stat().st_mtime for page in pages if page.exists()), default=0)
+        return self._store.made(f"{self._key} {project} {what}", make, newest)
+
+    def _listed(self, project: str) -> bytes:
+        return json.dumps([asdict(file) for file in self._files(project)]).encode()
+
+    def _files(self, project: str) -> list[File]:
+        if project in self._alone:
+            wheels = self._alone[project]
+            return [File(wheel.name, wheel.as_uri(), _sha256(wheel)) for wheel in wheels]
+        found = self._upstream_files(project)
+        known = {file.name for file in found}
+        for folder in self._indexes:
+            page = folder / project / "index.html"
+            if page.exists():
+                here = _parse_html(page.read_text(), page.as_uri())
+                found += [file for file in here if file.name not in known]
+                known |= {file.name for file in here}
+        return found
+
+    def _upstream_page(self, project: str) -> Path:
         accept = f"{_JSON}, text/html;q=0.5"
+        url = self._page_url(project)
+        return self._store.get(url, max_age=_PAGE_AGE, headers={"Accept": accept})
+
+    def _upstream_files(self, project: str) -> list[File]:
+        url = self._page_url(project)
         try:
-            page = self._store.get(url, max_age=_PAGE_AGE, headers={"Accept": accept})
+            text = self._upstream_page(project).read_text()
         except NotFoundError:
             return []
-        text = page.read_text()
         return list(_parse_json(text, url) if text.startswith("{") else _parse_html(text, url))
 
+    def _page_url(self, project: str) -> str:
+        return f"{self._upstream}/{project}/"
 
-def as_json(project: str, files: Sequence[File]) -> bytes:
+
+def as_json(project: str, files: Iterable[File]) -> bytes:
     """A project's page as PEP 691 writes it."""
     rows: list[dict[str, object]] = []
     for file in files:
@@ -128,7 +170,7 @@ def as_json(project: str, files: Sequence[File]) -> bytes:
     return json.dumps({"meta": {"api-version": "1.0"}, "name": project, "files": rows}).encode()
 
 
-def as_html(project: str, files: Sequence[File]) -> bytes:
+def as_html(project: str, files: Iterable[File]) -> bytes:
     """A project's page as PEP 503 writes it."""
     lines = ["<!DOCTYPE html><html><head>"]
     lines.append(f"<title>Links for {project}</title></head><body>")
@@ -150,7 +192,6 @@ def _link(project: str, file: File) -> str:
     return f"../../files/{project}/{file.name}"
 
 
-@lru_cache(maxsize=256)
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         digest = hashlib.sha256()

@@ -7,7 +7,6 @@ standard input ends. Lines on standard input are faults: `503`, `stall`, `none`.
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tests.boxes.mirror.index import Index, as_html, as_json, normal
+from tests.boxes.mirror.index import Index, normal
 from tests.boxes.mirror.store import NotFoundError, Store
 
 _JSON = "application/vnd.pypi.simple.v1+json"
@@ -49,12 +48,8 @@ class Server(ThreadingHTTPServer):
 
     @lru_cache(maxsize=4096)  # noqa: B019 -- one server lives as long as its process
     def page(self, project: str, form: str, packed: bool) -> bytes | None:
-        """A project's page, made once per process; None when there is no such project."""
-        files = self.index.files(project)
-        if not files:
-            return None
-        text = as_json(project, files) if form == "json" else as_html(project, files)
-        return gzip.compress(text, 5) if packed else text
+        """A project's page, read once per process; None when there is no such project."""
+        return self.index.page(project, form, packed)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -131,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _file(self, project: str, name: str) -> None:
         wanted = name.removesuffix(".metadata")
-        file = self.server.index.file(project, wanted)
+        file = self.server.index.files(project).get(wanted)
         if file is None:
             self._small(404, b"no such file\n")
         elif wanted != name:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +36,11 @@ class Store:
 
     def __init__(self, folder: Path, proxy: str | None = None) -> None:
         self._folder = folder
-        handlers = [urllib.request.ProxyHandler({"http": proxy})] if proxy else []
+        handlers: list[urllib.request.BaseHandler] = []
+        # One context for all: reading this machine's certificates takes 50 ms.
+        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context()))
+        if proxy:
+            handlers.append(urllib.request.ProxyHandler({"http": proxy}))
         self._opener = urllib.request.build_opener(*handlers)
 
     def get(
@@ -66,10 +73,18 @@ class Store:
                     raise
         return place
 
-    def has(self, url: str) -> Path | None:
-        """The file if it is here."""
-        place = self._place(url)
-        return place if place.exists() else None
+    def made(self, name: str, make: Callable[[], bytes], newer_than: float = 0) -> bytes:
+        """What was made before under this name (since `newer_than`), else made and kept now."""
+        place = self._place(name)
+        with contextlib.suppress(FileNotFoundError):
+            if place.stat().st_mtime > newer_than:
+                return place.read_bytes()
+        data = make()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_suffix(f".made{os.getpid()}-{threading.get_ident()}")
+        part.write_bytes(data)
+        part.rename(place)
+        return data
 
     def _place(self, url: str) -> Path:
         name = hashlib.sha256(url.encode()).hexdigest()

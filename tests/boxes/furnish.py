@@ -1,0 +1,78 @@
+"""What a box's overlay holds before it is started for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.boxes import images
+from tests.boxes.claims import Subnet
+from tests.boxes.kinds import Whole
+from tests.boxes.proc import sh
+
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+
+_ORDINARY_USER = 1000
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a box is to be: its kind, its place, its key and what is added to it."""
+
+    kind: Whole
+    name: str
+    index: int
+    subnet: Subnet
+    folder: Path
+    layers: Sequence[Path]
+    identity: Path
+    mtu: int
+    environ: Mapping[str, str]
+    files: Mapping[str, str]
+    disk: str | None
+
+    @property
+    def address(self) -> str:
+        """Its address on the rig's bridge."""
+        return self.subnet.address(self.index)
+
+    @property
+    def login_file(self) -> str:
+        """The file that lets the rig's key in."""
+        return f"{self.kind.home}/.ssh/authorized_keys"
+
+
+def lay_out(order: Order) -> None:
+    """Write the overlay's upper folder (keys, names, sshd's lines, added files) and its disk."""
+    upper = order.folder / "upper"
+    upper.mkdir(parents=True)
+    key = make_host_key(order)
+    owner = 0 if order.kind.user == "root" else _ORDINARY_USER
+    login = order.identity.with_suffix(".pub").read_text()
+    texts = {
+        f"{HOST_KEY}.pub": key.with_suffix(".pub").read_text(),
+        "/etc/ssh/sshd_config.d/kind.conf": "".join(f"{line}\n" for line in order.kind.sshd),
+        "/etc/hostname": f"{order.name}\n",
+        "/etc/hosts": f"127.0.0.1 localhost\n{order.address} {order.name}\n",
+        **order.files,
+    }
+    for path, text in texts.items():
+        mode = 0o755 if text.startswith("#!") else 0o644
+        images.put(upper, order.layers, path, text.encode(), mode=mode)
+    secrets = {HOST_KEY: (key.read_text(), 0), order.login_file: (login, owner)}
+    for path, (text, who) in secrets.items():
+        images.put(upper, order.layers, path, text.encode(), mode=0o600, owner=who)
+    if order.disk:
+        image = order.folder / "disk.img"
+        sh(["truncate", "-s", order.disk, str(image)])
+        sh(["mke2fs", "-q", "-t", "ext4", "-m", "0", str(image)])
+
+
+def make_host_key(order: Order) -> Path:
+    """A new host key beside the overlay; the private file's path."""
+    key = order.folder / "host_key"
+    for left in (key, key.with_suffix(".pub")):
+        left.unlink(missing_ok=True)
+    sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", order.name, "-f", str(key)])
+    return key
