@@ -175,6 +175,7 @@ class Box:
                 stdout=subprocess.PIPE,
                 stderr=console,
                 text=True,
+                start_new_session=True,  # Ctrl-C is the owner's business
             )
         try:
             assert self._outer.stdin is not None

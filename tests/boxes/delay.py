@@ -28,6 +28,7 @@ class DelayProxy:
             stdout=subprocess.PIPE,
             text=True,
             cwd=REPOSITORY,
+            start_new_session=True,  # Ctrl-C is the owner's business
         )
         assert self._process.stdout is not None
         said = self._process.stdout.readline()

@@ -313,14 +313,15 @@ def test_the_mirror_serves_pip_uv_and_apt_and_breaks_on_order(mirror_rig: Rig) -
     part = urllib.request.Request(place, headers={"Range": "bytes=0-1"})
     with urllib.request.urlopen(part) as answer:
         assert (answer.status, answer.read()) == (206, b"PK")
+    fetch = f"curl -sSf -m 1 -o /dev/null {url}six/"
     mirror_rig.mirror.break_with(503)
     with pytest.raises(CommandError, match="503"):
-        made.run(f"{pip} -v six")
+        made.run(fetch)
     mirror_rig.mirror.stall()
-    with pytest.raises(CommandError, match=r"(?i)timed out"):
-        made.run(f"{pip} --timeout 1 six")
+    with pytest.raises(CommandError, match="timed out"):
+        made.run(fetch)
     mirror_rig.mirror.mend()
-    made.run(f"{pip} six")
+    made.run(fetch)
     made.stop()
 
 
