@@ -27,6 +27,10 @@ no-permission | this user may not change what the step must change | log in as r
 busy | another setup is at work on this box | wait for it, or cancel it: boxstrap stop --setup
 cancelled | the setup was cancelled | run the same command again to go on from here
 interrupted | the setup was cut short | run the same command again to go on from here
+check-failed | it was applied, but its check still says no | run again; the step's log shows what the check saw
+killed | its process was killed | look whether the box ran out of memory, then run again
+over | the setup is over | nothing is left to do
+same | the same setup is at work already | it is followed
 run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start anew: --restart
 
 # preflight
@@ -63,7 +67,11 @@ box-edits | {count} tracked files were edited on the box, where the new commit w
 box-commits | {count} commits were made on the box and exist nowhere else | push or fetch them first
 untracked-in-the-way | {count} untracked files on the box lie where the new commit has files | move them away
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
+tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
+
+# train
+run-not-begun | the run did not begin within 10 seconds | see the step's log
 
 # gpu
 no-gpu | the box shows no GPU | return this box, or set gpu.require: false

@@ -24,7 +24,7 @@ from invoke.exceptions import Exit
 INTERRUPTED = 130
 
 
-class BoxstrapError(Exit):  # type: ignore[misc]
+class BoxstrapError(Exit):
     """Something went wrong: `what` happened, `where`, and what to do `next_`."""
 
     code = 1

@@ -39,6 +39,8 @@ WHY: Mapping[str, str] = {
     "changed": "its inputs changed",
     "broken": "the check found it wrong",
     "new": "never done here",
+    "asked": "asked for now",
+    "after": "a step that it needs will run",
     "alive": "a run is alive",
     "needs": "a step that it needs failed",
 }

@@ -1,0 +1,1 @@
+"""After a setup: status, logs, attaching and stopping. All of it over one login a command."""

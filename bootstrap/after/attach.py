@@ -1,0 +1,66 @@
+"""Attaching a terminal to a run's session, through the real ssh and the box's tmux."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+
+from bootstrap.after.visit import visit
+from bootstrap.contact import Asked, Contact
+from bootstrap.errors import BoxLacksError, UsageError
+from bootstrap.link.exchange import exchange
+from bootstrap.ui.screen import Screen
+
+
+def attach_to(asked: Asked, screen: Screen, *, run: str | None) -> None:
+    """Replace this program by the session. Raises UsageError, BoxLacksError."""
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "attaching needs a terminal.", next_="To read the log instead: boxstrap logs -f"
+        )
+    with visit(asked, screen) as there:
+        chosen = there.run(run)
+        has_tmux = exchange(there.link.wire, "command -v tmux || :").strip()
+        name = there.box.known.name
+        if not has_tmux:
+            raise BoxLacksError(
+                "there is no tmux on this box, so the run has no session to attach to.",
+                where=there.link.label,
+                next_=f"Its log, as it grows: boxstrap logs -f --host {name}",
+            )
+        if chosen.state != "running":
+            raise UsageError(
+                f"{chosen.name} {chosen.outcome()}: there is no session any more.",
+                where=there.link.label,
+                next_=f"Its log: boxstrap logs --host {name}",
+            )
+    screen.close()
+    _become(_command(there.box, chosen.session))
+
+
+def _command(box: Contact, session: str) -> list[str]:
+    tmux = ["tmux", "-u", "-L", "boxstrap", "attach-session", "-t", f"={session}"]
+    endpoint = box.endpoint
+    if endpoint is None:
+        return tmux
+    options = {
+        "UserKnownHostsFile": str(box.known.known_hosts),
+        "StrictHostKeyChecking": "yes",
+        "UpdateHostKeys": "no",
+        "ForwardAgent": "no",
+    }
+    flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
+    if endpoint.chosen_identity:
+        flags += ["-i", str(endpoint.chosen_identity)]
+    place = ["-p", str(endpoint.port), "-l", endpoint.user, "--", endpoint.alias]
+    return ["ssh", "-t", *flags, *place, shlex.join(tmux)]
+
+
+def _become(command: list[str]) -> None:
+    program = shutil.which(command[0])
+    if program is None:
+        raise UsageError(f"{command[0]} is not installed on this machine.")
+    sys.stdout.flush()
+    os.execv(program, command)  # noqa: S606 - a list, no shell

@@ -1,0 +1,132 @@
+"""The log of a run or of a step, as it is or as it grows: read from the channel in large pieces."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+
+from bootstrap.after.visit import Visit, visit
+from bootstrap.contact import Asked
+from bootstrap.errors import UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.wire import Stream
+from bootstrap.plan import NAMES
+from bootstrap.talk.follow import after_mark, grow
+from bootstrap.talk.question import question
+from bootstrap.talk.run import Run
+from bootstrap.talk.watch import EndWatch
+from bootstrap.ui.clean import CleanStream
+from bootstrap.ui.redact import Redactor
+from bootstrap.ui.screen import Screen
+
+_PIECE = 1024 * 1024
+
+
+def show_log(  # noqa: PLR0913 - what was asked for
+    asked: Asked,
+    screen: Screen,
+    *,
+    run: str | None,
+    step: str | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Write the log to standard output, cleaned, with the secrets of the profile masked.
+
+    Following ends when the run does. Raises UsageError where there is no such run or step.
+    """
+    if step and step not in NAMES:
+        raise UsageError(f"there is no step {step!r}.", next_=f"The steps: {', '.join(NAMES)}")
+    with visit(asked, screen) as there:
+        one = None if step else there.run(run)
+        file = one.log if one else _step_log(there, str(step))
+        on_terminal = sys.stdout.isatty()
+        cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
+        masks = Redactor(_secrets(asked)).stream()
+        write = _writer(as_json)
+        pieces = _growing(there, file, one) if follow else _as_it_is(there, file)
+        for piece in pieces:
+            write(masks.feed(cleaner.feed(piece)))
+        write(masks.feed(cleaner.finish()) + masks.flush())
+
+
+def _step_log(there: Visit, step: str) -> str:
+    setup = there.hello.working[0] if there.hello.working else there.hello.last_setup.get("setup")
+    if not setup:
+        raise UsageError("no setup was made on this box.", where=there.link.label)
+    return f"setups/{setup}/logs/{step}.log"
+
+
+def _as_it_is(there: Visit, file: str) -> Iterator[bytes]:
+    mark = os.urandom(16).hex()
+    asked = question("tail", workdir=there.workdir, file=file, bytes="+1")
+    stream = there.link.wire.start(shell_command(f"echo\necho {mark}\n{asked}"))
+    yield from _pieces(after_mark(stream, mark))
+
+
+def _pieces(stream: Stream) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def _growing(there: Visit, file: str, run: Run | None) -> Iterator[bytes]:
+    """The file as it grows, each byte once, across lost links; to the end of its run."""
+    read = 0
+    while True:
+        try:
+            wire = there.link.wire
+            stream = grow(wire, file, workdir=there.workdir, start=read)
+            end = EndWatch(wire, stream, _end_of(there, run)) if run else None
+            for piece in _pieces(stream):
+                read += len(piece)
+                if end:
+                    end.seen = read
+                yield piece
+            if end and end.reached:
+                return
+            raise LinkLost(there.link.label)
+        except LinkLost as lost:
+            there.link.again(lost)
+
+
+def _end_of(there: Visit, run: Run) -> str:
+    return question("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
+
+
+def _secrets(asked: Asked) -> dict[str, str]:
+    """What the profile here names and this environment has."""
+    from bootstrap.profile.load import load
+    from bootstrap.setup.prepare import repository_root
+
+    try:
+        names = load(asked.profile, repo_root=repository_root(asked.place)).profile.secrets
+    except UsageError:
+        return {}
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
+
+
+def _writer(as_json: bool) -> Callable[[bytes], None]:
+    out = sys.stdout.buffer
+    if not as_json:
+
+        def plainly(data: bytes) -> None:
+            out.write(data)
+            out.flush()
+
+        return plainly
+    rest = bytearray()
+
+    def in_lines(data: bytes) -> None:
+        rest.extend(data)
+        *whole, last = bytes(rest).split(b"\n")
+        rest[:] = last
+        for line in whole:
+            out.write(
+                json.dumps({"v": 1, "line": line.decode("utf-8", "replace")}).encode() + b"\n"
+            )
+        out.flush()
+
+    return in_lines

@@ -1,0 +1,61 @@
+"""What became of the runs on a box, and of its last setup."""
+
+from __future__ import annotations
+
+import time
+
+from bootstrap.after.visit import visit
+from bootstrap.contact import Asked
+from bootstrap.talk.hello import Hello
+from bootstrap.talk.run import Run
+from bootstrap.ui.screen import Screen
+from bootstrap.ui.sizes import duration, size
+
+_SHOWN = 10
+
+
+def show_status(asked: Asked, screen: Screen) -> None:
+    """Show both."""
+    with visit(asked, screen) as there:
+        hello = there.hello
+        setup = _setup(hello)
+        now = _box_time(hello)
+        lines = [f"{there.box.known.name}: {setup['text']}"]
+        lines += [_line(run, now) for run in hello.runs[:_SHOWN]] or ["no run was started here"]
+        screen.result(
+            {
+                "box": there.box.known.name,
+                "setup": {key: value for key, value in setup.items() if key != "text"},
+                "runs": [run.as_dict() for run in hello.runs],
+            },
+            "\n".join(lines),
+        )
+
+
+def _setup(hello: Hello) -> dict[str, object]:
+    last = hello.last_setup
+    if hello.working:
+        return {"id": hello.working[0], "state": "at work", "text": "a setup is at work"}
+    if not last:
+        return {"id": None, "state": "none", "text": "no setup was made here"}
+    code = last.get("exit")
+    if last.get("state") == "running":
+        return {"id": last.get("setup"), "state": "cut", "text": "its last setup was cut short"}
+    words = "is set up" if code == 0 else f"its last setup ended with exit code {code}"
+    return {"id": last.get("setup"), "state": "over", "exit": code, "text": words}
+
+
+def _box_time(hello: Hello) -> int:
+    text = hello.facts.get("time", "")
+    return int(text) if text.isdigit() else int(time.time())
+
+
+def _line(run: Run, now: int) -> str:
+    age = duration(max(0, now - run.started))
+    quiet = (
+        f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
+    )
+    return (
+        f"  {run.name:<12} {run.outcome():<26} started {age} ago, "
+        f"log {size(run.log_bytes)}{quiet}   {run.commit[:12]}  {run.command}"
+    )

@@ -1,0 +1,91 @@
+"""Fetch uv from the index that this box uses, against the SHA-256 that boxstrap ships.
+
+usage: python3 fetch_uv.py FALLBACK_INDEX FILE SHA256 DESTINATION
+Python 3.6 and its standard library alone: it runs with whatever a box has.
+"""
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import ssl
+import sys
+import urllib.parse
+import urllib.request
+import zipfile
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = (
+        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
+        os.path.basename(os.path.dirname(os.path.abspath(__file__))),
+    )
+
+from .indexes import pip_setting
+
+TIMEOUT_S = 60
+
+
+def index(fallback: str) -> str:
+    """uv's own setting, pip's, pip's built-in default, or the fallback; in this order."""
+    own = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
+    return own or pip_setting("index-url") or built_in() or fallback
+
+
+def built_in() -> str:
+    """The index that this box's pip has built in; its text is read, which is faster than pip."""
+    for folder in [*sys.path, "/usr/lib/python3/dist-packages"]:
+        try:
+            with open(os.path.join(folder, "pip/_internal/models/index.py")) as file:
+                found = re.search(r'PyPI = PackageIndex\(\s*"([^"]+)"', file.read())
+        except OSError:
+            continue
+        if found:
+            return found.group(1).rstrip("/") + "/simple"
+    return ""
+
+
+def get(url: str) -> bytes:
+    """The body behind `url`."""
+    request = urllib.request.Request(
+        url, headers={"Accept": "text/html, */*;q=0.1", "Accept-Encoding": "gzip"}
+    )
+    context = ssl.create_default_context(cafile=pip_setting("cert") or None)
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
+        body: bytes = answer.read()
+        if answer.headers.get("Content-Encoding") == "gzip":
+            body = gzip.GzipFile(fileobj=io.BytesIO(body)).read()
+    return body
+
+
+def link_of(page_url: str, page: str, name: str) -> str:
+    """The address of the file `name` on the index's page."""
+    for found in re.findall(r'href="([^"]+)"', page):
+        href = str(found).replace("&amp;", "&")
+        path = urllib.parse.urlsplit(href).path
+        if urllib.parse.unquote(path).endswith("/" + name) or path == name:
+            return urllib.parse.urljoin(page_url, href).split("#")[0]
+    sys.exit("the index at %s has no %s: 503 or an old mirror?" % (page_url, name))
+
+
+def main() -> None:
+    """Fetch, compare, unpack; the destination appears whole or not at all."""
+    fallback, name, sha, destination = sys.argv[1:]
+    page_url = index(fallback).rstrip("/") + "/uv/"
+    wheel = get(link_of(page_url, get(page_url).decode("utf-8", "replace"), name))
+    if hashlib.sha256(wheel).hexdigest() != sha:
+        sys.exit("the SHA-256 of %s is wrong" % name)
+    with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
+        member = next(entry for entry in archive.namelist() if entry.endswith("/scripts/uv"))
+        new = "%s.new.%d" % (destination, os.getpid())
+        with open(new, "wb") as file:
+            file.write(archive.read(member))
+    os.chmod(new, 0o755)
+    os.replace(new, destination)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except OSError as error:
+        sys.exit("fetching uv failed: %s" % error)

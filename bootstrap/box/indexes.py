@@ -1,0 +1,56 @@
+"""The package indexes that this box's pip is set to, as settings of uv: NAME TAB VALUE.
+
+Mirrors and company networks are set up for pip; uv does not read pip's settings.
+Python 3.6 and its standard library alone: it runs with whatever a box has.
+"""
+
+import configparser
+import os
+import sys
+
+# pip's documented order (User Guide, "Configuration"): what comes later wins.
+FILES = (
+    "/etc/xdg/pip/pip.conf",
+    "/etc/pip.conf",
+    "~/.pip/pip.conf",
+    "~/.config/pip/pip.conf",
+    os.path.join(sys.prefix, "pip.conf"),
+    os.environ.get("PIP_CONFIG_FILE", ""),
+)
+
+# pip's name -> uv's variable, and what uv puts between several values.
+NAMES = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+}
+
+
+def pip_setting(name: str) -> str:
+    """The value of pip's setting `name`, from its files and its environment; "" if not set."""
+    value = ""
+    for file in FILES:
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(os.path.expanduser(file), encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            continue
+        for section in ("global", "install"):
+            value = parser.get(section, name, fallback=value)
+    return os.environ.get("PIP_" + name.upper().replace("-", "_"), value).strip()
+
+
+def main() -> None:
+    """Print each setting that pip has."""
+    for name, (variable, between) in NAMES.items():
+        value = between.join(pip_setting(name).split())
+        if value:
+            print(variable + "\t" + value)
+            if name == "extra-index-url":
+                # pip looks into every index and takes the best.
+                print("UV_INDEX_STRATEGY\tunsafe-best-match")
+
+
+if __name__ == "__main__":
+    main()

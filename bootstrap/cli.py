@@ -1,0 +1,15 @@
+"""The program `boxstrap`: the same tasks as `inv`, anywhere."""
+
+from __future__ import annotations
+
+from invoke.program import Program
+
+from bootstrap import __version__
+from bootstrap.tasks import namespace
+
+program = Program(version=__version__, namespace=namespace, name="boxstrap", binary="boxstrap")
+
+
+def main() -> None:
+    """Run the task that was typed; leaves with the contract's exit code."""
+    program.run()

@@ -1,0 +1,152 @@
+"""From what the person typed to a box: which one is meant, and a link to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.link import known as registry
+from bootstrap.link.known import KnownBox
+from bootstrap.link.local import LocalWire
+from bootstrap.link.resolve import Endpoint, resolve
+from bootstrap.link.target import Target
+from bootstrap.link.wire import Wire
+
+if TYPE_CHECKING:
+    from bootstrap.link.dial import Dialing
+    from bootstrap.link.hostkeys import FirstContact
+
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options that every task about a box has."""
+
+    host: str | None = None
+    profile: str | None = None
+    sets: tuple[str, ...] = ()
+    repo: Path | None = None
+    identity: str | None = None
+    host_key: str | None = None
+    name: str | None = None
+    new_box: bool = False
+
+    @property
+    def place(self) -> Path:
+        """The folder that the task is about."""
+        return self.repo or Path.cwd()
+
+
+@dataclass
+class Contact:
+    """A box that was named: where it is, what is known of it, and how to log in to it."""
+
+    asked: Asked
+    target: Target
+    known: KnownBox
+    endpoint: Endpoint | None
+    say: Callable[[str], None]
+    first_contact: FirstContact = "pin"
+    _dialing: Dialing | None = field(default=None, repr=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the box is this machine."""
+        return self.endpoint is None
+
+    def dial(self) -> None:
+        """Begin to connect; what comes next can be prepared meanwhile."""
+        self._dialing = self._dialed()
+
+    def _dialed(self) -> Dialing | None:
+        if self.endpoint is None:
+            return None
+        from bootstrap.link.dial import dial
+
+        return dial(self.endpoint)
+
+    def login(self) -> Wire:
+        """Log in, over the connection that was begun, or a new one. Raises as `link.ssh.login`."""
+        dialing, self._dialing = self._dialing or self._dialed(), None
+        if dialing is None:
+            return LocalWire()
+        from bootstrap.link.ssh import login
+
+        wire = login(
+            dialing,
+            self.known,
+            host_key=self.asked.host_key,
+            first_contact=self.first_contact,
+            say=self.say,
+        )
+        self.known = dataclasses.replace(self.known, key=wire.used_key)
+        return wire
+
+    def remember(self, **facts: object) -> None:
+        """Keep what is known of the box: `profile`, `repo_key`, and anything else beside them."""
+        own = {name: str(facts.pop(name)) for name in ("profile", "repo_key") if name in facts}
+        self.known = dataclasses.replace(
+            self.known,
+            **own,  # type: ignore[arg-type]
+            seen=time.time(),
+            extra={**self.known.extra, **facts},
+        )
+        registry.save(self.known)
+
+    def recall(self, name: str) -> str:
+        """A text that `remember` kept; "" if there is none."""
+        value = self.known.extra.get(name, "")
+        return value if isinstance(value, str) else ""
+
+
+def contact(  # noqa: PLR0913
+    asked: Asked,
+    say: Callable[[str], None],
+    *,
+    repo_key: str = "",
+    user: str | None = None,
+    identity: str | None = None,
+    first_contact: FirstContact = "pin",
+) -> Contact:
+    """The box that `asked` means. Nothing is sent.
+
+    `user` and `identity` are the profile's. Without a host it is the only box
+    known for the repository. Raises UsageError where that is not one.
+    """
+    target, box = registry.aim(asked.host or _only_box(repo_key).name)
+    if target.is_local:
+        box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
+        return Contact(asked, target, box, None, say)
+    endpoint = resolve(target, user=user, identity=asked.identity or identity)
+    box = _meet(asked, target, endpoint, box)
+    return Contact(asked, target, box, endpoint, say, first_contact)
+
+
+def _meet(asked: Asked, target: Target, endpoint: Endpoint, box: KnownBox | None) -> KnownBox:
+    """A host that is a known box's own name means that box, whatever else has its address."""
+    if box is not None and not asked.new_box and asked.name in (None, box.name):
+        return dataclasses.replace(
+            box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
+        )
+    return registry.meet(target, endpoint, name=asked.name, new_box=asked.new_box)
+
+
+def _only_box(repo_key: str) -> KnownBox:
+    boxes = registry.all_boxes()
+    fitting = [box for box in boxes if repo_key and box.repo_key == repo_key] or boxes
+    if len(fitting) == 1:
+        return fitting[0]
+    if not boxes:
+        raise UsageError(
+            "which box? None is known yet.",
+            next_='Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
+            "as the provider's page shows it.",
+        )
+    listed = "\n".join(f"  --host {box.name}" for box in fitting[:20])
+    raise UsageError(f"which box? There are {len(fitting)}:\n{listed}", next_="Name one of them.")

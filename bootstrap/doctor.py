@@ -1,0 +1,101 @@
+"""What `inv doctor` looks at: a table of small checks, each with its advice."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bootstrap.contact import Asked, contact
+from bootstrap.errors import BoxstrapError
+from bootstrap.paths import state_dir
+from bootstrap.talk.hello import greet
+from bootstrap.ui.screen import Screen
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: whether it is well, what it saw, and what to do where it isn't."""
+
+    name: str
+    well: bool
+    says: str
+    advice: str = ""
+
+
+def examine(asked: Asked, screen: Screen) -> list[Finding]:
+    """All checks of this machine; and where a host was named, of the way to it."""
+    findings = [check() for check in CHECKS]
+    if asked.host:
+        findings.append(_box(asked, screen))
+    return findings
+
+
+def _python() -> Finding:
+    well = sys.version_info >= (3, 10)
+    return Finding("python", well, platform.python_version(), "Install Python 3.10 or later.")
+
+
+def _program(name: str, arguments: tuple[str, ...], advice: str) -> Finding:
+    path = shutil.which(name)
+    if path is None:
+        return Finding(name, False, "is not installed", advice)
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=False)
+    said = (done.stdout + done.stderr).strip().splitlines()
+    return Finding(name, True, said[0] if said else path)
+
+
+def _ssh() -> Finding:
+    return _program("ssh", ("-V",), "Install the OpenSSH client.")
+
+
+def _git() -> Finding:
+    return _program("git", ("--version",), "Install git.")
+
+
+def _agent() -> Finding:
+    if not os.environ.get("SSH_AUTH_SOCK"):
+        return Finding("ssh-agent", True, "none is set; keys are read from files")
+    done = subprocess.run(["ssh-add", "-l"], capture_output=True, text=True, check=False)
+    words = {0: f"{len(done.stdout.splitlines())} keys", 1: "it holds no key"}
+    advice = 'Start it: eval "$(ssh-agent)"; ssh-add'
+    return Finding(
+        "ssh-agent", done.returncode in words, words.get(done.returncode, "does not answer"), advice
+    )
+
+
+def _state() -> Finding:
+    folder = state_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        well = os.access(folder, os.W_OK)
+    except OSError:
+        well = False
+    return Finding("state", well, str(folder), f"Make {folder} writable for you.")
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state)
+
+
+def _box(asked: Asked, screen: Screen) -> Finding:
+    try:
+        box = contact(asked, screen.say)
+        box.dial()
+        wire = box.login()
+    except BoxstrapError as error:
+        return Finding("box", False, error.what, error.next)
+    try:
+        facts = greet(wire, workdir=box.recall("workdir")).facts
+    except BoxstrapError as error:
+        return Finding("box", False, error.what, error.next)
+    finally:
+        wire.close()
+    return Finding(
+        "box",
+        True,
+        f"{wire.label}: {facts.get('os')} {facts.get('machine')}, bash {facts.get('bash')}",
+    )

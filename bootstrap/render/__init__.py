@@ -1,0 +1,1 @@
+"""Rendering: a profile and a commit become one readable bash script."""

@@ -1,0 +1,58 @@
+"""The static parts of what is sent to a box, read from the shipped templates.
+
+They are plain files that shellcheck reads as they are; nothing is substituted
+inside them. The first line, which tells the linter which shell it is, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from bootstrap.paths import shipped
+
+LIBRARY = (
+    "main",
+    "base",
+    "process",
+    "run_state",
+    "events",
+    "blame",
+    "stamps",
+    "lock",
+    "engine",
+    "packages",
+    "uv",
+    "sources",
+    "runs",
+)
+"""`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
+
+_LINT = re.compile(r"\A# shellcheck .*\n")
+_BOX = Path(__file__).resolve().parent.parent / "box"
+
+
+@cache
+def shell_part(kind: str, name: str) -> str:
+    """The text of `templates/<kind>/<name>.sh`, without the linter's comments."""
+    text = (shipped("templates") / kind / f"{name}.sh").read_text(encoding="utf-8")
+    return _LINT.sub("", text)
+
+
+@cache
+def box_files() -> tuple[tuple[str, str], ...]:
+    """Name and text of every file that lies in `box/` on the box, sorted by name."""
+    files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
+    return tuple(
+        (file.name, file.read_text(encoding="utf-8").rstrip("\n"))
+        for file in sorted(files, key=lambda f: f.name)
+        if file.name != "__init__.py"
+    )
+
+
+@cache
+def known_hosts() -> tuple[str, ...]:
+    """The git hosts' own public keys, one known_hosts line each."""
+    text = (shipped("templates") / "known_hosts").read_text(encoding="utf-8")
+    return tuple(line for line in text.splitlines() if line and not line.startswith("#"))

@@ -1,0 +1,44 @@
+"""How a value is written into shell, so that it comes out byte for byte and never runs.
+
+Quoting is the default everywhere: templates can only write a value bare where
+they say so, and then it must be harmless by its characters alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+Value = str | bool | int | Sequence[str]
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
+
+
+def quote(value: Value) -> str:
+    """`value` as bash reads it back.
+
+    Text is single-quoted; a flag is `yes` or empty; a sequence is an array.
+
+    Raises ValueError on a NUL, which no shell can hold.
+    """
+    if isinstance(value, bool):
+        return "'yes'" if value else "''"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("a NUL byte cannot be written into a shell script")
+        return "'" + value.replace("'", "'\\''") + "'"
+    if not value:
+        return "()"
+    return "(\n" + "".join(f"  {quote(item)}\n" for item in value) + ")"
+
+
+def harmless(text: str) -> str:
+    """`text` for a comment or a name: anything else than plain characters becomes `?`."""
+    return "".join(c if _HARMLESS.fullmatch(c) else "?" for c in text)
+
+
+def assignments(values: dict[str, Value]) -> str:
+    """Lines of `name=value`, for the front of a question."""
+    return "".join(f"{name}={quote(value)}\n" for name, value in values.items())

@@ -1,0 +1,37 @@
+"""The uv that boxstrap brings to a box that has none: its version and the SHA-256 of each wheel.
+
+The wheels for Linux that link statically run on every libc. Renewed by
+`make uv-release`, which asks the index that pip is set to.
+"""
+
+from __future__ import annotations
+
+VERSION = "0.13.8"
+
+OLDEST = "0.8.0"
+"""The oldest uv of a box that is used as it is: UV_TORCH_BACKEND works from there on."""
+
+WHEELS: dict[str, tuple[str, str]] = {
+    "Linux-x86_64": (
+        "uv-0.13.8-py3-none-musllinux_1_1_x86_64.whl",
+        "29451c60f5e8b07403e0a175d5229efc36b0289b34143ff4aaa499a5dd52553a",
+    ),
+    "Linux-aarch64": (
+        "uv-0.13.8-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl",
+        "0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d",
+    ),
+    "Darwin-arm64": (
+        "uv-0.13.8-py3-none-macosx_11_0_arm64.whl",
+        "62b6943c7fd64fac6854f780bea6e0359e5a5bc3241f83ee357bb38276afac49",
+    ),
+    "Darwin-x86_64": (
+        "uv-0.13.8-py3-none-macosx_10_12_x86_64.whl",
+        "b7124ca1956ec2e476a1003ea5715a15f0266afaec37f4dc9c6972ba8183e6d1",
+    ),
+}
+"""`uname -s`-`uname -m` -> (file name, SHA-256)."""
+
+
+def rows() -> list[str]:
+    """The table as the script has it: machine|file|sha256."""
+    return [f"{machine}|{file}|{sha}" for machine, (file, sha) in WHEELS.items()]

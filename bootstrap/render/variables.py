@@ -1,0 +1,126 @@
+"""What the box should become, as the variables that stand at the top of the script."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.plan import Step, needs_among
+from bootstrap.render import uv_release
+from bootstrap.render.index import default_index
+from bootstrap.render.parts import known_hosts
+from bootstrap.render.quote import Value
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+
+AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
+MIN_FREE_MB = 512
+COMMIT_PATIENCE_S = 600
+"""How long the box waits for a commit whose sender is gone, in seconds."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The commit to check out: where it comes from, and under which name it lives on the box."""
+
+    key: str
+    name: str
+    commit: str
+    branch: str | None
+    url: str | None
+    user_name: str | None
+    user_email: str | None
+
+
+NO_WORK = Work("none", "none", "", None, None, None, None)
+
+
+def variables(
+    profile: Profile, work: Work, steps: tuple[Step, ...], *, local: bool, secrets_id: str
+) -> list[tuple[str, Value]]:
+    """Name and value of each, in the order of a profile.
+
+    `secrets_id` changes when a secret does and tells nothing about it.
+    """
+    python, train = profile.python, profile.train
+    return [
+        ("WORKDIR", profile.box.workdir),
+        ("IS_LOCAL", local),
+        ("MIN_FREE_MB", MIN_FREE_MB),
+        ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
+        ("KNOWN_HOSTS", list(known_hosts())),
+        ("REPO_KEY", work.key),
+        ("REPO_NAME", work.name),
+        ("REPO_COMMIT", work.commit),
+        ("REPO_BRANCH", work.branch or ""),
+        ("REPO_URL", work.url or ""),
+        ("REPO_ACCESS", profile.git.access),
+        ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
+        ("GIT_USER_NAME", profile.git.user.name or work.user_name or ""),
+        ("GIT_USER_EMAIL", profile.git.user.email or work.user_email or ""),
+        ("PYTHON_VERSION", python.version or ""),
+        ("VENV", python.venv),
+        ("INSTALLER", python.installer),
+        ("TORCH_BACKEND", python.torch_backend),
+        ("REQUIREMENTS_SET", python.requirements is not None),
+        ("REQUIREMENTS", python.requirements or []),
+        ("LOCK", python.lock or ""),
+        ("EXTRAS", python.extras),
+        ("PACKAGES", [] if local else profile.packages),
+        ("GPU_ORDER", gpu_order(profile)),
+        ("ENV_NAMES", list(profile.env)),
+        ("ENV_VALUES", list(profile.env.values())),
+        ("SECRETS_ID", secrets_id),
+        ("TRAIN_COMMAND", train.command if train else ""),
+        ("TRAIN_SESSION", train.session if train else ""),
+        ("INDEX", default_index()),
+        ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
+        ("UV_VERSION", uv_release.VERSION),
+        ("UV_OLDEST", uv_release.OLDEST),
+        ("UV_WHEELS", uv_release.rows()),
+        ("STEPS", [step.name for step in steps]),
+        ("NEEDS", [f"{step.name}:{' '.join(needs_among(step, steps))}" for step in steps]),
+        ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
+    ]
+
+
+def gpu_order(profile: Profile) -> str:
+    """What was ordered, as the check on the box reads it (JSON)."""
+    return json.dumps(profile.gpu.model_dump(), separators=(",", ":"))
+
+
+def public_keys(profile: Profile) -> list[str]:
+    """The keys that may log in; a path is read, so that the script holds the key itself.
+
+    Raises ProfileError where a file is missing or holds something else than a public key.
+    """
+    return [_public_key(entry) for entry in profile.ssh.authorized_keys]
+
+
+def _public_key(entry: str) -> str:
+    from bootstrap.errors import ProfileError
+
+    if " " in entry.strip() and not entry.startswith(("~", "/", ".")):
+        return entry.strip()
+    path = Path(entry).expanduser()
+    try:
+        line = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} can't be read",
+            next_="Name a public key file (*.pub), or paste its line.",
+        ) from error
+    if "PRIVATE KEY" in line:
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
+            next_=f"You probably mean {entry}.pub",
+        )
+    if "\n" in line or len(line.split()) < 2 or not line.startswith(("ssh-", "ecdsa-", "sk-")):
+        raise ProfileError(
+            f"ssh.authorized_keys: {entry} is not a public key",
+            next_="A public key file has one line that begins with its type, as in ssh-ed25519.",
+        )
+    return line

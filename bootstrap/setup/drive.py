@@ -1,0 +1,169 @@
+"""A setup from hello to done: what must travel goes over, the box works, its events are told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.codes import Code, explain
+from bootstrap.errors import BoxstrapError
+from bootstrap.events import Event
+from bootstrap.link.steady import SteadyLink
+from bootstrap.setup import secrets
+from bootstrap.setup.outcome import raise_for
+from bootstrap.setup.prepare import Prepared
+from bootstrap.talk.follow import follow_events
+from bootstrap.talk.hello import Hello, greet
+from bootstrap.talk.launch import Launch, launch, new_setup_id
+from bootstrap.talk.objects import Sending
+from bootstrap.ui.screen import Screen
+
+_OBJECT_TELLS_S = 0.2
+"""Seconds between two words on objects sent."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """How this setup is to go."""
+
+    restart: bool = False
+    only: str = ""
+    wait_s: int = 60
+
+
+class Drive:
+    """Drives one setup over a link that may come and go."""
+
+    def __init__(
+        self,
+        box_name: str,
+        link: SteadyLink,
+        prepared: Prepared,
+        screen: Screen,
+        wishes: Wishes,
+    ) -> None:
+        self.box_name = box_name
+        self.link = link
+        self.prepared = prepared
+        self.screen = screen
+        self.wishes = wishes
+        self.setup = ""
+        self.failed_step = ""
+        self.failed_code = Code("", "")
+        self._sending: Sending | None = None
+        self._last_tell = 0.0
+        self._telling = threading.Lock()
+
+    @property
+    def workdir(self) -> str:
+        """The working folder, as the profile has it."""
+        return self.prepared.profile.box.workdir
+
+    def hello(self) -> Hello:
+        """Ask the box what it has of this work."""
+        prepared = self.prepared
+        return greet(
+            self.link.wire,
+            workdir=self.workdir,
+            repo_key=prepared.repo_key,
+            script=prepared.script_id,
+        )
+
+    def run(self, hello: Hello) -> str:
+        """Bring the box to the profile; the setup's id, or "" where nothing was to do.
+
+        A setup of the same script that is at work already is followed. Raises
+        what `outcome.raise_for` raises.
+        """
+        if hello.working and hello.working[1] == self.prepared.script_id:
+            self.screen.say(f"this setup is at work already ({hello.working[0]}): following it")
+            return self._follow(hello.working[0], hello.have)
+        if hello.nothing_to_do and not self.wishes.restart:
+            return ""
+        setup = new_setup_id()
+        launch(self.link.wire, self._launch(setup))
+        return self._follow(setup, hello.have)
+
+    def _launch(self, setup: str) -> Launch:
+        words = ["restart"] if self.wishes.restart else []
+        if self.wishes.only:
+            words.append(f"only={self.wishes.only}")
+        return Launch(
+            script=self.prepared.script,
+            setup=setup,
+            workdir=self.workdir,
+            wait_s=self.wishes.wait_s,
+            words=words,
+            secrets=secrets.packed(self.prepared.secrets),
+        )
+
+    def _follow(self, setup: str, have: Sequence[str]) -> str:
+        self.setup = setup
+        self.screen.plan([step.name for step in self.prepared.steps if self._takes_part(step.name)])
+        self._send_commit(have)
+        for event in follow_events(self.link, setup, workdir=self.workdir):
+            if event.event != "done":
+                self._tell(event)
+                continue
+            if event.word("code") == "same":
+                return self._follow_the_same()
+            raise_for(event, self)
+        return setup
+
+    def _follow_the_same(self) -> str:
+        """Two of the same began at once, and the other one won."""
+        hello = self.hello()
+        return self._follow(hello.working[0], hello.have) if hello.working else self.run(hello)
+
+    def _takes_part(self, name: str) -> bool:
+        if not self.wishes.only:
+            return True
+        from bootstrap.plan import closure
+
+        return name in closure(self.wishes.only)
+
+    def again(self) -> None:
+        """The link is back: a commit that was on its way is sent again."""
+        sending = self._sending
+        if sending is not None and not sending.arrived:
+            sending.join()
+            self._send_commit(self.hello().have)
+
+    def _send_commit(self, have: Sequence[str]) -> None:
+        here = self.prepared.here
+        if here is None or here.commit in have or self.wishes.only:
+            return
+        self._sending = Sending(
+            self.link.wire,
+            here,
+            have,
+            workdir=self.workdir,
+            repo_key=self.prepared.repo_key,
+            progress=self._tell_objects,
+            failed=self._not_sent,
+        )
+        self._sending.start()
+
+    def _tell(self, event: Event) -> None:
+        if event.event == "fail":
+            self.failed_step = event.step
+            self.failed_code = explain(event.word("code"), event.fields)
+        with self._telling:
+            self.screen.event(event)
+
+    def _tell_objects(self, done: int, total: int, sent: int) -> None:
+        now = time.time()
+        if not total or (now - self._last_tell < _OBJECT_TELLS_S and done < total):
+            return
+        self._last_tell = now
+        for unit, fields in (
+            ("objects", {"done": done, "total": total}),
+            ("bytes", {"done": sent}),
+        ):
+            self._tell(Event(self.setup, 0, now, "repo", "progress", {**fields, "unit": unit}))
+
+    def _not_sent(self, error: BoxstrapError) -> None:
+        with self._telling:
+            self.screen.warn(error.text())

@@ -1,0 +1,58 @@
+"""`inv plan`: what a setup would do on this box, and why. Nothing is written there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bootstrap.events import WHY
+from bootstrap.link.exchange import exchange
+from bootstrap.plan import Row, rows
+from bootstrap.setup.perform import Ready, get_ready
+from bootstrap.talk.hello import greet, parse
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Asked
+    from bootstrap.ui.screen import Screen
+
+
+def foresee(asked: Asked, screen: Screen, *, show_origin: bool) -> None:
+    """Show the plan. The script is handed to the box's bash over its input, and stays in memory."""
+    ready = get_ready(asked, screen, committed_only=True)
+    try:
+        plan = rows(ready.prepared.steps, _answers(ready))
+    finally:
+        ready.link.close()
+    text = [_line(row) for row in plan]
+    if show_origin:
+        from bootstrap.profile.origins import lines as origin_lines
+
+        text += ["", *origin_lines(ready.loaded.profile, ready.loaded.origins)]
+    screen.result(
+        {
+            "box": ready.box.known.name,
+            "commit": ready.prepared.commit,
+            "steps": [{"step": r.step.name, "runs": r.runs, "why": r.why} for r in plan],
+        },
+        "\n".join(text),
+    )
+
+
+def _answers(ready: Ready) -> dict[str, str]:
+    prepared = ready.prepared
+    hello = greet(
+        ready.link.wire,
+        workdir=prepared.profile.box.workdir,
+        repo_key=prepared.repo_key,
+        script=prepared.script_id,
+    )
+    if hello.plan:
+        return hello.plan
+    answer = exchange(
+        ready.link.wire, "bash -s -- plan", stdin=prepared.script.encode(), timeout=120
+    )
+    return parse(answer).plan
+
+
+def _line(row: Row) -> str:
+    mark = "runs" if row.runs else "-"
+    return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"

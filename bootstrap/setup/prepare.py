@@ -1,0 +1,94 @@
+"""Everything that can be known and refused before a box is touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.plan import Step, steps_for
+from bootstrap.setup import secrets
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.schema import Profile
+    from bootstrap.repo.changes import Changes
+    from bootstrap.repo.here import Here
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A setup that is ready to be sent."""
+
+    profile: Profile
+    here: Here | None
+    """The repository whose objects are sent; None where the box clones by itself, or needs none."""
+    repo_key: str
+    repo_name: str
+    commit: str
+    steps: tuple[Step, ...]
+    script: str
+    script_id: str
+    secrets: dict[str, str]
+
+
+def repository_root(place: Path) -> Path | None:
+    """The nearest folder upwards that holds a `.git`; a look, no git."""
+    place = place.resolve()
+    return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
+
+
+def prepare(  # noqa: PLR0913
+    loaded: Loaded,
+    place: Path,
+    *,
+    local: bool,
+    chosen_repo: bool = False,
+    committed_only: bool = False,
+    with_work: bool = True,
+) -> Prepared:
+    """Read the repository and render the script. `place` is where the person stands.
+
+    `chosen_repo`: the person named the repository. `with_work`: False leaves the
+    repository and all that follows from it out. Raises ProfileError, UsageError:
+    no repository, boxstrap's own checkout, or work that would stay behind.
+    """
+    from bootstrap.render.script import render_script, script_id
+    from bootstrap.render.variables import NO_WORK, variables
+    from bootstrap.setup.work import find_work
+
+    profile = loaded.profile
+    here, work = (
+        find_work(profile, place, chosen_repo=chosen_repo) if with_work else (None, NO_WORK)
+    )
+    if here is not None and not committed_only:
+        _nothing_stays_behind(here)
+    steps = steps_for(local=local, train=profile.train is not None, repo=with_work)
+    taken = secrets.take(profile.secrets) if with_work else {}
+    values = variables(profile, work, steps, local=local, secrets_id=secrets.fingerprint(taken))
+    script = render_script(profile.name, values, steps)
+    return Prepared(
+        profile=profile,
+        here=here,
+        repo_key=work.key,
+        repo_name=work.name,
+        commit=work.commit,
+        steps=steps,
+        script=script,
+        script_id=script_id(script),
+        secrets=taken,
+    )
+
+
+def _nothing_stays_behind(here: Here) -> None:
+    from bootstrap.repo.changes import left_behind
+
+    changes: Changes = left_behind(here)
+    if changes:
+        listed = "\n".join(f"  {line}" for line in changes.lines(10))
+        raise UsageError(
+            f"this would stay behind, since only commit {here.commit[:12]} travels:\n{listed}",
+            where=str(here.root),
+            next_="Commit it, or say that the commit is enough: --committed-only",
+        )

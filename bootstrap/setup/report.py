@@ -1,0 +1,70 @@
+"""The end of a setup: what runs, and what a person does next."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from typing import TYPE_CHECKING
+
+from bootstrap.ui.words import Next, what_next
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Contact
+    from bootstrap.profile.schema import Profile
+    from bootstrap.setup.prepare import Prepared
+    from bootstrap.talk.hello import Hello
+    from bootstrap.talk.run import Run
+
+
+def repo_dir(prepared: Prepared, hello: Hello) -> str:
+    """Where the repository lies on the box, as an absolute path."""
+    box_home = hello.facts.get("boxhome", "")
+    return posixpath.join(posixpath.dirname(box_home), prepared.repo_name)
+
+
+def next_steps(contact: Contact, prepared: Prepared, hello: Hello, run: Run | None) -> str:
+    """The block that ends a setup."""
+    name = contact.known.name
+    folder = repo_dir(prepared, hello)
+    return what_next(
+        Next(
+            box=name,
+            run=run.name if run else "",
+            state=run.outcome() if run else "",
+            attach=f"boxstrap attach --host {name}" if run and run.state == "running" else "",
+            follow=f"boxstrap logs -f --host {name}" if run else "",
+            code="" if contact.is_local else _open_code(contact, folder),
+            fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder),
+            status=f"boxstrap status --host {name}",
+            destroy_at="" if contact.is_local else prepared.profile.provider.console or "",
+        )
+    )
+
+
+def _open_code(contact: Contact, folder: str) -> str:
+    return f"code --remote ssh-remote+{_place(contact)} {shlex.quote(folder)}"
+
+
+def _place(contact: Contact) -> str:
+    """The host as OpenSSH and the editor take it: the alias where there is one."""
+    endpoint = contact.endpoint
+    if endpoint is None or endpoint.alias != endpoint.hostname:
+        return endpoint.alias if endpoint else ""
+    port = "" if endpoint.port == 22 else f":{endpoint.port}"
+    return f"{endpoint.user}@{endpoint.hostname}{port}"
+
+
+def _fetch(contact: Contact, profile: Profile, folder: str) -> list[str]:
+    endpoint = contact.endpoint
+    if endpoint is None:
+        return []
+    alias = endpoint.alias != endpoint.hostname
+    host = endpoint.alias if alias else f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
+    port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
+    results = profile.train.results if profile.train else []
+    places = [posixpath.join(folder, result) for result in results]
+    return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
+
+
+def _bracketed(hostname: str) -> str:
+    return f"[{hostname}]" if ":" in hostname else hostname

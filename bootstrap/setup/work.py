@@ -1,0 +1,143 @@
+"""Which commit the box should work on, and from where it gets it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import ProfileError, UsageError
+from bootstrap.paths import state_dir
+from bootstrap.render.variables import Work
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+    from bootstrap.repo.here import Here
+
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_MEANT = (
+    "Stand in the repository of your training, or name it: --repo PATH, or git.url in its profile."
+)
+
+
+def find_work(profile: Profile, place: Path, *, chosen_repo: bool) -> tuple[Here | None, Work]:
+    """The commit, and the repository that sends it (None: the box clones it by its URL).
+
+    Raises UsageError, ProfileError.
+    """
+    from bootstrap.repo.here import is_boxstrap_checkout, read
+
+    url, ref = profile.git.url, profile.git.ref
+    if url and profile.git.access == "url":
+        return None, _by_url(url, ref)
+    here = read(_mirror(url, place), ref) if url else read(place, ref)
+    if is_boxstrap_checkout(here) and not chosen_repo and not url:
+        raise UsageError(
+            "this is boxstrap's own source, and no training.", where=str(here.root), next_=_MEANT
+        )
+    if profile.git.access == "url":
+        if here.url is None:
+            raise ProfileError(
+                "git.access: url needs an address, and this repository has no remote.",
+                where=str(here.root),
+                next_="Set git.url, or leave git.access out: the commit then travels over ssh.",
+            )
+        return None, _work(here)
+    return here, _work(here)
+
+
+def _work(here: Here) -> Work:
+    return Work(
+        key=here.key,
+        name=here.name,
+        commit=here.commit,
+        branch=here.branch,
+        url=here.url,
+        user_name=here.identity_name,
+        user_email=here.identity_email,
+    )
+
+
+def _by_url(url: str, ref: str | None) -> Work:
+    """The commit that `ref` is at the URL now; this machine asks, with the user's own access."""
+    from bootstrap.repo.urls import name_of, without_user_info
+
+    clean = without_user_info(url)
+    name = name_of(clean)
+    return Work(
+        key=f"{name}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}",
+        name=name,
+        commit=ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref),
+        branch=None,
+        url=clean,
+        user_name=None,
+        user_email=None,
+    )
+
+
+def _resolved(url: str, ref: str | None) -> str:
+    asked = ref or "HEAD"
+    refs = [f"refs/heads/{asked}", f"refs/tags/{asked}^{{}}", f"refs/tags/{asked}"]
+    patterns = ["HEAD"] if asked == "HEAD" else refs
+    lines = _git("ls-remote", "--end-of-options", url, *patterns).splitlines()
+    found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
+    for pattern in patterns:
+        if pattern in found:
+            return found[pattern]
+    raise ProfileError(
+        f"git.ref: {url} has no branch or tag {asked!r}.", next_="Name one, or a whole commit id."
+    )
+
+
+def _mirror(url: str, place: Path) -> Path:
+    """A bare copy of the URL here, brought up to date: it is sent over the login, so that
+    no credential for it has to reach the box. Where you stand in that repository, itself."""
+    from bootstrap.repo.here import read
+    from bootstrap.repo.urls import name_of, without_user_info
+
+    clean = without_user_info(url)
+    try:
+        if read(place).url == clean:
+            return place
+    except UsageError:
+        pass
+    digest = hashlib.sha256(clean.encode()).hexdigest()[:8]
+    mirror = state_dir() / "mirrors" / f"{name_of(clean)}-{digest}.git"
+    if not mirror.is_dir():
+        mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _git("clone", "--quiet", "--bare", "--template=", "--end-of-options", url, str(mirror))
+    else:
+        refs = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        _git(
+            "--git-dir", str(mirror), "fetch", "--quiet", "--prune", "--end-of-options", url, *refs
+        )
+    return mirror
+
+
+def _git(*arguments: str) -> str:
+    # What `check_url` let through, and nothing that runs a helper.
+    settings = (
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "protocol.ext.allow=never",
+        "-c",
+        "protocol.file.allow=never",
+    )
+    done = subprocess.run(
+        ["git", *settings, *arguments],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode:
+        from bootstrap.ui.clean import clean
+
+        raise ProfileError(
+            f"git.url: {clean(done.stderr).strip()[-400:] or 'git failed'}",
+            next_="Check the address, and that this machine may read it.",
+        )
+    return done.stdout

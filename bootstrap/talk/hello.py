@@ -1,0 +1,139 @@
+"""The first question: who is this box, and what does it have already?"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from bootstrap.errors import BoxLacksError
+from bootstrap.events import STEPS, WHY
+from bootstrap.link.exchange import exchange
+from bootstrap.link.wire import Wire
+from bootstrap.talk.question import question
+from bootstrap.talk.run import Run, parse_run
+from bootstrap.ui.clean import clean
+
+OLDEST_BASH = (4, 4)
+_MOST_LINES = 5000
+_LONGEST = 4096
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a box said of itself. Every text in it is clean."""
+
+    facts: dict[str, str] = field(default_factory=dict)
+    env: frozenset[str] = frozenset()
+    """Names of the provider's variables that are set there."""
+    files: frozenset[str] = frozenset()
+    have: tuple[str, ...] = ()
+    """Commits that its store holds."""
+    working: tuple[str, str] | None = None
+    """The setup at work: its id, and the id of its script."""
+    last_setup: dict[str, object] = field(default_factory=dict)
+    runs: tuple[Run, ...] = ()
+    """The newest first."""
+    script: str = ""
+    plan: dict[str, str] = field(default_factory=dict)
+    """Why each step would run; there only when the box has the script that was asked about."""
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """Whether every step is right as it is."""
+        return bool(self.plan) and all(why in {"done", "alive"} for why in self.plan.values())
+
+
+def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
+    wire: Wire,
+    *,
+    workdir: str = "",
+    repo_key: str = "",
+    script: str = "",
+    hint_names: Collection[str] = (),
+    hint_files: Collection[str] = (),
+) -> Hello:
+    """Ask; one exchange, nothing is written on the box. `script` is the id of the one to compare.
+
+    Raises LinkLost, NoAnswer, and BoxLacksError where there is no bash, or an old one.
+    """
+    answer = exchange(
+        wire,
+        question(
+            "hello",
+            workdir=workdir,
+            repo_key=repo_key,
+            script_id=script,
+            hint_names=" ".join(sorted(hint_names)),
+            hint_files=" ".join(sorted(hint_files)),
+        ),
+        timeout=60,
+    )
+    hello = parse(answer)
+    _check_bash(hello, wire.label)
+    return hello
+
+
+def parse(answer: bytes) -> Hello:
+    """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
+    facts: dict[str, str] = {}
+    many: dict[str, list[str]] = {"env": [], "file": [], "have": [], "run": [], "plan": []}
+    for line in answer.split(b"\n", _MOST_LINES)[:_MOST_LINES]:
+        word, tab, value = clean(line[:_LONGEST]).partition("\t")
+        if not tab:
+            continue
+        if word in many:
+            many[word].append(value)
+        else:
+            facts[word] = value
+    runs = [run for run in map(parse_run, many["run"]) if run]
+    return Hello(
+        facts=facts,
+        env=frozenset(many["env"]),
+        files=frozenset(many["file"]),
+        have=tuple(commit for commit in many["have"] if _COMMIT.fullmatch(commit)),
+        working=_working(facts.get("working", "")),
+        last_setup=_status(facts.get("last", "")),
+        runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
+        script=facts.get("script", ""),
+        plan=_plan(many["plan"]),
+    )
+
+
+def _working(value: str) -> tuple[str, str] | None:
+    setup, _, script = value.partition("\t")
+    return (setup, script) if _SETUP.fullmatch(setup) else None
+
+
+def _status(value: str) -> dict[str, object]:
+    try:
+        status = json.loads(value)
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _plan(lines: list[str]) -> dict[str, str]:
+    rows = (line.partition("\t") for line in lines)
+    return {step: why for step, _, why in rows if step in STEPS and why in WHY}
+
+
+def _check_bash(hello: Hello, label: str) -> None:
+    version = hello.facts.get("bash", "")
+    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    if not numbers:
+        raise BoxLacksError(
+            "there is no bash on this box.",
+            where=label,
+            next_="Install bash on it, or rent it with another image.",
+        )
+    if numbers < OLDEST_BASH:
+        wanted = ".".join(map(str, OLDEST_BASH))
+        raise BoxLacksError(
+            f"its bash is {version}; {wanted} or later is needed.",
+            where=label,
+            next_="On a Mac: `brew install bash`. On a box: rent it with a newer image.",
+        )

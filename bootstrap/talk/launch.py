@@ -1,0 +1,75 @@
+"""Starting a setup: the script and the secrets over one command's input, then it is on its own."""
+
+from __future__ import annotations
+
+import secrets as random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.codes import explain
+from bootstrap.errors import BoxLacksError, BoxstrapError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import ask
+from bootstrap.link.wire import Wire
+from bootstrap.talk.question import question
+from bootstrap.ui.clean import clean
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One setup to start."""
+
+    script: str
+    setup: str
+    workdir: str
+    wait_s: int = 60
+    """How long it waits for another setup to end, in seconds."""
+    words: Sequence[str] = ()
+    """`restart`, `only=gpu`: see `templates/lib/main.sh`."""
+    secrets: bytes = b""
+    """NAME=VALUE, each ended by a NUL."""
+
+
+def new_setup_id(now: float | None = None) -> str:
+    """An id whose order by name is its order in time."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    return f"{stamp}-{random.token_hex(3)}"
+
+
+def launch(wire: Wire, start: Launch) -> None:
+    """Start it. A cut upload starts nothing.
+
+    Raises BoxLacksError when the box's first look at itself says that set-up
+    can't work there (nothing was changed), LinkLost, NoAnswer.
+    """
+    script = start.script.encode()
+    asked = question(
+        "launch",
+        workdir=start.workdir,
+        setup_id=start.setup,
+        script_bytes=len(script),
+        secret_bytes=len(start.secrets),
+        wait_seconds=start.wait_s,
+        client_time=int(time.time()),
+        words=" ".join(start.words),
+    )
+    answer = ask(wire, asked, script + start.secrets, timeout=120)
+    lines = clean(answer.output).splitlines()
+    lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
+    if lacks:
+        raise _lacks(lacks, wire.label)
+    if "short" in lines:
+        raise LinkLost(wire.label, "the script did not arrive whole, so nothing was started")
+    if "launched" not in lines:
+        said = clean(answer.errors).strip()[-600:]
+        raise BoxstrapError(
+            f"the box did not start the setup{': ' + said if said else '.'}", where=wire.label
+        )
+
+
+def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:
+    sentences = [row[1] if len(row) > 1 else row[0] for row in lacks]
+    advice = explain(lacks[0][0], {}).next_
+    what = "; ".join(sentences)
+    return BoxLacksError(f"{what}.", where=label, next_=f"Nothing was changed. {advice}.")

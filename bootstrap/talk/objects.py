@@ -1,0 +1,79 @@
+"""Sending the commit: git objects over the login that is there, into the box's store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.wire import Wire
+from bootstrap.repo.here import Here
+from bootstrap.repo.objects import ObjectStream, Progress, have_locally, parse_report, wanted_ref
+from bootstrap.talk.question import question
+
+_MARK = b"receive-pack\n"
+
+
+class Sending(threading.Thread):
+    """Sends the commit beside everything else; `failed` is called with what went wrong."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        wire: Wire,
+        here: Here,
+        have: Sequence[str],
+        *,
+        workdir: str,
+        repo_key: str,
+        progress: Progress,
+        failed: Callable[[BoxstrapError], None],
+    ) -> None:
+        super().__init__(name="objects", daemon=True)
+        self._wire = wire
+        self._here = here
+        self._have = have
+        self._workdir = workdir
+        self._repo_key = repo_key
+        self._progress = progress
+        self._failed = failed
+        self.arrived = False
+        """Whether the box has the commit."""
+
+    def run(self) -> None:
+        """Send; a lost link is no error here, since following logs in again and sends again."""
+        try:
+            self._send()
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self._failed(error)
+
+    def _send(self) -> None:
+        asked = question(
+            "receive",
+            workdir=self._workdir,
+            repo_key=self._repo_key,
+            object_format=self._here.object_format,
+        )
+        stream = self._wire.start(shell_command(asked))
+        objects = ObjectStream(
+            self._here,
+            ref=wanted_ref(self._here.commit),
+            have=have_locally(self._here, self._have),
+            progress=self._progress,
+        )
+        try:
+            for piece in objects:
+                stream.write(piece)
+        except BrokenPipeError:
+            pass  # its own words say why
+        finally:
+            objects.close()
+        stream.close_write()
+        answer = b""
+        while piece := stream.read(64 * 1024):
+            answer += piece
+        parse_report(answer.rpartition(_MARK)[2], stream.read_err())
+        self.arrived = True

@@ -1,0 +1,21 @@
+"""Questions: the static scripts of `templates/ask`, with their values in front."""
+
+from __future__ import annotations
+
+from bootstrap.render.parts import shell_part
+from bootstrap.render.quote import Value, assignments
+
+_SHARED = (("ask", "home"), ("lib", "process"), ("lib", "run_state"))
+"""What every question may use: where boxstrap's folder is, and what lives."""
+
+
+def question(name: str, /, **values: Value) -> str:
+    """The script of `templates/ask/<name>.sh`; `workdir` and its own variables are set first."""
+    parts = [shell_part(kind, part) for kind, part in (*_SHARED, ("ask", name))]
+    return assignments({"workdir": "", **values}) + _bare("".join(parts))
+
+
+def _bare(script: str) -> str:
+    """Without comments and indentation: these bytes travel each time."""
+    lines = (line.strip() for line in script.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))

@@ -1,0 +1,90 @@
+"""A run as the box tells of it: one training command, and what became of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_FIELDS = 9
+STATES = frozenset({"running", "finished", "died", "waiting"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training command on a box. Times are seconds since 1970 on the box's clock."""
+
+    repo_key: str
+    name: str
+    state: str
+    """running, finished (see `rc`), died (it ended without an exit code), waiting (never begun)."""
+    rc: int | None
+    started: int
+    commit: str
+    work: str
+    """Which commit, command and environment; the same for the same work."""
+    session: str
+    written: int
+    """When its log was last written to."""
+    log_bytes: int
+    command: str
+
+    @property
+    def number(self) -> int:
+        """The last part of its name, which counts up."""
+        digits = re.search(r"\d+$", self.name)
+        return int(digits.group()) if digits else 0
+
+    @property
+    def log(self) -> str:
+        """Its log, below boxstrap's folder on the box."""
+        return f"runs/{self.repo_key}/{self.name}/log"
+
+    def outcome(self) -> str:
+        """What became of it, in a few words."""
+        if self.state == "finished":
+            return "finished" if self.rc == 0 else f"ended with exit code {self.rc}"
+        return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
+            self.state, self.state
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "name": self.name,
+            "state": self.state,
+            "rc": self.rc,
+            "commit": self.commit,
+            "command": self.command,
+            "session": self.session,
+            "started": self.started,
+            "log_bytes": self.log_bytes,
+        }
+
+
+def parse_run(value: str) -> Run | None:
+    """A run from its line: fields with tabs between. None where it is not one."""
+    parts = value.split("\t", _FIELDS - 1)
+    if len(parts) != _FIELDS:
+        return None
+    key, name, state, started, commit, work, session, log, command = parts
+    word, _, rc = state.partition(" ")
+    written, _, size = log.partition(" ")
+    if word not in STATES or not re.fullmatch(r"[A-Za-z0-9._-]+", key + name):
+        return None
+    return Run(
+        repo_key=key,
+        name=name,
+        state=word,
+        rc=_number(rc),
+        started=_number(started) or 0,
+        commit=commit,
+        work=work,
+        session=session,
+        written=_number(written) or 0,
+        log_bytes=_number(size) or 0,
+        command=command,
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,18}", text) else None

@@ -1,0 +1,60 @@
+"""boxes: what this machine remembers of the boxes it met."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bootstrap.tasks.command import JSON, Call, Option, command
+
+if TYPE_CHECKING:
+    from bootstrap.link.known import KnownBox
+
+
+def _place(box: KnownBox) -> str:
+    user = f"{box.user}@" if box.user else ""
+    return f"{user}{box.address}:{box.port}" if box.address else box.host_text
+
+
+@command(JSON, Option("forget", "Forget this box: its name, its pin, its last profile."))
+def boxes(call: Call) -> None:
+    """List the boxes that are known here, the newest first. Asks none of them.
+
+    Example: boxstrap boxes --forget old-box
+    """
+    from bootstrap.errors import UsageError
+    from bootstrap.link.known import all_boxes, by_name, forget
+    from bootstrap.ui.sizes import duration
+
+    name = call.given["forget"]
+    if name:
+        box = by_name(name)
+        if box is None:
+            raise UsageError(f"there is no box {name!r}.", next_="See which: boxstrap boxes")
+        forget(box)
+        call.screen.result({"forgotten": name}, f"forgotten: {name}. The box itself goes on.")
+        return
+    known = all_boxes()
+    now = time.time()
+    rows = [
+        f"{box.name:<28} {_place(box)}"
+        f"  {box.profile or '-'}  seen {duration(max(0.0, now - box.seen))} ago"
+        for box in known
+    ]
+    call.screen.result(
+        {
+            "boxes": [
+                {
+                    "name": box.name,
+                    "host": box.host_text,
+                    "address": box.address,
+                    "port": box.port,
+                    "user": box.user,
+                    "profile": box.profile,
+                    "seen": box.seen,
+                }
+                for box in known
+            ]
+        },
+        "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
+    )

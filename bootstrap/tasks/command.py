@@ -1,0 +1,187 @@
+"""What all tasks share: their options, their screen, and how they end."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+from bootstrap.errors import INTERRUPTED, BoxstrapError
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Asked
+    from bootstrap.ui.screen import Screen
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its parameter, what it means, and a short form if it has one."""
+
+    name: str
+    help: str
+    default: object = None
+    short: str = ""
+    many: bool = False
+
+
+JSON = Option("json_", "One JSON document on standard output, nothing else.", False)
+HOST = Option(
+    "host", "The box: [user@]address[:port], an alias, a known box, a quoted ssh command, local."
+)
+BOX = (
+    HOST,
+    Option("profile", "A profile: its name, or a path."),
+    Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", (), many=True),
+    JSON,
+    Option("repo", "The repository; default: the one you stand in."),
+    Option("identity", "The private key to log in with."),
+    Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
+    Option("name", "What to call the box."),
+    Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
+)
+
+
+@dataclass
+class Call:
+    """One call of a task: the options it was given, and its screen."""
+
+    given: Mapping[str, Any] = field(default_factory=dict)
+    _screen: Screen | None = None
+
+    @property
+    def screen(self) -> Screen:
+        """Where the task talks to the person; made at its first word."""
+        if self._screen is None:
+            from bootstrap.ui.screen import make_screen
+
+            self._screen = make_screen(bool(self.given.get("json_")))
+        return self._screen
+
+    @property
+    def is_json(self) -> bool:
+        """Whether a program reads what this prints."""
+        return bool(self.given.get("json_"))
+
+    def asked(self) -> Asked:
+        """The options about a box."""
+        from bootstrap.contact import Asked
+
+        given = self.given
+        return Asked(
+            host=given.get("host"),
+            profile=given.get("profile"),
+            sets=tuple(given.get("set_") or ()),
+            repo=Path(given["repo"]).expanduser() if given.get("repo") else None,
+            identity=given.get("identity"),
+            host_key=given.get("host_key"),
+            name=given.get("name"),
+            new_box=bool(given.get("new_box")),
+        )
+
+
+class BoxTask(Task[Callable[..., None]]):
+    """A task with short forms for just the options that have one."""
+
+    shorts: Mapping[str, str] = {}
+
+    def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
+        """As Invoke's, with our short forms in the place of guessed ones."""
+        options: dict[str, Any] = super().arg_opts(name, default, taken_names)
+        if name in self.shorts:
+            options["names"] = (*options["names"], self.shorts[name])
+        return options
+
+
+def command(
+    *options: Option, positional: Sequence[str] = ()
+) -> Callable[[Callable[[Call], None]], BoxTask]:
+    """Make a task of a function that takes a `Call`; its options are data."""
+
+    def make(body: Callable[[Call], None]) -> BoxTask:
+        @functools.wraps(body)
+        def run(context: Context, **given: Any) -> None:  # noqa: ARG001, ANN401
+            _guarded(body, Call(given))
+
+        run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]
+        task = BoxTask(
+            run,
+            name=body.__name__.rstrip("_"),
+            positional=list(positional),
+            iterable=[option.name for option in options if option.many],
+            auto_shortflags=False,
+            help={option.name: option.help for option in options},
+        )
+        task.shorts = {option.name: option.short for option in options if option.short}
+        return task
+
+    return make
+
+
+def _signature(options: Sequence[Option], positional: Sequence[str]) -> inspect.Signature:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("context", kind)]
+    for option in options:
+        empty = inspect.Parameter.empty if option.name in positional else option.default
+        parameters.append(inspect.Parameter(option.name, kind, default=empty))
+    return inspect.Signature(parameters)
+
+
+def _guarded(body: Callable[[Call], None], call: Call) -> None:
+    """Run the task; whatever ends it leaves with the contract's exit code and one clear message."""
+    try:
+        body(call)
+        _close(call, None)
+    except Exit as error:
+        _close(call, error)
+        raise
+    except KeyboardInterrupt as error:
+        _close(call, error)
+        raise Exit(_INTERRUPTED_WORDS, code=INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read us has gone (`| head`); there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Exit(code=0) from None
+    except Exception as error:
+        own = _own_error(error)
+        _close(call, own)
+        raise own from None
+
+
+_INTERRUPTED_WORDS = (
+    "\ninterrupted here; what runs on the box goes on.\n"
+    "Run the same command again to follow it, or: boxstrap stop --setup"
+)
+
+
+def _close(call: Call, error: BaseException | None) -> None:
+    screen = call._screen
+    if screen is None and call.is_json and error is not None:
+        screen = call.screen
+    if screen is not None:
+        if error is not None:
+            screen.failed(error)
+        screen.close()
+
+
+def _own_error(error: Exception) -> BoxstrapError:
+    from bootstrap.paths import state_dir
+
+    folder = state_dir() / "reports"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
+    report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return BoxstrapError(
+        f"boxstrap itself failed: {type(error).__name__}: {error}",
+        next_=f"What happened is in {report}; please send it with a report of this error.",
+    )

@@ -1,0 +1,16 @@
+"""demo: the main job on this machine, with a small training of our own."""
+
+from __future__ import annotations
+
+from bootstrap.tasks.command import JSON, Call, command
+
+
+@command(JSON)
+def demo(call: Call) -> None:
+    """Set this machine up for a small training and start it: no account, no GPU, nothing rented.
+
+    Example: boxstrap demo
+    """
+    from bootstrap.demo import show
+
+    show(call.screen)

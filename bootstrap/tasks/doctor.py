@@ -1,0 +1,24 @@
+"""doctor: does this machine have what boxstrap needs, and does it reach the box?"""
+
+from __future__ import annotations
+
+from bootstrap.tasks.command import HOST, JSON, Call, Option, command
+
+
+@command(HOST, JSON, Option("identity", "The private key to log in with."))
+def doctor(call: Call) -> None:
+    """Check this machine, and with --host the way to a box; a line for each check.
+
+    Example: boxstrap doctor --host my-box
+    """
+    from bootstrap.doctor import examine
+    from bootstrap.errors import UsageError
+
+    findings = examine(call.asked(), call.screen)
+    marks = {True: "ok", False: "no"}
+    lines = [f"{marks[f.well]:<3} {f.name:<12} {f.says}" for f in findings]
+    data = [{"check": f.name, "ok": f.well, "says": f.says} for f in findings]
+    call.screen.result({"checks": data}, "\n".join(lines))
+    ill = [f for f in findings if not f.well]
+    if ill:
+        raise UsageError(f"{len(ill)} of {len(findings)} checks failed.", next_=ill[0].advice)

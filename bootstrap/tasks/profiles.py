@@ -1,0 +1,79 @@
+"""profiles, init: what a box should become, listed, shown, checked and begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bootstrap.tasks.command import JSON, Call, Option, command
+
+_SET = Option(
+    "set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", (), many=True
+)
+
+
+@command(
+    JSON,
+    Option("show", "Show this profile whole, and where each value comes from."),
+    Option("validate", "Check this profile: a name or a path."),
+    _SET,
+)
+def profiles(call: Call) -> None:
+    """List the profiles there are; show one with the origin of each value; check one.
+
+    Example: boxstrap profiles --show vast --set gpu.count=2
+    """
+    from bootstrap.profile.listing import listed
+    from bootstrap.profile.load import load
+    from bootstrap.profile.origins import lines
+    from bootstrap.setup.prepare import repository_root
+
+    given = call.given
+    name = given["show"] or given["validate"]
+    if not name:
+        found = listed()
+        rows = [
+            f"{item.name:<12} {item.description}{' (your own)' if item.own else ''}"
+            for item in found
+        ]
+        data = [{"name": item.name, "path": str(item.path), "own": item.own} for item in found]
+        call.screen.result({"profiles": data}, "\n".join(rows))
+        return
+    loaded = load(name, sets=tuple(given["set_"]), repo_root=repository_root(Path.cwd()))
+    if given["validate"]:
+        files = [str(path) for path in loaded.chain]
+        call.screen.result({"valid": True, "files": files}, f"right: {', '.join(files)}")
+        return
+    call.screen.result(
+        {"profile": loaded.profile.model_dump()},
+        "\n".join(lines(loaded.profile, loaded.origins, described=True)),
+    )
+
+
+@command(JSON, Option("repo", "The repository; default: the one you stand in."))
+def init(call: Call) -> None:
+    """Write a commented boxstrap.yaml from what the repository shows.
+
+    Example: boxstrap init
+    """
+    from bootstrap.errors import UsageError
+    from bootstrap.profile.sketch import look, sketch
+    from bootstrap.repo.here import read
+
+    place = call.asked().place
+    try:
+        here = read(place)
+        root, url = here.root, here.url
+    except UsageError:
+        # A folder that is no repository yet, or has no commit, may still get its profile.
+        root, url = place, None
+    file = root / "boxstrap.yaml"
+    if file.exists():
+        raise UsageError(
+            "it is there already; nothing was written.",
+            where=str(file),
+            next_=f"See what it says: boxstrap profiles --show {file}",
+        )
+    file.write_text(sketch(look(root, url=url)), encoding="utf-8")
+    call.screen.result(
+        {"written": str(file)}, f"written: {file}\nRead it through, then: boxstrap setup --host …"
+    )

@@ -1,0 +1,71 @@
+"""status, logs, attach, stop: the training and the setup on a box, afterwards."""
+
+from __future__ import annotations
+
+from bootstrap.tasks.command import HOST, JSON, Call, Option, command
+
+_IDENTITY = Option("identity", "The private key to log in with.")
+_REPO = Option("repo", "The repository whose box is meant where no host is given.")
+_RUN = Option("run", "The run, as `status` names it; default: the newest.")
+
+
+@command(HOST, JSON, _IDENTITY, _REPO)
+def status(call: Call) -> None:
+    """Say what became of the runs on a box, and of its last setup.
+
+    Example: boxstrap status --host my-box
+    """
+    from bootstrap.after.status import show_status
+
+    show_status(call.asked(), call.screen)
+
+
+@command(
+    HOST,
+    JSON,
+    _IDENTITY,
+    _REPO,
+    _RUN,
+    Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
+    Option("step", "The log of a step of the last setup, as in python."),
+)
+def logs(call: Call) -> None:
+    """Print the log of a run, or of a step of the last setup.
+
+    Example: boxstrap logs -f --host my-box
+    """
+    from bootstrap.after.logs import show_log
+
+    given = call.given
+    show_log(
+        call.asked(),
+        call.screen,
+        run=given["run"],
+        step=given["step"],
+        follow=given["follow"],
+        as_json=call.is_json,
+    )
+
+
+@command(HOST, _IDENTITY, _REPO, _RUN)
+def attach(call: Call) -> None:
+    """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
+
+    Example: boxstrap attach --host my-box
+    """
+    from bootstrap.after.attach import attach_to
+
+    attach_to(call.asked(), call.screen, run=call.given["run"])
+
+
+@command(
+    HOST, JSON, _IDENTITY, _REPO, _RUN, Option("setup", "Cancel the setup at work instead.", False)
+)
+def stop(call: Call) -> None:
+    """End a run (or, with --setup, the setup at work). The box itself goes on, and on costing.
+
+    Example: boxstrap stop --host my-box
+    """
+    from bootstrap.after.stop import stop_run
+
+    stop_run(call.asked(), call.screen, run=call.given["run"], setup=call.given["setup"])

@@ -1,0 +1,73 @@
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# hello: who is this box, and what does it have already? Looks only; changes nothing.
+
+fact() { printf '%s\t%s\n' "$1" "$2"; }
+
+describe() {
+  fact os "$(uname -s)"
+  fact machine "$(uname -m)"
+  fact user "$(id -un 2>/dev/null || id -u)"
+  fact home "$HOME"
+  fact bash "$(bash -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
+  fact time "$(date +%s)"
+  fact boxhome "$box_home"
+}
+
+# Names of the provider's variables and files; never their values.
+show_hints() {
+  names=$(
+    {
+      env
+      cat /etc/environment /etc/rp_environment 2>/dev/null
+      tr '\0' '\n' </proc/1/environ
+    } 2>/dev/null | sed -n 's/^\(export \)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*\)=.*/\2/p' | sort -u
+  )
+  for name in $hint_names; do
+    if printf '%s\n' "$names" | grep -qx "$name"; then fact env "$name"; fi
+  done
+  for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
+}
+
+show_commits() {
+  [ -d "$box_home/store/$repo_key.git" ] && command -v git >/dev/null 2>&1 || return 0
+  git --git-dir="$box_home/store/$repo_key.git" -c safe.directory='*' \
+    for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
+}
+
+# The setup at work, or else the last one.
+show_setups() {
+  if holder=$(cat "$box_home/lock" 2>/dev/null) && alive "$(printf '%s\n' "$holder" | sed -n 1p)"; then
+    fact working "$(printf '%s\n' "$holder" | sed -n 3p)	$(printf '%s\n' "$holder" | sed -n 2p)"
+  fi
+  for last in "$box_home"/setups/*/status.json; do :; done
+  [ ! -f "$last" ] || fact last "$(cat "$last")"
+}
+
+show_runs() {
+  for run in "$box_home"/runs/*/*/; do
+    run=${run%/}
+    [ -f "$run/command" ] || continue
+    key=${run%/*}
+    fact run "${key##*/}	${run##*/}	$(run_state "$run")	$(cat "$run/started")	$(cat "$run/commit")	$(cat "$run/work")	$(cat "$run/session")	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$(cat "$run/command")"
+  done
+}
+
+# The work that this repository's last setup started.
+show_work() { [ ! -f "$box_home/steps/$repo_key/train.ok" ] || fact work "$(cat "$box_home/steps/$repo_key/train.ok")"; }
+
+show_plan() {
+  script=$(sha256sum "$box_home/setup.sh" 2>/dev/null) || return 0
+  fact script "${script%% *}"
+  if [ "${script%% *}" = "$script_id" ]; then bash "$box_home/setup.sh" plan; fi
+}
+
+find_home
+describe
+[ -z "$hint_names" ] || show_hints
+if [ -n "$repo_key" ]; then
+  show_commits
+  show_work
+fi
+show_setups
+show_runs
+[ -z "$script_id" ] || show_plan

@@ -1,0 +1,42 @@
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# launch: takes the script from standard input, looks whether this box will do, and starts it apart
+# from this connection. Then the events of the setup follow, until it is over.
+
+receive() { head -c "$1" >"$2" && [ "$(wc -c <"$2")" -eq "$1" ]; }
+
+find_home
+# The first look happens in memory: a box that won't do is left as it was.
+script=$(head -c "$script_bytes" && printf x)
+script=${script%x}
+if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
+  printf 'short\n'
+  exit 0
+fi
+lacks=$(CLIENT_TIME=$client_time bash -c "$script" setup preflight)
+if [ -n "$lacks" ]; then
+  printf '%s\n' "$lacks"
+  exit 0
+fi
+folder=$box_home/setups/$setup_id
+mkdir -p "${box_home%/*}"
+umask 077
+mkdir -p "$folder" || exit 0
+printf %s "$script" >"$folder/setup.sh"
+if [ "$secret_bytes" -gt 0 ]; then
+  receive "$secret_bytes" "$folder/secrets" || { rm -f "$folder/secrets" && printf 'short\n' && exit 0; }
+fi
+: >"$folder/events.jsonl"
+trap '' HUP
+# shellcheck disable=SC2086 # words of our own
+setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
+# Not before it stands on its own feet may this connection end.
+waited=0
+until [ -f "$folder/pid" ]; do
+  waited=$((waited + 1))
+  if [ "$waited" -gt 1000 ]; then
+    cat "$folder/output" >&2
+    exit 0
+  fi
+  sleep 0.01
+done
+printf 'launched\n'

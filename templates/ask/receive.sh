@@ -1,0 +1,28 @@
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# receive: git objects from standard input into the store, once git is here.
+
+find_home
+store=$box_home/store/$repo_key.git
+waited=0
+until command -v git >/dev/null 2>&1; do
+  [ "$waited" -lt 6000 ] || exit 1
+  waited=$((waited + 1))
+  sleep 0.1
+done
+umask 077
+mkdir -p "$box_home/store"
+identity $$ >"$store.sender"
+# What a broken transfer left lies in the way of nothing; it only takes room.
+find "$store/objects" -maxdepth 2 \( -name 'tmp_objdir-incoming-*' -o -name 'tmp_pack_*' \) -mmin +60 -exec rm -rf {} + 2>/dev/null
+if [ ! -d "$store" ]; then
+  if [ "$object_format" = sha256 ]; then
+    git init -q --bare --template= --object-format=sha256 "$store.new.$$"
+  else
+    git init -q --bare --template= "$store.new.$$"
+  fi
+  mv -T "$store.new.$$" "$store" 2>/dev/null || rm -rf "$store.new.$$"
+fi
+printf 'receive-pack\n'
+unset GIT_PROTOCOL
+git --git-dir="$store" -c core.hooksPath=/dev/null -c receive.shallowUpdate=true -c receive.autogc=false -c receive.unpackLimit=1 \
+  -c safe.directory="$store" receive-pack --stateless-rpc "$store"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# runner: one training command, with its log, its exit code, and who is running it.
+# usage: bash runner.sh RUN_DIR ENV_FILE
+{
+  run=$1 env_file=$2
+  # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
+  unset LC_ALL
+  export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
+  # shellcheck disable=SC1090 # written by the step `shell`
+  [ ! -r "$env_file" ] || . "$env_file"
+  venv=$(cat "$run/venv")
+  [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
+
+  identity() {
+    local stat fields
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    read -ra fields <<<"${stat##*) }"
+    printf '%s %s %s\n' "$1" "${fields[19]}" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || printf none)"
+  }
+
+  end() {
+    printf '%s\n' "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
+    exit 0
+  }
+
+  stop() {
+    trap '' TERM INT HUP
+    kill -TERM -- "-$child" 2>/dev/null
+    for _ in {1..100}; do
+      kill -0 -- "-$child" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -KILL -- "-$child" 2>/dev/null
+    end 143
+  }
+
+  cd "$(cat "$run/dir")" || end 125
+  identity $$ >"$run/pid.new"
+  mv "$run/pid.new" "$run/pid"
+  # A session of its own: the command outlives the terminal, and is ended as a whole.
+  setsid bash -c "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
+  child=$!
+  trap stop TERM INT HUP
+  { identity $$ && identity "$child"; } >"$run/pid.new"
+  mv "$run/pid.new" "$run/pid"
+  if [ -t 1 ]; then
+    tail -n +1 -F "$run/log" 2>/dev/null &
+    shown=$!
+  fi
+  wait "$child"
+  rc=$?
+  sleep 0.2
+  [ -z "${shown-}" ] || kill "$shown" 2>/dev/null
+  end "$rc"
+}

@@ -1,0 +1,66 @@
+# shellcheck shell=bash disable=SC2034,SC2088 # set here, read elsewhere; a profile's ~ is literal
+# base: small words that every other file uses.
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# The time in seconds with a fraction, in NOW; no process is started where bash knows it itself.
+now() {
+  if [ -n "${EPOCHREALTIME-}" ]; then NOW=$EPOCHREALTIME; else NOW=$(date +%s.%N); fi
+}
+
+# A path as the profile gives it: `~/` is the home of the box, the rest is literal.
+expand_home() {
+  case $1 in
+    '~') printf '%s\n' "$HOME" ;;
+    '~/'*) printf '%s\n' "$HOME/${1#'~/'}" ;;
+    *) printf '%s\n' "$1" ;;
+  esac
+}
+
+# The SHA-256 of the arguments, each ended by a NUL so that no two lists look alike.
+fingerprint() {
+  local sum
+  sum=$(printf '%s\0' "$@" | sha256sum)
+  printf '%s\n' "${sum%% *}"
+}
+
+# Standard input becomes the file, whole or not at all: write_file PATH MODE.
+write_file() {
+  local new="$1.new.$BASHPID"
+  (umask 077 && cat >"$new") && chmod "$2" "$new" && mv -f "$new" "$1"
+}
+
+# The same, and only if that changes the file: what is right is not touched.
+write_if_changed() {
+  local content
+  content=$(cat && printf x)
+  [ -f "$1" ] && [ "$(cat "$1" && printf x)" = "$content" ] && return
+  printf '%s' "${content%x}" | write_file "$1" "$2"
+}
+
+# Ends the step: fail CODE SENTENCE... The code travels in its event, the sentences stay in its log.
+fail() {
+  printf '%s\n' "$1" >"$STEP_CODE"
+  shift
+  printf '%s\n' "$@" >&2
+  exit 1
+}
+
+# Goes on, and says so: caution CODE SENTENCE...
+caution() {
+  tell warn "code=$1"
+  shift
+  printf '%s\n' "$@" >&2
+}
+
+# Runs a command again after 2 and 8 seconds, where the network is to blame.
+with_retries() {
+  local pause rc
+  for pause in 2 8 0; do
+    rc=0
+    "$@" || rc=$?
+    if [ "$rc" -eq 0 ] || [ "$pause" -eq 0 ] || ! network_to_blame; then return "$rc"; fi
+    printf 'trying again in %s s\n' "$pause" >&2
+    sleep "$pause"
+  done
+}

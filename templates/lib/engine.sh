@@ -1,0 +1,130 @@
+# shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; STEPS is rendered
+# engine: runs the graph of steps; independent ones at the same time.
+
+declare -A STATE=() CHILD=()
+
+# needs_of STEP: the steps that must have gone well before it.
+needs_of() {
+  local row
+  for row in "${NEEDS[@]}"; do
+    [ "${row%%:*}" != "$1" ] || printf '%s\n' "${row#*:}"
+  done
+}
+
+# One step, in a process of its own: decide, apply, check again, stamp, tell.
+one_step() {
+  local why rc
+  STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
+  why=$(reason "$1")
+  if [ -z "$why" ]; then
+    tell skip why=done
+    return
+  fi
+  if left_alone "$1"; then
+    tell skip why=alive
+    return
+  fi
+  tell start "why=$why"
+  # `if` would switch `set -e` off inside; a subshell of its own keeps it.
+  set +e
+  (set -e; "apply_$1")
+  rc=$?
+  set -e
+  if [ "$rc" -eq 0 ] && ! "check_$1"; then
+    printf 'check-failed\n' >"$STEP_CODE"
+    rc=1
+  fi
+  if [ "$rc" -eq 0 ]; then
+    write_stamp "$1"
+    tell ok
+  else
+    [ -s "$STEP_CODE" ] || blame "$STEP_LOG" >"$STEP_CODE"
+    tell fail "code=$(cat "$STEP_CODE")" "rc=$rc"
+  fi
+}
+
+start_step() {
+  STATE[$1]=running
+  (one_step "$1") >"$SETUP_DIR/logs/$1.log" 2>&1 </dev/null &
+  CHILD[$1]=$!
+}
+
+start_ready() {
+  local name need ready
+  [ "$SETUP_EXIT" -eq 0 ] || return 0
+  for name in "${STEPS[@]}"; do
+    [ "${STATE[$name]-}" = waiting ] || continue
+    ready=yes
+    for need in $(needs_of "$name"); do
+      case ${STATE[$need]-well} in well) ;; *) ready= ;; esac
+    done
+    [ -z "$ready" ] || start_step "$name"
+  done
+}
+
+# What a failed step means for the whole: 5 the box lacks something, 6 return it, else 7.
+exit_of() {
+  case $1:$2 in preflight:*) printf '5\n' ;; gpu:6) printf '6\n' ;; *) printf '7\n' ;; esac
+}
+
+# Ends what is running after a failure; a package manager is never interrupted.
+end_others() {
+  local name
+  for name in "${!CHILD[@]}"; do
+    [ "$name" = tools ] || end_tree "${CHILD[$name]}"
+  done
+}
+
+end_tree() {
+  local child children
+  read -ra children <<<"$(cat "/proc/$1/task/$1/children" 2>/dev/null)"
+  for child in ${children[@]+"${children[@]}"}; do end_tree "$child"; done
+  kill -TERM "$1" 2>/dev/null || :
+}
+
+# step_over STEP OUTCOME [RC]
+step_over() {
+  wait "${CHILD[$1]}" 2>/dev/null || :
+  unset "CHILD[$1]"
+  STATE[$1]=$2
+  [ "$2" = well ] && return
+  if [ "$SETUP_EXIT" -eq 0 ]; then
+    SETUP_EXIT=$(exit_of "$1" "${3-1}")
+    end_others
+  fi
+}
+
+# A step whose process vanished without a word (killed, out of memory).
+find_vanished() {
+  local name running
+  running=" $(jobs -rp | tr '\n' ' ') "
+  for name in "${!CHILD[@]}"; do
+    case $running in
+      *" ${CHILD[$name]} "*) ;;
+      *)
+        write_event "$name" fail code=killed rc=137
+        step_over "$name" ill
+        ;;
+    esac
+  done
+}
+
+run_graph() {
+  local name step event rest words
+  for name in "${STEPS[@]}"; do STATE[$name]=waiting; done
+  start_ready
+  while [ "${#CHILD[@]}" -gt 0 ]; do
+    if ! read -r -t 1 -u 3 step event rest; then
+      find_vanished
+      continue
+    fi
+    read -ra words <<<"$rest"
+    # After a failure the others are ended: their own failing is no news.
+    if [ "$event" != fail ] || [ "$SETUP_EXIT" -eq 0 ]; then write_event "$step" "$event" "${words[@]}"; fi
+    case $event in
+      ok | skip) step_over "$step" well ;;
+      fail) step_over "$step" ill "${rest##*rc=}" ;;
+    esac
+    start_ready
+  done
+}

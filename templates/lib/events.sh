@@ -1,0 +1,26 @@
+# shellcheck shell=bash
+# events: one writer. Steps tell the engine through a pipe; the engine alone writes the lines.
+
+# tell EVENT [KEY=VALUE...]: from a step.
+tell() { printf '%s %s\n' "$STEP" "$*" >&3; }
+
+# write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, everything else is a word of the vocabulary.
+write_event() {
+  local line pair value
+  now
+  SEQ=$((SEQ + 1))
+  line="{\"v\":1,\"setup\":\"$SETUP_ID\",\"seq\":$SEQ,\"t\":$NOW,\"step\":\"$1\",\"event\":\"$2\""
+  for pair in "${@:3}"; do
+    value=${pair#*=}
+    case $value in *[!0-9.]* | '' | .* | *.) value="\"$value\"" ;; esac
+    line="$line,\"${pair%%=*}\":$value"
+  done
+  printf '%s}\n' "$line" >>"$SETUP_DIR/events.jsonl"
+}
+
+# write_status STATE EXIT: what `status` and a second setup read.
+write_status() {
+  now
+  printf '{"v":1,"setup":"%s","script":"%s","state":"%s","exit":%s,"t":%s}\n' \
+    "$SETUP_ID" "$SCRIPT_ID" "$1" "$2" "$NOW" | write_file "$SETUP_DIR/status.json" 600
+}

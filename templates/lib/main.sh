@@ -1,0 +1,145 @@
+# shellcheck shell=bash disable=SC2034,SC2088 # set here, read elsewhere; a profile's ~ is literal
+# main: what the script can be asked to do.
+#   preflight        what this box lacks, a line each; writes nothing
+#   plan [WORD...]   which steps would run, and why; writes nothing
+#   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
+# Words: `restart` begins the training again; `only=gpu` takes a step and what it needs.
+
+main() {
+  set -eu
+  unset BASH_ENV CDPATH GREP_OPTIONS
+  LC_ALL=C
+  umask 022
+  WORKDIR=$(expand_home "$WORKDIR")
+  BOX_HOME=$WORKDIR/.boxstrap
+  settle_names
+  case ${1-} in
+    preflight) lacks ;;
+    plan)
+      read_words "${@:2}"
+      plan
+      ;;
+    run)
+      read_words "${@:4}"
+      setup "$2" "$3"
+      ;;
+    *)
+      printf 'usage: bash setup.sh preflight | plan | run ID SECONDS\n' >&2
+      return 2
+      ;;
+  esac
+}
+
+# The names that the steps share, once the box's own folders are known.
+settle_names() {
+  REPO_DIR=$WORKDIR/$REPO_NAME
+  REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
+  RUNS=$BOX_HOME/runs/$REPO_KEY
+  case $VENV in
+    /*) VENV_DIR=$VENV ;;
+    '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
+    *) VENV_DIR=$REPO_DIR/$VENV ;;
+  esac
+  ENV_FILE=$BOX_HOME/env
+  SETUP_EXIT=0 RESTART='' ONLY='' ALIVE_RUN=''
+}
+
+read_words() {
+  local word
+  for word; do
+    case $word in
+      restart) RESTART=yes ;;
+      only=*)
+        ONLY=${word#only=}
+        keep_only "$ONLY"
+        ;;
+    esac
+  done
+}
+
+# keep_only STEP: it and what it needs, in their order.
+keep_only() {
+  local name kept=() wanted
+  wanted=" $(closure_of "$1" | tr '\n' ' ') "
+  for name in "${STEPS[@]}"; do
+    case $wanted in *" $name "*) kept+=("$name") ;; esac
+  done
+  STEPS=("${kept[@]}")
+}
+
+closure_of() {
+  local need
+  printf '%s\n' "$1"
+  for need in $(needs_of "$1"); do closure_of "$need"; done
+}
+
+plan() {
+  local name why need later=
+  ALIVE_RUN=$(alive_run "$RUNS") || :
+  for name in "${STEPS[@]}"; do
+    why=
+    for need in $(needs_of "$name"); do
+      case " $later " in *" $need "*) why=after ;; esac
+    done
+    if [ -z "$why" ]; then why=$(reason "$name" 2>/dev/null); fi
+    if [ -n "$why" ] && left_alone "$name"; then why=alive; fi
+    case $why in '' | alive) ;; *) later="$later $name" ;; esac
+    printf 'plan\t%s\t%s\n' "$name" "${why:-done}"
+  done
+}
+
+setup() {
+  SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
+  local taken=0
+  mkdir -p "$SETUP_DIR/logs"
+  identity $$ | write_file "$SETUP_DIR/pid" 600
+  SCRIPT_ID=$(sha256sum <"$SETUP_DIR/setup.sh")
+  SCRIPT_ID=${SCRIPT_ID%% *}
+  trap '' HUP
+  write_status running 0
+  take_lock "$2" || taken=$?
+  case $taken in
+    1) finish 8 busy ;;
+    2) finish 0 same ;;
+  esac
+  trap cancel TERM INT
+  link_home
+  unpack_box
+  # From here on a look at the box asks this script whether it is still right.
+  [ -n "$ONLY" ] || write_if_changed "$BOX_HOME/setup.sh" 600 <"$SETUP_DIR/setup.sh"
+  [ -z "$RESTART" ] || stop_alive_run
+  ALIVE_RUN=$(alive_run "$RUNS") || :
+  mkfifo "$SETUP_DIR/pipe"
+  exec 3<>"$SETUP_DIR/pipe"
+  rm -f "$SETUP_DIR/pipe"
+  run_graph
+  forget_old_setups
+  finish "$SETUP_EXIT" over
+}
+
+# finish EXIT CODE: the last line of the events, then the end.
+finish() {
+  write_status over "$1"
+  write_event setup "done" "rc=$1" "code=$2"
+  exit 0
+}
+
+cancel() {
+  trap '' TERM INT
+  end_others
+  finish 7 cancelled
+}
+
+# `~/.boxstrap` points to the folder beside the work, which a provider keeps.
+link_home() {
+  [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] && return
+  [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ] && return
+  ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :
+}
+
+forget_old_setups() {
+  local dir
+  # Names begin with the time, so the order of names is the order of time.
+  find "$BOX_HOME/setups" -mindepth 1 -maxdepth 1 -type d | sort -r | tail -n +21 |
+    while read -r dir; do rm -rf -- "$dir"; done
+}

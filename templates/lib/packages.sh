@@ -1,0 +1,67 @@
+# shellcheck shell=bash
+# packages: the box's own package manager, where root or sudo allows.
+
+# Manager and its install command; the first that is here is used.
+MANAGERS=(apt-get dnf yum microdnf zypper pacman apk)
+
+manager() {
+  local name
+  for name in "${MANAGERS[@]}"; do
+    if have "$name"; then
+      printf '%s\n' "$name"
+      return
+    fi
+  done
+  return 1
+}
+
+can_install() { [ -z "$IS_LOCAL" ] && manager >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }; }
+
+as_root() {
+  if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# A lock of another package run is waited for, five minutes, and never broken.
+APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq
+  -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold)
+
+install_packages() {
+  case $(manager) in
+    apt-get)
+      refresh_apt
+      apt_patiently install -y --no-install-recommends "$@"
+      ;;
+    dnf | yum | microdnf) as_root "$(manager)" install -y "$@" ;;
+    zypper) as_root zypper --non-interactive install --no-recommends "$@" ;;
+    pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
+    apk) as_root apk add --no-cache "$@" ;;
+  esac
+}
+
+# The lists are fetched where there are none, or where they are over a day old.
+refresh_apt() {
+  [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 -print -quit 2>/dev/null)" ] ||
+    with_retries apt_update
+}
+
+# `update` takes a lock of its own, for which apt has no patience.
+apt_update() {
+  local until=$((SECONDS + 300)) out
+  until out=$(as_root "${APT[@]}" update 2>&1 9>&-); do
+    printf '%s\n' "$out" >&2
+    case $out in *'Could not get lock'*) ;; *) return 1 ;; esac
+    [ "$SECONDS" -lt "$until" ] || fail dpkg-locked "another package run holds apt's lock: ${out##*Could not get lock}"
+    tell wait code=dpkg-locked
+    sleep 3
+  done
+  # apt calls a half-fetched index a warning; what it lacks then looks like a missing package.
+  case $out in *'Failed to fetch'*) printf '%s\n' "$out" >&2 && return 1 ;; esac
+}
+
+apt_patiently() {
+  as_root "${APT[@]}" "$@" 9>&- 2>&1 | while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in *'Waiting for cache lock'*) tell wait code=dpkg-locked ;; esac
+  done
+  return "${PIPESTATUS[0]}"
+}

@@ -1,0 +1,31 @@
+# shellcheck shell=sh
+# process: is a process that was written down still the same one? POSIX sh: the questions use it too.
+
+# A process by number, start time and boot, since numbers are used again: identity PID.
+identity() {
+  _stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+  _stat=${_stat##*) }
+  # shellcheck disable=SC2086 # the fields of stat, after the name
+  set -- "$1" $_stat
+  printf '%s %s %s\n' "$1" "${21}" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || printf none)"
+}
+
+# alive "PID START BOOT": it runs, and it is no zombie.
+alive() {
+  [ -n "$1" ] || return 1
+  [ "$(identity "${1%% *}")" = "$1" ] || return 1
+  _stat=$(cat "/proc/${1%% *}/stat" 2>/dev/null) || return 1
+  case ${_stat##*) } in Z*) return 1 ;; *) return 0 ;; esac
+}
+
+# The processes of a session, but this one: members SID.
+members() {
+  for _dir in /proc/[0-9]*; do
+    _stat=$(cat "$_dir/stat" 2>/dev/null) || continue
+    _pid=${_dir#/proc/}
+    # shellcheck disable=SC2086
+    set -- "$1" ${_stat##*) }
+    [ "$5" = "$1" ] && [ "$_pid" != "$$" ] && printf '%s\n' "$_pid"
+  done
+  return 0
+}

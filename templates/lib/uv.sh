@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# uv: found on the box, or fetched from the index that the box uses anyway, against a known SHA-256.
+
+# find_uv: UV is the one to use; 1 where none is new enough.
+find_uv() {
+  for UV in "$BOX_HOME/bin/uv" "$(command -v uv || :)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv"; do
+    [ -x "$UV" ] && at_least "$("$UV" --version 2>/dev/null | awk '{ print $2 }')" "$UV_OLDEST" && return
+  done
+  return 1
+}
+
+# at_least VERSION OLDEST
+at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+fetch_uv() {
+  local row machine file='' sum=''
+  machine=$(uname -s)-$(uname -m)
+  for row in "${UV_WHEELS[@]}"; do
+    [ "${row%%|*}" = "$machine" ] || continue
+    row=${row#*|}
+    file=${row%%|*} sum=${row#*|}
+  done
+  [ -n "$file" ] || fail uv-missing "no uv is known for $machine: install it, then set up again"
+  mkdir -p "$BOX_HOME/bin"
+  if have python3; then
+    with_retries python3 "$BOX_HOME/box/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed
+  elif have curl || have wget; then
+    with_retries fetch_uv_plainly "$file" "$sum" || uv_failed
+  else
+    fail uv-missing "neither python3 nor curl nor wget is here to fetch uv with"
+  fi
+  find_uv || fail uv-missing "the uv that was fetched does not run here: $("$BOX_HOME/bin/uv" --version 2>&1 | head -n 1)"
+}
+
+uv_failed() {
+  grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what the index gave is not the uv we know; nothing of it was run"
+  fail "$(blame "$STEP_LOG")" "uv could not be fetched"
+}
+
+# Without python: the member is cut out of the wheel, which is a zip, with od and gzip.
+fetch_uv_plainly() {
+  local page link wheel=$BOX_HOME/bin/uv.whl
+  page=$(download "${INDEX%/}/uv/" | tr '<' '\n' | grep -F "$1" | grep -v -F '.metadata"' | head -n 1) || return 1
+  link=${page#*href=\"} link=${link%%\"*} link=${link%%#*}
+  case $link in
+    http://* | https://*) ;;
+    /*) link=$(sed -E 's|^(https?://[^/]*).*|\1|' <<<"$INDEX")$link ;;
+    *) link=${INDEX%/}/uv/$link ;;
+  esac
+  download "$link" >"$wheel" || return 1
+  if [ "$(sha256sum "$wheel" | cut -d' ' -f1)" != "$2" ]; then
+    rm -f "$wheel"
+    printf 'the SHA-256 of %s is wrong\n' "$1" >&2
+    return 1
+  fi
+  cut_member "$wheel" "uv-$UV_VERSION.data/scripts/uv" | write_file "$BOX_HOME/bin/uv" 755
+  rm -f "$wheel"
+}
+
+download() {
+  if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 "$1"; else wget -qO- "$1"; fi
+}
+
+# cut_member ZIP NAME: the zip's directory says where the member lies and how long it is.
+cut_member() {
+  local at fields start
+  at=$(grep -abo -F "$2" "$1" | tail -n 1 | cut -d: -f1)
+  # Central directory header: 46 bytes before its name; sizes at 20, offset at 42 (APPNOTE 4.3.12).
+  read -ra fields <<<"$(od -An -v -tu4 -j "$((at - 26))" -N 4 "$1") $(od -An -v -tu4 -j "$((at - 4))" -N 4 "$1")"
+  # Local header: 30 bytes, then name and extra, whose lengths stand at 26 (APPNOTE 4.3.7).
+  read -ra start <<<"$(od -An -v -tu2 -j "$((fields[1] + 26))" -N 4 "$1")"
+  {
+    # A gzip header before the raw deflate stream; the missing trailer is all that gzip misses.
+    printf '\037\213\010\0\0\0\0\0\0\377'
+    tail -c "+$((fields[1] + 30 + start[0] + start[1] + 1))" "$1" | head -c "${fields[0]}"
+  } | gzip -dc 2>/dev/null || :
+}
+
+# The indexes that the box's pip is set to; uv does not read pip's settings by itself.
+read_indexes() {
+  local name value
+  UV_SETTINGS=()
+  have python3 || return 0
+  while IFS=$'\t' read -r name value; do
+    # What the box set for uv itself wins.
+    [ -n "${!name-}" ] || UV_SETTINGS+=("$name=$value")
+  done < <(python3 "$BOX_HOME/box/indexes.py")
+}
+
+run_uv() {
+  env UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
+    UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=60 UV_NO_MODIFY_PATH=1 \
+    ${UV_SETTINGS[@]+"${UV_SETTINGS[@]}"} "$UV" "$@" 3>&- 9>&-
+}

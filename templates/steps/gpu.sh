@@ -1,0 +1,26 @@
+# shellcheck shell=bash
+# gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
+
+inputs_gpu() { fingerprint v1 "$GPU_ORDER" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || :)" "$(identity 1 || :)"; }
+
+# The verdict holds for as long as the box is up and its devices are there.
+check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(cat "$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
+
+apply_gpu() {
+  local rc=0 order=$GPU_ORDER code
+  [ -z "$ALIVE_RUN" ] || order="${order%\}},\"run_alive\":true}"
+  printf '%s\n' "$order" | write_file "$BOX_HOME/gpu.order" 600
+  gpu_devices | write_file "$BOX_HOME/gpu.devices" 600
+  "$BOX_HOME/agent/bin/python" "$BOX_HOME/box/verdict.py" --order "$BOX_HOME/gpu.order" \
+    --out "$BOX_HOME/gpu.json" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
+  cat "$BOX_HOME/gpu.said"
+  sed -n 's/^driver //p' "$BOX_HOME/gpu.said" | write_file "$BOX_HOME/gpu.driver" 600
+  reasons return | head -n 1 >"$STEP_CODE"
+  for code in $(reasons warn); do tell warn "code=$code"; done
+  return "$rc"
+}
+
+# The codes of what spoke against the box, the weightiest first.
+reasons() { sed -n "s/^reason $1 \\([a-z0-9-]*\\).*/\\1/p" "$BOX_HOME/gpu.said"; }
+
+gpu_devices() { (cd /dev && printf '%s ' nvidia* dxg); }

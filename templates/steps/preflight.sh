@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# preflight: can this box be set up at all? Looks only; changes nothing.
+
+inputs_preflight() { printf 'v1\n'; }
+check_preflight() { [ -z "$(lacks)" ]; }
+apply_preflight() {
+  local code sentence
+  IFS=$'\t' read -r _ code sentence <<<"$(lacks)"
+  [ -z "$code" ] || fail "$code" "$sentence"
+}
+
+# One line for each thing that is missing: lacks TAB code TAB sentence.
+lacks() {
+  local place
+  place=$(existing_parent "$WORKDIR")
+  [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
+  lack_room "$place"
+  have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
+  lack_time
+}
+
+lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
+
+existing_parent() {
+  local dir=$1
+  until [ -d "$dir" ] || [ "$dir" = / ]; do dir=$(dirname "$dir"); done
+  printf '%s\n' "$dir"
+}
+
+lack_room() {
+  local free inodes
+  free=$(df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }')
+  [ "${free:-$MIN_FREE_MB}" -ge "$MIN_FREE_MB" ] ||
+    lack disk-full "$1 has $free MB free; set-up needs $MIN_FREE_MB MB at the least"
+  inodes=$(df -Pi "$1" 2>/dev/null | awk 'NR == 2 { print $4 }')
+  # Some filesystems have no fixed number of inodes and say 0 of 0, or a dash.
+  case $inodes in '' | *[!0-9]* | 0) return ;; esac
+  [ "$inodes" -ge 20000 ] || lack inodes-full "$1 has $inodes free inodes; an environment needs more"
+}
+
+# A clock that is a day off breaks every certificate. CLIENT_TIME comes with the launch, if at all.
+lack_time() {
+  local off
+  [ -n "${CLIENT_TIME-}" ] || return 0
+  off=$(($(date +%s) - CLIENT_TIME))
+  [ "${off#-}" -lt 86400 ] ||
+    lack clock-off "this box's clock says $(date -u '+%Y-%m-%d %H:%M') UTC, which is $((${off#-} / 86400)) days off"
+}

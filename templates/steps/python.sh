@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# python: the environment, built at its final path by uv (or pip where asked), or an existing one adopted.
+
+inputs_python() {
+  fingerprint v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" \
+    "$(driver_seen)" "$(source_files | while IFS= read -r file; do sha256sum -- "$REPO_DIR/$file" 2>&1 || :; done)"
+}
+
+# uv does not notice a package whose files are gone; the folders of the last build tell.
+check_python() {
+  [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$(building)" ] && [ -f "$(folder_list)" ] &&
+    [ -z "$(comm -23 "$(folder_list)" <(package_folders) 2>&1)" ]
+}
+
+apply_python() {
+  local again=()
+  find_uv || fail uv-missing 'uv is gone from this box' 'set up again'
+  read_indexes
+  cd "$REPO_DIR" || return
+  [ ! -e "$(building)" ] && [ ! -f "$(folder_list)" ] || check_python || again=(--reinstall)
+  make_environment
+  mkdir -p "$BOX_HOME/steps/$REPO_KEY"
+  : >"$(building)"
+  choose_settings
+  install_sources ${again[@]+"${again[@]}"}
+  "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
+    fail import-failed "$VENV_DIR/bin/python can't list its packages"
+  package_folders | write_file "$(folder_list)" 600
+  rm -f "$(building)"
+}
+
+building() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.building"; }
+folder_list() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.folders"; }
+package_folders() {
+  (cd "$VENV_DIR" && find lib/python*/site-packages -name __pycache__ -prune -o -type d -print 2>/dev/null | sort)
+}
+
+make_environment() {
+  local python seed=()
+  if [ -x "$VENV_DIR/bin/python" ]; then
+    [ -z "$PYTHON_VERSION" ] || fits_version "$VENV_DIR/bin/python" ||
+      fail python-version "$VENV_DIR has Python $(version_of "$VENV_DIR/bin/python"); the profile wants $PYTHON_VERSION" \
+        "choose another python.venv, or move it away on the box"
+    printf 'adopted: %s\n' "$VENV_DIR"
+    return
+  fi
+  python=$(find_python) || no_such_python
+  [ "$INSTALLER" = uv ] || seed=(--seed)
+  with_retries run_uv venv --quiet --allow-existing --no-project --python "$python" \
+    ${seed[@]+"${seed[@]}"} "$VENV_DIR"
+}
+
+version_of() { "$1" -c 'import platform; print(platform.python_version())'; }
+fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *) return 1 ;; esac; }
+
+# The box's own interpreters first; uv brings one only where none fits.
+find_python() {
+  local wanted=("$PYTHON_VERSION")
+  [ -n "$PYTHON_VERSION" ] || wanted=()
+  run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
+    run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
+    { run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}; }
+}
+
+no_such_python() {
+  printf 'this box has:\n' >&2
+  run_uv python list --only-installed --no-python-downloads >&2 || :
+  fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"
+}

@@ -1,0 +1,117 @@
+# shellcheck shell=bash
+# repo: the profile's commit, checked out where the profile says.
+
+inputs_repo() { fingerprint v1 "$REPO_COMMIT" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"; }
+
+check_repo() { [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" = "$REPO_COMMIT" ] && identity_right; }
+
+apply_repo() {
+  case $REPO_ACCESS in url) fetch_by_url ;; *) await_commit ;; esac
+  if [ -e "$REPO_DIR/.git" ]; then
+    update_in_place
+  else
+    check_out_whole
+  fi
+  set_identity
+}
+
+# Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
+box_git() {
+  GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
+    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts'" \
+    git -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
+    -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
+}
+work_git() { box_git -C "$REPO_DIR" "$@"; }
+store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
+
+has_commit() { store_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; }
+
+# The commit comes over the login of whoever started this; that link may break and come back.
+await_commit() {
+  local until=$((SECONDS + COMMIT_PATIENCE))
+  until has_commit; do
+    [ "$SECONDS" -lt "$until" ] ||
+      fail commit-missing "commit $REPO_COMMIT never arrived" "run the same command again: it goes on here"
+    alive "$(cat "$REPO_STORE.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    sleep 0.05
+  done
+}
+
+fetch_by_url() {
+  has_commit && return
+  [ -d "$REPO_STORE" ] || box_git init -q --bare --template= "$REPO_STORE"
+  # A server may refuse to give a bare commit: then its branches and tags hold it.
+  store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" ||
+    with_retries store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*' ||
+    fail clone-failed "$REPO_URL could not be fetched from this box" \
+      "access: over-ssh sends it from your machine instead, and needs no credential here"
+  has_commit || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
+}
+
+check_out_whole() {
+  local tmp="$REPO_DIR.tmp.$BASHPID"
+  if [ -e "$REPO_DIR" ] && ! rmdir "$REPO_DIR" 2>/dev/null; then
+    fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" \
+      "move it away on the box, or choose another box.workdir"
+  fi
+  rm -rf -- "$REPO_DIR".tmp.*
+  box_git clone -q --no-checkout --template= --no-tags "$REPO_STORE" "$tmp"
+  point_origin "$tmp"
+  if [ -n "$REPO_BRANCH" ]; then
+    box_git -C "$tmp" checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" --
+  else
+    box_git -C "$tmp" checkout -q --detach "$REPO_COMMIT" --
+  fi
+  mv -T "$tmp" "$REPO_DIR"
+}
+
+# What was edited or added on the box is never overwritten: git refuses, and we say what it found.
+update_in_place() {
+  local old placed
+  work_git fetch -q --no-tags "$REPO_STORE" "+$REPO_COMMIT:refs/boxstrap/next" ||
+    fail clone-failed "$REPO_DIR/.git is damaged: git can't add the commit to it" "move it away on the box, then set up again"
+  old=$(work_git rev-parse -q --verify HEAD || :)
+  placed=$(work_git rev-parse -q --verify refs/boxstrap/placed || :)
+  if [ -n "$old" ] && [ "$old" != "$placed" ] && ! work_git merge-base --is-ancestor "$old" "$REPO_COMMIT"; then
+    work_git log --oneline -n 10 "$REPO_COMMIT..$old" >&2
+    fail box-commits "the box has commits of its own in $REPO_DIR (listed above)" \
+      "push or pull them first; they stay as they are"
+  fi
+  if ! switch_to_commit; then
+    grep -q 'untracked working tree files would be' "$STEP_LOG" &&
+      fail untracked-in-the-way "files that git does not track lie where the new commit has files (listed above)"
+    fail box-edits "files in $REPO_DIR were edited on the box, and the new commit changes them (listed above)" \
+      "on the box: commit or stash them, or discard them with \`git checkout -- FILE\`; then set up again"
+  fi
+  point_origin "$REPO_DIR"
+}
+
+switch_to_commit() {
+  if [ -n "$REPO_BRANCH" ]; then
+    work_git checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" --
+  else
+    work_git checkout -q --detach "$REPO_COMMIT" --
+  fi
+}
+
+# `origin` is the real one, without a user in it; the store never shows.
+point_origin() {
+  if [ -n "$REPO_URL" ]; then
+    box_git -C "$1" remote set-url origin "$REPO_URL" 2>/dev/null || box_git -C "$1" remote add origin "$REPO_URL"
+  else
+    box_git -C "$1" remote remove origin 2>/dev/null || :
+  fi
+  box_git -C "$1" update-ref refs/boxstrap/placed "$REPO_COMMIT"
+}
+
+identity_right() {
+  { [ -z "$GIT_USER_NAME" ] || [ "$(work_git config --local user.name)" = "$GIT_USER_NAME" ]; } &&
+    { [ -z "$GIT_USER_EMAIL" ] || [ "$(work_git config --local user.email)" = "$GIT_USER_EMAIL" ]; }
+}
+
+# In this repository alone; the box's own settings are not ours.
+set_identity() {
+  [ -z "$GIT_USER_NAME" ] || work_git config --local user.name "$GIT_USER_NAME"
+  [ -z "$GIT_USER_EMAIL" ] || work_git config --local user.email "$GIT_USER_EMAIL"
+}

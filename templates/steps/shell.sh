@@ -1,0 +1,98 @@
+# shellcheck shell=bash
+# shell: the environment file, seen by every kind of shell; the provider's automatic tmux is off.
+
+# What reads the environment file, and when: file | line | needed where.
+RC_FILES=(
+  '.bashrc|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
+  '.profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
+  '.bash_profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
+  '.bash_login|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
+  '.zshenv|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|zsh'
+  '.config/fish/conf.d/boxstrap.fish|test -r ~/.boxstrap/env.fish; and source ~/.boxstrap/env.fish|fish'
+  '.cshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|csh'
+  '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file'
+)
+
+inputs_shell() { fingerprint v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
+
+check_shell() {
+  [ -f "$ENV_FILE" ] && [ -z "$(rc_missing)" ] &&
+    { [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]; }
+}
+
+apply_shell() {
+  write_env
+  if [ ! -w "$HOME" ]; then
+    caution no-writable-dir "the home folder can't be written: only the training sees the environment"
+    return
+  fi
+  [ -f "$HOME/.no_auto_tmux" ] || : >"$HOME/.no_auto_tmux"
+  local row
+  rc_missing | while IFS= read -r row; do add_first_line "$HOME/${row%%|*}" "$row"; done
+}
+
+rc_missing() {
+  local row file line where
+  [ -w "$HOME" ] || return 0
+  for row in "${RC_FILES[@]}"; do
+    file=$HOME/${row%%|*} where=${row##*|} line=${row#*|}
+    line=${line%|*}
+    case $where in
+      always) ;;
+      file) [ -f "$file" ] || continue ;;
+      *) have "$where" || continue ;;
+    esac
+    grep -qxF "$line # boxstrap" "$file" 2>/dev/null || printf '%s\n' "$row"
+  done
+}
+
+# At the top, since many rc files return early where the shell is not interactive.
+add_first_line() {
+  local line=${2#*|} mode=644
+  mkdir -p "${1%/*}"
+  [ ! -f "$1" ] || mode=$(stat -Lc %a "$1")
+  # Through the file itself, so that a link stays a link.
+  {
+    printf '%s # boxstrap\n' "${line%|*}"
+    [ ! -f "$1" ] || cat "$1"
+  } >"$BOX_HOME/rc.new"
+  cat "$BOX_HOME/rc.new" >"$1"
+  chmod "$mode" "$1"
+  rm -f "$BOX_HOME/rc.new"
+}
+
+# Profile's values and the secrets that came with this setup, in each shell's own quoting.
+write_env() {
+  local secrets=$SETUP_DIR/secrets
+  [ -f "$secrets" ] || secrets=$BOX_HOME/secrets
+  [ -f "$secrets" ] || secrets=/dev/null
+  { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
+  { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600
+  { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600
+  [ "$secrets" != "$SETUP_DIR/secrets" ] || mv -f "$secrets" "$BOX_HOME/secrets"
+}
+
+# NAME=VALUE, each ended by a NUL.
+env_pairs() {
+  local i
+  for i in "${!ENV_NAMES[@]}"; do printf '%s=%s\0' "${ENV_NAMES[i]}" "${ENV_VALUES[i]}"; done
+}
+
+as_shell() {
+  local pair name value quote="'"
+  while IFS= read -r -d '' pair; do
+    name=${pair%%=*} value=${pair#*=}
+    case $1 in
+      sh) printf "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}" ;;
+      fish)
+        value=${value//\\/\\\\}
+        printf "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}"
+        ;;
+      csh)
+        value=${value//$quote/$quote\\$quote$quote}
+        value=${value//!/\\!}
+        printf "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}"
+        ;;
+    esac
+  done
+}
