@@ -161,6 +161,17 @@ def test_the_users_known_hosts_agree_silently(person: Person, server: Sshd) -> N
     assert person.box("box").known_hosts.exists()
 
 
+def test_the_kind_of_key_that_the_user_knows_is_asked_for(
+    person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    """A box has several host keys; the one that is known must not look like a contradiction."""
+    server = start_server("box", person.key, host_key_types=("ed25519", "ecdsa", "rsa"))
+    for kind in ("rsa", "ecdsa"):
+        person.write(person.alias(kind, server))
+        person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server, kind)}\n")
+        person.login(kind, box=person.box(kind, name=kind), first_contact="strict")
+
+
 def test_the_users_known_hosts_contradict(person: Person, server: Sshd) -> None:
     other = keygen(person.home / "other")
     stale = " ".join(other.with_name("other.pub").read_text().split()[:2])
