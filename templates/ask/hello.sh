@@ -8,7 +8,7 @@ describe() {
   fact machine "$(uname -m)"
   fact user "$(id -un 2>/dev/null || id -u)"
   fact home "$HOME"
-  fact bash "$(bash -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
+  fact bash "$(bash --norc -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
   fact time "$(date +%s)"
   fact boxhome "$box_home"
 }

@@ -12,7 +12,7 @@ if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
   printf 'short\n'
   exit 0
 fi
-lacks=$(CLIENT_TIME=$client_time bash -c "$script" setup preflight)
+lacks=$(CLIENT_TIME=$client_time bash --norc -c "$script" setup preflight)
 if [ -n "$lacks" ]; then
   printf '%s\n' "$lacks"
   exit 0

@@ -276,13 +276,13 @@ class Box:
     def wait_for_sshd(self, limit: float = _START_LIMIT) -> None:
         """Wait until sshd greets; RigError after `limit` seconds or when the box died."""
         end = time.monotonic() + limit
-        while time.monotonic() < end:
-            if not self.is_on:
-                break
+        while self.is_on and time.monotonic() < end:
             with (
                 contextlib.suppress(OSError),
-                socket.create_connection((self.address, self.port), timeout=1) as line,
+                # A lost first packet costs a second: rather knock anew.
+                socket.create_connection((self.address, self.port), timeout=0.1) as line,
             ):
+                line.settimeout(2)
                 if line.recv(4) == b"SSH-":
                     return
             time.sleep(0.005)

@@ -9,10 +9,14 @@ from tests.boxes.proc import sh
 
 
 def set_up(subnet: Subnet) -> None:
-    """A bridge with the gateway's address, and a way out by masquerading."""
+    """A bridge with the gateway's address, and a way out by masquerading.
+
+    Its hardware address is given: else it would be the lowest of its cards', change
+    as boxes come and go, and leave the others talking to nobody for seconds.
+    """
     sh(
         ["ip", "-batch", "-"],
-        stdin=f"link add {subnet.bridge} type bridge\n"
+        stdin=f"link add {subnet.bridge} address {subnet.mac(1)} type bridge\n"
         f"addr add {subnet.gateway}/24 dev {subnet.bridge}\n"
         f"link set {subnet.bridge} up\n",
     )
@@ -29,14 +33,20 @@ def set_up(subnet: Subnet) -> None:
 
 
 def plug_in(subnet: Subnet, index: int, pid: int) -> None:
-    """Give the network namespace of a process a card `eth0` on the rig's bridge."""
+    """Give the network namespace of a process a card `eth0` on the rig's bridge.
+
+    Its address is told to this machine beforehand: a question for it that is lost
+    while the card comes up would be asked again only a second later.
+    """
     card = subnet.card(index)
     sh(
         ["ip", "-batch", "-"],
         stdin=f"link add {card} type veth"
         f" peer name eth0 address {subnet.mac(index)} netns {pid}\n"
         f"link set {card} master {subnet.bridge}\n"
-        f"link set {card} up\n",
+        f"link set {card} up\n"
+        f"neigh replace {subnet.address(index)} lladdr {subnet.mac(index)}"
+        f" dev {subnet.bridge} nud permanent\n",
     )
 
 
