@@ -260,10 +260,8 @@ class Box:
 
     def kill_sshd(self) -> None:
         """kill -9 the listener and every login with it; what they started lives on."""
-        self.run(
-            'for p in /proc/[0-9]*; do read -r name <$p/comm && [ "$name" = sshd ] &&'
-            " kill -9 ${p#/proc/}; done 2>/dev/null; true"
-        )
+        script = '[ "$(cat $p/comm)" != sshd ] || kill -9 ${p#/proc/}'
+        self.run(f"for p in /proc/[0-9]*; do {script}; done 2>/dev/null; true")
 
     def start_sshd(self) -> None:
         """Start the listener again; returns when it answers."""
