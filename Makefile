@@ -1,0 +1,66 @@
+# boxstrap's own commands, for people who work in this checkout. `make` lists them.
+# Works with GNU make 3.81 and BSD tools, as macOS has them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+SHELL_FILES = .ci/run $$(git ls-files --cached --others --exclude-standard '*.sh')
+
+# uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
+UV := $(shell command -v uv 2>/dev/null)
+# Both take the certificates of the system.
+export UV_SYSTEM_CERTS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-boxes lint typecheck bench picture docs uv-release clean
+
+help:  ## list what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+
+install: $(VENV)/installed  ## put `boxstrap` and `inv` into .venv/bin
+	@echo "ready: $(BIN)/boxstrap --list"
+
+demo: $(VENV)/installed  ## see a training begin on this machine: no account, no GPU, nothing rented
+	@$(BIN)/boxstrap demo
+
+test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
+	@$(PYTEST) -n auto --dist loadgroup
+
+test-boxes: $(VENV)/dev  ## the tests on disposable boxes alone; needs root
+	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make test-boxes" >&2; exit 1; }
+	@$(PYTEST) -m boxes
+
+lint: $(VENV)/dev  ## ruff over the Python, shellcheck over every shell file
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@command -v shellcheck >/dev/null || { echo "shellcheck is not installed: install it with your package manager." >&2; exit 1; }
+	@shellcheck $(SHELL_FILES)
+
+typecheck: $(VENV)/dev  ## mypy, strict
+	@$(BIN)/mypy
+
+bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; needs root and some minutes
+	@$(BIN)/python -m tests.bench
+
+picture: $(VENV)/dev  ## draw docs/run.svg from a real run: on a vast box of the rig as root, else the demo
+	@$(BIN)/python -m tests.docs.picture docs/run.svg
+
+docs: $(VENV)/dev  ## write the generated parts of docs/ anew
+	@$(BIN)/python -m tests.docs.generate
+
+uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the index that pip is set to
+	@$(BIN)/python -m tests.packaging.uv_release
+
+clean:  ## remove the environment and what tools left behind
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment is kept until what it is made from changes.
+
+$(VENV)/installed: pyproject.toml bootstrap/__init__.py .ci/environment
+	@.ci/environment $(VENV) "$(UV)"
+	@touch $@
+
+$(VENV)/dev: $(VENV)/installed
+	@.ci/environment $(VENV) "$(UV)" dev
+	@touch $@
