@@ -7,9 +7,9 @@ they say so, and then it must be harmless by its characters alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-Value = str | bool | int | Sequence[str]
+Value = str | bool | int | Sequence[str] | Mapping[str, str]
 
 _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 
@@ -17,7 +17,8 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 def quote(value: Value) -> str:
     """`value` as bash reads it back.
 
-    Text is single-quoted; a flag is `yes` or empty; a sequence is an array.
+    Text is single-quoted; a flag is `yes` or empty; a sequence is an array, and a
+    mapping an associative one, to be declared (`declare -A`).
 
     Raises ValueError on a NUL, which no shell can hold.
     """
@@ -31,6 +32,9 @@ def quote(value: Value) -> str:
         return "'" + value.replace("'", "'\\''") + "'"
     if not value:
         return "()"
+    if isinstance(value, Mapping):
+        rows = (f"  [{quote(key)}]={quote(item)}\n" for key, item in value.items())
+        return "(\n" + "".join(rows) + ")"
     return "(\n" + "".join(f"  {quote(item)}\n" for item in value) + ")"
 
 

@@ -82,7 +82,7 @@ def variables(
         ("UV_OLDEST", uv_release.OLDEST),
         ("UV_WHEELS", uv_release.rows()),
         ("STEPS", [step.name for step in steps]),
-        ("NEEDS", [f"{step.name}:{' '.join(needs_among(step, steps))}" for step in steps]),
+        ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
         ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
     ]
 

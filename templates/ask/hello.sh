@@ -48,12 +48,18 @@ show_runs() {
     run=${run%/}
     [ -f "$run/command" ] || continue
     key=${run%/*}
-    fact run "${key##*/}	${run##*/}	$(run_state "$run")	$(cat "$run/started")	$(cat "$run/commit")	$(cat "$run/work")	$(cat "$run/session")	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$(cat "$run/command")"
+    # shellcheck disable=SC2229 # into the variable of that name
+    for name in started commit work session command; do read -r "$name" <"$run/$name"; done
+    fact run "${key##*/}	${run##*/}	$(run_state "$run")	$started	$commit	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
   done
 }
 
 # The work that this repository's last setup started.
-show_work() { [ ! -f "$box_home/steps/$repo_key/train.ok" ] || fact work "$(cat "$box_home/steps/$repo_key/train.ok")"; }
+show_work() {
+  [ -f "$box_home/steps/$repo_key/train.ok" ] || return 0
+  read -r work <"$box_home/steps/$repo_key/train.ok"
+  fact work "$work"
+}
 
 show_plan() {
   script=$(sha256sum "$box_home/setup.sh" 2>/dev/null) || return 0

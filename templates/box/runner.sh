@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # runner: one training command, with its log, its exit code, and who is running it.
 # usage: bash runner.sh RUN_DIR ENV_FILE
+# shellcheck disable=SC2317 # a trap calls it
 {
   run=$1 env_file=$2
   # boxstrap works in the C locale; the training gets the box's own, or UTF-8.

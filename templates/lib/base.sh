@@ -17,11 +17,22 @@ expand_home() {
   esac
 }
 
-# The SHA-256 of the arguments, each ended by a NUL so that no two lists look alike.
-fingerprint() {
+# The arguments in INPUTS, quoted so that no two lists look alike: what a stamp holds, for all to read.
+inputs() { printf -v INPUTS '%q ' "$@"; }
+
+# The SHA-256 of its standard input.
+digest() {
   local sum
-  sum=$(printf '%s\0' "$@" | sha256sum)
+  sum=$(sha256sum)
   printf '%s\n' "${sum%% *}"
+}
+
+# is_line FILE LINE: the file has it as a whole line. Bash reads faster than a program starts.
+is_line() {
+  local text
+  [ -r "$1" ] || return 1
+  text=$(<"$1")
+  [[ $'\n'$text$'\n' == *$'\n'"$2"$'\n'* ]]
 }
 
 # Standard input becomes the file, whole or not at all: write_file PATH MODE.

@@ -1,22 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; STEPS is rendered
 # engine: runs the graph of steps; independent ones at the same time.
 
+# NEEDS[step], which is rendered: the steps that must have gone well before it.
 declare -A STATE=() CHILD=()
-
-# needs_of STEP: the steps that must have gone well before it.
-needs_of() {
-  local row
-  for row in "${NEEDS[@]}"; do
-    [ "${row%%:*}" != "$1" ] || printf '%s\n' "${row#*:}"
-  done
-}
 
 # One step, in a process of its own: decide, apply, check again, stamp, tell.
 one_step() {
-  local why rc
+  local rc
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
-  why=$(reason "$1")
-  if [ -z "$why" ]; then
+  find_reason "$1"
+  if [ -z "$WHY" ]; then
     tell skip why=done
     return
   fi
@@ -24,7 +17,7 @@ one_step() {
     tell skip why=alive
     return
   fi
-  tell start "why=$why"
+  tell start "why=$WHY"
   # `if` would switch `set -e` off inside; a subshell of its own keeps it.
   set +e
   (set -e; "apply_$1")
@@ -55,7 +48,7 @@ start_ready() {
   for name in "${STEPS[@]}"; do
     [ "${STATE[$name]-}" = waiting ] || continue
     ready=yes
-    for need in $(needs_of "$name"); do
+    for need in ${NEEDS[$name]}; do
       case ${STATE[$need]-well} in well) ;; *) ready= ;; esac
     done
     [ -z "$ready" ] || start_step "$name"

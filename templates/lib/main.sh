@@ -41,7 +41,7 @@ settle_names() {
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
   ENV_FILE=$BOX_HOME/env
-  SETUP_EXIT=0 RESTART='' ONLY='' ALIVE_RUN=''
+  SETUP_EXIT=0 RESTART='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
 read_words() {
@@ -70,21 +70,21 @@ keep_only() {
 closure_of() {
   local need
   printf '%s\n' "$1"
-  for need in $(needs_of "$1"); do closure_of "$need"; done
+  for need in ${NEEDS[$1]}; do closure_of "$need"; done
 }
 
 plan() {
-  local name why need later=
+  local name need later=
   ALIVE_RUN=$(alive_run "$RUNS") || :
   for name in "${STEPS[@]}"; do
-    why=
-    for need in $(needs_of "$name"); do
-      case " $later " in *" $need "*) why=after ;; esac
+    WHY=
+    for need in ${NEEDS[$name]}; do
+      case " $later " in *" $need "*) WHY=after ;; esac
     done
-    if [ -z "$why" ]; then why=$(reason "$name" 2>/dev/null); fi
-    if [ -n "$why" ] && left_alone "$name"; then why=alive; fi
-    case $why in '' | alive) ;; *) later="$later $name" ;; esac
-    printf 'plan\t%s\t%s\n' "$name" "${why:-done}"
+    [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
+    if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
+    case $WHY in '' | alive) ;; *) later="$later $name" ;; esac
+    printf 'plan\t%s\t%s\n' "$name" "${WHY:-done}"
   done
 }
 

@@ -3,25 +3,25 @@
 
 # A process by number, start time and boot, since numbers are used again: identity PID.
 identity() {
-  _stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-  _stat=${_stat##*) }
+  { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
   # shellcheck disable=SC2086 # the fields of stat, after the name
-  set -- "$1" $_stat
-  printf '%s %s %s\n' "$1" "${21}" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || printf none)"
+  set -- "$1" ${_stat##*) }
+  printf '%s %s %s\n' "$1" "${21}" "$_boot"
 }
 
 # alive "PID START BOOT": it runs, and it is no zombie.
 alive() {
   [ -n "$1" ] || return 1
   [ "$(identity "${1%% *}")" = "$1" ] || return 1
-  _stat=$(cat "/proc/${1%% *}/stat" 2>/dev/null) || return 1
+  { read -r _stat <"/proc/${1%% *}/stat"; } 2>/dev/null || return 1
   case ${_stat##*) } in Z*) return 1 ;; *) return 0 ;; esac
 }
 
 # The processes of a session, but this one: members SID.
 members() {
   for _dir in /proc/[0-9]*; do
-    _stat=$(cat "$_dir/stat" 2>/dev/null) || continue
+    { read -r _stat <"$_dir/stat"; } 2>/dev/null || continue
     _pid=${_dir#/proc/}
     # shellcheck disable=SC2086
     set -- "$1" ${_stat##*) }

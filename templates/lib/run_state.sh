@@ -3,16 +3,22 @@
 
 # run_state DIR: running | finished RC | died | waiting (made, never begun).
 run_state() {
+  _runner='' _child=''
+  if [ ! -f "$1/exit" ] && [ -f "$1/pid" ]; then
+    { read -r _runner && read -r _child; } <"$1/pid"
+    if alive "$_child" || alive "$_runner"; then
+      printf 'running\n'
+      return
+    fi
+  fi
+  # Read last: a run may have ended in between.
   if [ -f "$1/exit" ]; then
-    printf 'finished %s\n' "$(cat "$1/exit")"
-  elif [ ! -f "$1/pid" ]; then
-    printf 'waiting\n'
-  elif alive "$(sed -n 2p "$1/pid")" || alive "$(sed -n 1p "$1/pid")"; then
-    printf 'running\n'
-  elif [ -f "$1/exit" ]; then
-    printf 'finished %s\n' "$(cat "$1/exit")"
-  else
+    read -r _rc <"$1/exit"
+    printf 'finished %s\n' "$_rc"
+  elif [ -f "$1/pid" ]; then
     printf 'died\n'
+  else
+    printf 'waiting\n'
   fi
 }
 
@@ -20,8 +26,9 @@ run_state() {
 alive_run() {
   for _run in "$1"/*/; do
     [ -d "$_run" ] || continue
-    if [ "$(run_state "${_run%/}")" = running ]; then
-      basename "$_run"
+    _run=${_run%/}
+    if [ "$(run_state "$_run")" = running ]; then
+      printf '%s\n' "${_run##*/}"
       return 0
     fi
   done

@@ -2,13 +2,17 @@
 # runs: one folder for each training command that was begun; never two for the same work by accident.
 
 # The work: commit, command, environment. Started once, whoever asks, however often.
-work_id() { fingerprint "$REPO_COMMIT" "$TRAIN_COMMAND" "$(inputs_python)" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}"; }
+find_work() {
+  [ -n "$WORK" ] && return
+  inputs_python
+  WORK=$(printf '%s\0' "$REPO_COMMIT" "$TRAIN_COMMAND" "$INPUTS" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)
+}
 
 # The newest run of this work, if there is one.
 run_of() {
   local dir newest=
   for dir in "$RUNS"/*/; do
-    if [ -f "$dir/work" ] && [ "$(cat "$dir/work")" = "$1" ]; then
+    if [ -f "$dir/work" ] && [ "$(<"$dir/work")" = "$1" ]; then
       if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
     fi
   done

@@ -42,14 +42,14 @@ source_files() {
 with_included() {
   local line folder
   printf '%s\n' "$1"
+  case $1 in */*) folder=${1%/*} ;; *) folder=. ;; esac
   [ "$2" -gt 0 ] || return 0
-  folder=$(dirname "$1")
   sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null |
     while IFS= read -r line; do with_included "$folder/$line" "$(($2 - 1))"; done
 }
 
 # The driver that NVML saw; it decides which build of torch fits.
-driver_seen() { cat "$BOX_HOME/gpu.driver" 2>/dev/null || :; }
+driver_seen() { [ ! -r "$BOX_HOME/gpu.driver" ] || printf '%s\n' "$(<"$BOX_HOME/gpu.driver")"; }
 
 # UV_SETTINGS for torch. An index of the user's own carries what it carries; only the default is chosen from.
 choose_settings() {

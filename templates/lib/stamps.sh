@@ -1,25 +1,28 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
 # stamps: a step is left out only when its inputs are those of its last success and its check agrees.
 
-stamp_of() {
+find_stamp() {
   case " $REPO_STEPS " in
-    *" $1 "*) printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/$1.ok" ;;
-    *) printf '%s\n' "$BOX_HOME/steps/$1.ok" ;;
+    *" $1 "*) STAMP=$BOX_HOME/steps/$REPO_KEY/$1.ok ;;
+    *) STAMP=$BOX_HOME/steps/$1.ok ;;
   esac
 }
 
-# reason STEP: why it would run (asked, new, changed, broken), or nothing if it is right.
-reason() {
-  local stamp
-  stamp=$(stamp_of "$1")
+# find_reason STEP: WHY it would run (asked, new, changed, broken); empty if it is right.
+find_reason() {
+  WHY=
+  find_stamp "$1"
   if [ "$1" = "$ONLY" ] || { [ "$1" = train ] && [ -n "$RESTART" ]; }; then
-    printf 'asked\n'
-  elif [ ! -f "$stamp" ]; then
-    printf 'new\n'
-  elif [ "$(cat "$stamp")" != "$("inputs_$1")" ]; then
-    printf 'changed\n'
+    WHY=asked
+    return
+  fi
+  "inputs_$1"
+  if [ ! -f "$STAMP" ]; then
+    WHY=new
+  elif [ "$(<"$STAMP")" != "$INPUTS" ]; then
+    WHY=changed
   elif ! "check_$1" >&2; then
-    printf 'broken\n'
+    WHY=broken
   fi
 }
 
@@ -29,8 +32,8 @@ left_alone() {
 }
 
 write_stamp() {
-  local stamp
-  stamp=$(stamp_of "$1")
-  mkdir -p "${stamp%/*}"
-  "inputs_$1" | write_file "$stamp" 600
+  find_stamp "$1"
+  "inputs_$1"
+  mkdir -p "${STAMP%/*}"
+  printf '%s\n' "$INPUTS" | write_file "$STAMP" 600
 }

@@ -9,6 +9,9 @@ find_uv() {
   return 1
 }
 
+# known_uv: UV is the one that the step `agent` chose, and it is still there.
+known_uv() { { read -r UV <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
+
 # at_least VERSION OLDEST
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 

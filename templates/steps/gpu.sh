@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
 
-inputs_gpu() { fingerprint v1 "$GPU_ORDER" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || :)" "$(identity 1 || :)"; }
+inputs_gpu() { inputs v1 "$GPU_ORDER" "$(identity 1)"; }
 
 # The verdict holds for as long as the box is up and its devices are there.
-check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(cat "$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
+check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
 
 apply_gpu() {
   local rc=0 order=$GPU_ORDER code

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # preflight: can this box be set up at all? Looks only; changes nothing.
 
-inputs_preflight() { printf 'v1\n'; }
+inputs_preflight() { inputs v1; }
 check_preflight() { [ -z "$(lacks)" ]; }
 apply_preflight() {
   local code sentence
@@ -28,14 +28,15 @@ existing_parent() {
 }
 
 lack_room() {
-  local free inodes
-  free=$(df -Pk "$1" 2>/dev/null | awk 'NR == 2 { print int($4 / 1024) }')
-  [ "${free:-$MIN_FREE_MB}" -ge "$MIN_FREE_MB" ] ||
-    lack disk-full "$1 has $free MB free; set-up needs $MIN_FREE_MB MB at the least"
-  inodes=$(df -Pi "$1" 2>/dev/null | awk 'NR == 2 { print $4 }')
-  # Some filesystems have no fixed number of inodes and say 0 of 0, or a dash.
-  case $inodes in '' | *[!0-9]* | 0) return ;; esac
-  [ "$inodes" -ge 20000 ] || lack inodes-full "$1 has $inodes free inodes; an environment needs more"
+  local blocks size inodes all
+  # Free blocks and their size, free inodes and all of them; a Mac's stat says it otherwise.
+  read -r blocks size inodes all <<<"$(stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
+  [ -n "$all" ] || return 0
+  [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
+    lack disk-full "$1 has $((blocks * size / 1000000)) MB free; set-up needs $MIN_FREE_MB MB at the least"
+  # Some filesystems have no fixed number of inodes and say 0 of 0.
+  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] ||
+    lack inodes-full "$1 has $inodes free inodes; an environment needs more"
 }
 
 # A clock that is a day off breaks every certificate. CLIENT_TIME comes with the launch, if at all.

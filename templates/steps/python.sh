@@ -2,8 +2,10 @@
 # python: the environment, built at its final path by uv (or pip where asked), or an existing one adopted.
 
 inputs_python() {
-  fingerprint v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" \
-    "$(driver_seen)" "$(source_files | while IFS= read -r file; do sha256sum -- "$REPO_DIR/$file" 2>&1 || :; done)"
+  local files=()
+  mapfile -t files < <(source_files)
+  inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$(driver_seen)" \
+    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>&1)"
 }
 
 # uv does not notice a package whose files are gone; the folders of the last build tell.
@@ -14,7 +16,7 @@ check_python() {
 
 apply_python() {
   local again=()
-  find_uv || fail uv-missing 'uv is gone from this box' 'set up again'
+  known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   read_indexes
   cd "$REPO_DIR" || return
   [ ! -e "$(building)" ] && [ ! -f "$(folder_list)" ] || check_python || again=(--reinstall)

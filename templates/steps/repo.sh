@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # repo: the profile's commit, checked out where the profile says.
 
-inputs_repo() { fingerprint v1 "$REPO_COMMIT" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"; }
+inputs_repo() { inputs v1 "$REPO_COMMIT" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"; }
 
 check_repo() { [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" = "$REPO_COMMIT" ] && identity_right; }
 
@@ -106,8 +106,10 @@ point_origin() {
 }
 
 identity_right() {
-  { [ -z "$GIT_USER_NAME" ] || [ "$(work_git config --local user.name)" = "$GIT_USER_NAME" ]; } &&
-    { [ -z "$GIT_USER_EMAIL" ] || [ "$(work_git config --local user.email)" = "$GIT_USER_EMAIL" ]; }
+  local set
+  set=$'\n'$(work_git config --local --get-regexp '^user[.]')$'\n'
+  { [ -z "$GIT_USER_NAME" ] || [[ $set == *$'\n'"user.name $GIT_USER_NAME"$'\n'* ]]; } &&
+    { [ -z "$GIT_USER_EMAIL" ] || [[ $set == *$'\n'"user.email $GIT_USER_EMAIL"$'\n'* ]]; }
 }
 
 # In this repository alone; the box's own settings are not ours.

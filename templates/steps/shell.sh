@@ -13,7 +13,7 @@ RC_FILES=(
   '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file'
 )
 
-inputs_shell() { fingerprint v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
+inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
 
 check_shell() {
   [ -f "$ENV_FILE" ] && [ -z "$(rc_missing)" ] &&
@@ -42,7 +42,7 @@ rc_missing() {
       file) [ -f "$file" ] || continue ;;
       *) have "$where" || continue ;;
     esac
-    grep -qxF "$line # boxstrap" "$file" 2>/dev/null || printf '%s\n' "$row"
+    is_line "$file" "$line # boxstrap" || printf '%s\n' "$row"
   done
 }
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # ssh: the profile's public keys may log in; the git hosts' own keys are known, so nobody is asked.
 
-inputs_ssh() { fingerprint v1 "${AUTHORIZED_KEYS[@]-}" "${KNOWN_HOSTS[@]-}"; }
+inputs_ssh() { inputs v1 "${AUTHORIZED_KEYS[@]-}" "${KNOWN_HOSTS[@]-}"; }
 
 check_ssh() {
   local key
@@ -37,9 +37,10 @@ modes_right() {
 }
 
 unknown_hosts() {
-  local line
+  local line known=
+  [ ! -r "$HOME/.ssh/known_hosts" ] || known=$'\n'$(<"$HOME/.ssh/known_hosts")$'\n'
   for line in "${KNOWN_HOSTS[@]}"; do
-    grep -qxF -- "$line" "$HOME/.ssh/known_hosts" 2>/dev/null || printf '%s\n' "$line"
+    [[ $known == *$'\n'"$line"$'\n'* ]] || printf '%s\n' "$line"
   done
 }
 

@@ -9,7 +9,7 @@ TOOLS=(
   'python3|python3|no-python'
 )
 
-inputs_tools() { fingerprint v1 "${PACKAGES[@]-}" "$(can_install && printf yes)"; }
+inputs_tools() { inputs v1 "${PACKAGES[@]-}"; }
 
 # Where nothing can be installed, what is missing was said and stays so.
 check_tools() { [ -z "$(missing_tools)" ] || ! can_install; }

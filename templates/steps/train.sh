@@ -1,19 +1,22 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
 # train: the profile's command, begun once for the same commit, command and environment.
 
-inputs_train() { work_id; }
+inputs_train() {
+  find_work
+  INPUTS=$WORK
+}
 
 check_train() {
   local dir
-  dir=$(run_of "$(work_id)") && [ "$(run_state "$dir")" != waiting ]
+  find_work
+  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ]
 }
 
 apply_train() {
-  local work
-  work=$(work_id)
+  find_work
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
-  if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$work"); then
-    new_run "$work"
+  if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
+    new_run "$WORK"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
     return 0
   fi
