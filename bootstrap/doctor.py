@@ -97,5 +97,5 @@ def _box(asked: Asked, screen: Screen) -> Finding:
     return Finding(
         "box",
         True,
-        f"{wire.label}: {facts.get('os')} {facts.get('machine')}, bash {facts.get('bash')}",
+        f"{wire.label}: {facts.get('system')}, bash {facts.get('bash')}",
     )

@@ -24,6 +24,11 @@ def state_dir() -> Path:
     return Path(platformdirs.user_state_dir("boxstrap", appauthor=False))
 
 
+def cache_dir() -> Path:
+    """The folder of what can be made again."""
+    return Path(platformdirs.user_cache_dir("boxstrap", appauthor=False))
+
+
 def config_dir() -> Path:
     """The folder of the user's own profiles."""
     return Path(platformdirs.user_config_dir("boxstrap", appauthor=False))

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import os
 from collections.abc import Sequence
-
-import jinja2
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bootstrap import __version__
-from bootstrap.paths import shipped
+from bootstrap.paths import cache_dir, shipped
 from bootstrap.plan import Step
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from bootstrap.render.quote import Value, harmless, quote
 
+if TYPE_CHECKING:
+    import jinja2
+
+TEMPLATE = "setup.sh.j2"
 MARKER = "END_OF_BOX_FILE"
+KEPT = 20
+"""Scripts that the cache holds."""
 
 
 class _Bare(str):
@@ -25,20 +34,43 @@ class _Bare(str):
 def render_script(
     profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step]
 ) -> str:
-    """One bash script that takes a box to a profile; pure, and the same for the same input."""
-    return (
-        _environment()
-        .get_template("setup.sh.j2")
-        .render(
-            version=__version__,
-            profile_name=harmless(profile_name),
-            variables=variables,
-            library=[shell_part("lib", name) for name in LIBRARY],
-            steps=[shell_part("steps", step.name) for step in steps],
-            files=box_files(),
-            marker=MARKER,
-        )
-    )
+    """One bash script that takes a box to a profile; pure, and the same for the same input.
+
+    The last scripts are kept in the cache folder under a hash of all that goes
+    into them: a second setup need not even import Jinja, which takes longer
+    than anything else here.
+    """
+    values = {
+        "version": __version__,
+        "profile_name": harmless(profile_name),
+        "variables": variables,
+        "library": [shell_part("lib", name) for name in LIBRARY],
+        "steps": [shell_part("steps", step.name) for step in steps],
+        "files": box_files(),
+        "marker": MARKER,
+    }
+    template = (shipped("templates") / TEMPLATE).read_text(encoding="utf-8")
+    key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
+    kept = cache_dir() / "scripts" / f"{key}.sh"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        script = _environment().from_string(template).render(values)
+        _keep(kept, script)
+        return script
+
+
+def _keep(file: Path, script: str) -> None:
+    """Keep a script for this user alone; a cache that can't be written is none."""
+    new = file.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.touch(mode=0o600)
+        new.write_text(script, encoding="utf-8")
+        new.replace(file)
+        kept = sorted(file.parent.glob("*.sh"), key=lambda other: other.stat().st_mtime)
+        for old in kept[:-KEPT]:
+            old.unlink()
 
 
 def script_id(script: str) -> str:
@@ -47,9 +79,10 @@ def script_id(script: str) -> str:
 
 
 def _environment() -> jinja2.Environment:
+    import jinja2
+
     # The usual delimiters are bash of their own (`${#array[@]}`).
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(shipped("templates")),
         block_start_string="<%",
         block_end_string="%>",
         variable_start_string="<%=",

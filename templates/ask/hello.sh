@@ -4,8 +4,7 @@
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
 describe() {
-  fact os "$(uname -s)"
-  fact machine "$(uname -m)"
+  fact system "$(uname -sm)"
   fact user "$(id -un 2>/dev/null || id -u)"
   fact home "$HOME"
   fact bash "$(bash --norc -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
