@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from invoke.program import Program
 
 from bootstrap import __version__
@@ -12,4 +15,8 @@ program = Program(version=__version__, namespace=namespace, name="boxstrap", bin
 
 def main() -> None:
     """Run the task that was typed; leaves with the contract's exit code."""
-    program.run()
+    try:
+        program.run()
+    except BrokenPipeError:
+        # Whoever read us has gone (`| head`); the rest is for nobody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -35,6 +35,9 @@ class BoxstrapError(Exit):
         self.next = next_
         super().__init__(message=self.text(), code=type(self).code)
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
         """The error as the user reads it: one to three short paragraphs."""
         head = f"{self.where}: {self.what}" if self.where else self.what

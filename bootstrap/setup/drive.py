@@ -104,12 +104,11 @@ class Drive:
         self.screen.plan([step.name for step in self.prepared.steps if self._takes_part(step.name)])
         self._send_commit(have)
         for event in follow_events(self.link, setup, workdir=self.workdir):
-            if event.event != "done":
-                self._tell(event)
-                continue
-            if event.word("code") == "same":
+            if event.event == "done" and event.word("code") == "same":
                 return self._follow_the_same()
-            raise_for(event, self)
+            self._tell(event)
+            if event.event == "done":
+                raise_for(event, self)
         return setup
 
     def _follow_the_same(self) -> str:

@@ -52,8 +52,6 @@ def raise_for(done: Event, drive: Drive) -> None:
 
 def _failed(error: type[BoxstrapError], drive: Drive) -> BoxstrapError:
     step, code = drive.failed_step, drive.failed_code
-    log = f"setups/{drive.setup}/logs/{step}.log"
-    drive.screen.log_tail(step, log_tail(drive.link, log, drive.workdir))
     if error is ReturnBoxError:
         from bootstrap.setup.verdict import fetch_verdict
         from bootstrap.verdict import lines
@@ -66,6 +64,8 @@ def _failed(error: type[BoxstrapError], drive: Drive) -> BoxstrapError:
             where=drive.link.label,
             next_=f"Nothing was built. {worst.advice if worst else code.next_}",
         )
+    log = f"setups/{drive.setup}/logs/{step}.log"
+    drive.screen.log_tail(step, log_tail(drive.link, log, drive.workdir))
     return error(
         f"the step {step} failed: {code.what}.",
         where=drive.link.label,

@@ -73,6 +73,7 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
         timeout=60,
     )
     hello = parse(answer)
+    _check_system(hello, wire.label)
     _check_bash(hello, wire.label)
     return hello
 
@@ -121,6 +122,17 @@ def _plan(lines: list[str]) -> dict[str, str]:
     return {step: why for step, _, why in rows if step in STEPS and why in WHY}
 
 
+def _check_system(hello: Hello, label: str) -> None:
+    system = hello.facts.get("system", "")
+    if not system.startswith("Linux"):
+        raise BoxLacksError(
+            f"this box runs {system or 'an unknown system'}; a box runs Linux.",
+            where=label,
+            next_="On a Mac, `local` and `demo` work inside a Linux container or VM; "
+            "rented boxes are set up from the Mac itself.",
+        )
+
+
 def _check_bash(hello: Hello, label: str) -> None:
     version = hello.facts.get("bash", "")
     numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
@@ -135,5 +147,5 @@ def _check_bash(hello: Hello, label: str) -> None:
         raise BoxLacksError(
             f"its bash is {version}; {wanted} or later is needed.",
             where=label,
-            next_="On a Mac: `brew install bash`. On a box: rent it with a newer image.",
+            next_="Install a newer bash on it, or rent it with a newer image.",
         )

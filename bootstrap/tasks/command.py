@@ -42,7 +42,7 @@ HOST = Option(
 BOX = (
     HOST,
     Option("profile", "A profile: its name, or a path."),
-    Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", (), many=True),
+    Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True),
     JSON,
     Option("repo", "The repository; default: the one you stand in."),
     Option("identity", "The private key to log in with."),

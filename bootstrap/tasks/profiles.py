@@ -38,7 +38,7 @@ def profiles(call: Call) -> None:
         data = [{"name": item.name, "path": str(item.path), "own": item.own} for item in found]
         call.screen.result({"profiles": data}, "\n".join(rows))
         return
-    loaded = load(name, sets=tuple(given["set_"]), repo_root=repository_root(Path.cwd()))
+    loaded = load(name, sets=tuple(given["set_"] or ()), repo_root=repository_root(Path.cwd()))
     if given["validate"]:
         files = [str(path) for path in loaded.chain]
         call.screen.result({"valid": True, "files": files}, f"right: {', '.join(files)}")

@@ -26,8 +26,12 @@ class WrongUsageError(ParseError, Exit):
 
         quoted = looks_like_unquoted_ssh(sys.argv[1:])
         hint = f'Put the ssh command in quotes: --host "{quoted}"' if quoted else _HINT
-        ParseError.__init__(self, f"{text}\n{hint}", context)
+        ParseError.__init__(self, text, context)
+        self.text = f"{text}\n{hint}"
         self.message = None  # Invoke prints the ParseError itself
+
+    def __str__(self) -> str:
+        return self.text
 
 
 _HINT = "See what there is: --list. What a task takes: TASK --help"
