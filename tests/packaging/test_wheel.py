@@ -1,0 +1,209 @@
+"""The wheel works far from this checkout: built, installed and used as a stranger would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from bootstrap import __version__
+from bootstrap.profile.find import shipped_ones
+
+ROOT = Path(__file__).resolve().parents[2]
+UV = str(Path(sys.executable).parent / "uv")
+PASSED_ON = ("PATH", "LANG", "SSL_", "PIP_", "UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+
+# One worker has the wheel: it is built once.
+pytestmark = pytest.mark.xdist_group("wheel")
+
+RENDER = """
+from bootstrap.plan import steps_for
+from bootstrap.profile.load import load
+from bootstrap.render.script import render_script
+from bootstrap.render.variables import NO_WORK, variables
+import sys
+profile = load(sys.argv[1]).profile
+steps = steps_for(local=False, train=profile.train is not None)
+values = variables(profile, NO_WORK, steps, local=False, secrets_id="")
+sys.stdout.write(render_script(profile.name, values, steps))
+"""
+
+
+class Place:
+    """A folder outside the checkout, with its own home, environment and terminal server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.home.mkdir(parents=True)
+        self.bin = folder / "venv/bin"
+        known = {k: v for k, v in os.environ.items() if k.upper().startswith(PASSED_ON)}
+        self.env = {
+            **known,
+            **_index_settings(),
+            "HOME": str(self.home),
+            "TMUX_TMPDIR": str(folder),
+            "UV_CACHE_DIR": str(folder / "cache"),
+            "UV_SYSTEM_CERTS": "1",
+        }
+
+    def run(self, *argv: str | Path, rc: int = 0) -> str:
+        done = subprocess.run(
+            [str(part) for part in argv],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == rc, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.stdout
+
+    def boxstrap(self, *words: str, rc: int = 0) -> str:
+        return self.run(self.bin / "boxstrap", *words, rc=rc)
+
+
+def _index_settings() -> dict[str, str]:
+    """uv takes the index that pip is set to here, as it does on a box."""
+    told = subprocess.run(
+        [sys.executable, ROOT / "bootstrap/box/indexes.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return dict(line.split("\t", 1) for line in told.splitlines())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    made = Place(tmp_path_factory.mktemp("far"))
+    yield made
+    if shutil.which("tmux"):
+        subprocess.run(
+            ["tmux", "-L", "boxstrap", "kill-server"],
+            env=made.env,
+            capture_output=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def built(place: Place) -> Path:
+    """The folder of both archives; the wheel is made from the source archive."""
+    place.run(UV, "build", "--quiet", "--out-dir", place.folder / "dist", ROOT)
+    return place.folder / "dist"
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> Path:
+    (found,) = built.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(place: Place, wheel: Path) -> Place:
+    """The wheel in an environment of its own, made by uv: nothing in it that it did not ask for."""
+    place.run(UV, "venv", "--quiet", "--python", sys.executable, place.folder / "venv")
+    place.run(UV, "pip", "install", "--quiet", "--python", place.bin / "python", wheel)
+    return place
+
+
+def _tracked(*folders: str) -> set[str]:
+    words = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run([*words, *folders], capture_output=True, text=True, check=True).stdout
+    return {name for name in listed.splitlines() if (ROOT / name).is_file()}
+
+
+def test_the_wheel_holds_the_package_and_all_that_it_ships(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = {name for name in names if ".dist-info/" not in name}
+    shipped = {f"bootstrap/shipped/{name}" for name in _tracked("templates", "profiles")}
+    assert package == _tracked("bootstrap") | shipped
+    assert "bootstrap/py.typed" in package
+
+
+def test_the_source_archive_holds_what_it_takes_to_work_on_it(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"Makefile", "README.md", "LICENSE", "tasks.py", "tests/conftest.py"} <= names
+    assert _tracked("bootstrap", "templates", "profiles") <= names
+
+
+def test_the_metadata_is_whole(wheel: Path) -> None:
+    opened = zipfile.ZipFile(wheel)
+    (name,) = (n for n in opened.namelist() if n.endswith(".dist-info/METADATA"))
+    told = message_from_bytes(opened.read(name))
+    assert told["Version"] == __version__
+    assert told["License-Expression"] == "MIT"
+    assert told["License-File"] == "LICENSE"
+    assert told["Requires-Python"] == ">=3.10"
+    assert told["Description-Content-Type"] == "text/markdown"
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert str(told.get_payload()).strip().startswith(readme.strip()[:200])
+    assert any(c.startswith("Typing :: Typed") for c in told.get_all("Classifier", []))
+
+
+def test_it_names_itself_and_its_profiles(installed: Place) -> None:
+    assert __version__ in installed.boxstrap("--version")
+    listed = installed.boxstrap("profiles")
+    for name in shipped_ones():
+        assert name in listed
+        installed.boxstrap("profiles", "--validate", name)
+
+
+def test_invokes_own_program_comes_with_it(installed: Place) -> None:
+    assert (installed.bin / "inv").exists()
+
+
+@pytest.mark.parametrize("name", sorted(shipped_ones()))
+def test_it_renders_each_shipped_profile(installed: Place, name: str) -> None:
+    script = installed.run(installed.bin / "python", "-c", RENDER, name)
+    assert f'"{name}"' in script.splitlines()[1]
+    file = installed.folder / f"{name}.sh"
+    file.write_text(script, encoding="utf-8")
+    installed.run("bash", "-n", file)
+
+
+def test_a_box_without_pip_gets_an_index(installed: Place) -> None:
+    """uv's environments hold no pip unless something asks for it; its default is needed."""
+    ask = "from bootstrap.render.index import default_index; print(default_index())"
+    assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
+
+
+def test_the_demo_trains_there(installed: Place) -> None:
+    told = installed.boxstrap("demo")
+    assert "step   1  loss" in told
+    assert "running" in installed.boxstrap("status", "--host", "local")
+    installed.boxstrap("stop", "--host", "local")
+
+
+def test_uvx_runs_it_without_installing(place: Place, wheel: Path) -> None:
+    words: list[str | Path] = [
+        UV,
+        "tool",
+        "run",
+        "--quiet",
+        "--python",
+        sys.executable,
+        "--from",
+        wheel,
+    ]
+    assert __version__ in place.run(*words, "boxstrap", "--version")
+
+
+def test_pipx_runs_it_without_installing(place: Place, wheel: Path) -> None:
+    if not shutil.which("pipx"):
+        pytest.skip("pipx is not installed")
+    assert __version__ in place.run("pipx", "run", "--spec", wheel, "boxstrap", "--version")
