@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 _FIELDS = 9
+STOPPED = 143
+"""The exit code of a run that was ended by `stop`: 128 + SIGTERM."""
 STATES = frozenset({"running", "finished", "died", "waiting"})
 
 
@@ -42,7 +44,8 @@ class Run:
     def outcome(self) -> str:
         """What became of it, in a few words."""
         if self.state == "finished":
-            return "finished" if self.rc == 0 else f"ended with exit code {self.rc}"
+            ends = {0: "finished", STOPPED: "was stopped"}
+            return ends.get(self.rc or 0, f"ended with exit code {self.rc}")
         return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
             self.state, self.state
         )

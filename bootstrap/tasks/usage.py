@@ -25,7 +25,7 @@ class WrongUsageError(ParseError, Exit):
         from bootstrap.link.target import looks_like_unquoted_ssh
 
         quoted = looks_like_unquoted_ssh(sys.argv[1:])
-        hint = f'Put the ssh command in quotes: --host "{quoted}"' if quoted else _HINT
+        hint = f"Put the ssh command in quotes: {quoted}" if quoted else _HINT
         ParseError.__init__(self, text, context)
         self.text = f"{text}\n{hint}"
         self.message = None  # Invoke prints the ParseError itself

@@ -61,9 +61,10 @@ show_work() {
 }
 
 show_plan() {
-  script=$(sha256sum "$box_home/setup.sh" 2>/dev/null) || return 0
+  own=$box_home/steps/$repo_key/setup.sh
+  script=$(sha256sum "$own" 2>/dev/null) || return 0
   fact script "${script%% *}"
-  if [ "${script%% *}" = "$script_id" ]; then bash "$box_home/setup.sh" plan; fi
+  if [ "${script%% *}" = "$script_id" ]; then bash "$own" plan; fi
 }
 
 find_home

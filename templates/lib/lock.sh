@@ -20,8 +20,12 @@ take_lock() {
   printf '%s\n%s\n%s\n' "$(identity $$)" "$SCRIPT_ID" "$SETUP_ID" >"$BOX_HOME/lock"
 }
 
+# A package manager among them is waited for: it is never interrupted.
 end_session() {
   case $1 in '' | *[!0-9]*) return ;; esac
+  if members "$1" | while read -r pid; do cat "/proc/$pid/comm" 2>/dev/null; done | grep -qxE "$(IFS='|' && printf '%s' "${MANAGERS[*]}")|dpkg|rpm"; then
+    return
+  fi
   members "$1" | while read -r pid; do kill -TERM "$pid" 2>/dev/null || :; done
   sleep 0.3
   members "$1" | while read -r pid; do kill -KILL "$pid" 2>/dev/null || :; done

@@ -106,7 +106,7 @@ setup() {
   link_home
   unpack_box
   # From here on a look at the box asks this script whether it is still right.
-  [ -n "$ONLY" ] || write_if_changed "$BOX_HOME/setup.sh" 600 <"$SETUP_DIR/setup.sh"
+  [ -n "$ONLY" ] || install_script
   [ -z "$RESTART" ] || stop_alive_run
   ALIVE_RUN=$(alive_run "$RUNS") || :
   mkfifo "$SETUP_DIR/pipe"
@@ -130,9 +130,18 @@ cancel() {
   finish 7 cancelled
 }
 
+# One for each repository; `setup.sh` is the last.
+install_script() {
+  local own=$BOX_HOME/steps/$REPO_KEY/setup.sh
+  mkdir -p "${own%/*}"
+  write_if_changed "$own" 600 <"$SETUP_DIR/setup.sh"
+  [ "$own" -ef "$BOX_HOME/setup.sh" ] || ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
+}
+
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.
 link_home() {
-  [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] && return
+  # The home of the person's own machine stays as it is.
+  [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] && return
   [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ] && return
   ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :
 }

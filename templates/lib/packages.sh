@@ -28,6 +28,7 @@ APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq
 install_packages() {
   case $(manager) in
     apt-get)
+      mend_dpkg
       refresh_apt
       apt_patiently install -y --no-install-recommends "$@"
       ;;
@@ -36,6 +37,11 @@ install_packages() {
     pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
     apk) as_root apk add --no-cache "$@" ;;
   esac
+}
+
+# A run that was cut short leaves its journal; until that is worked off, every other run refuses.
+mend_dpkg() {
+  [ -z "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || as_root dpkg --configure -a --force-confold 2>&1 9>&-
 }
 
 # The lists are fetched where there are none, or where they are over a day old.

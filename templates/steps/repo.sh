@@ -56,7 +56,9 @@ check_out_whole() {
       "move it away on the box, or choose another box.workdir"
   fi
   rm -rf -- "$REPO_DIR".tmp.*
-  box_git clone -q --no-checkout --template= --no-tags "$REPO_STORE" "$tmp"
+  box_git clone -q --no-checkout --template= --no-tags "$REPO_STORE" "$tmp" 2>&1
+  # A clone on the same disk links the objects; of a shallow history git fetches them instead.
+  box_git -C "$tmp" cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null || fetch_from_store "$tmp"
   point_origin "$tmp"
   if [ -n "$REPO_BRANCH" ]; then
     box_git -C "$tmp" checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" --
@@ -66,10 +68,14 @@ check_out_whole() {
   mv -T "$tmp" "$REPO_DIR"
 }
 
+fetch_from_store() {
+  box_git -C "$1" fetch -q --no-tags --update-shallow "$REPO_STORE" "+refs/boxstrap/$REPO_COMMIT:refs/boxstrap/next"
+}
+
 # What was edited or added on the box is never overwritten: git refuses, and we say what it found.
 update_in_place() {
   local old placed
-  work_git fetch -q --no-tags "$REPO_STORE" "+$REPO_COMMIT:refs/boxstrap/next" ||
+  fetch_from_store "$REPO_DIR" ||
     fail clone-failed "$REPO_DIR/.git is damaged: git can't add the commit to it" "move it away on the box, then set up again"
   old=$(work_git rev-parse -q --verify HEAD || :)
   placed=$(work_git rev-parse -q --verify refs/boxstrap/placed || :)
