@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 
@@ -148,6 +149,7 @@ def _finish(ready: Ready, screen: Screen, hello: Hello, setup: str, began: float
     beginning = None
     if run and setup and (run.state == "running" or not run.log_bytes):
         beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
+        run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
     text = _told(screen, run, alive, beginning, setup)
     took = time.monotonic() - began
     screen.result(
