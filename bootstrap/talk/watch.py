@@ -31,8 +31,12 @@ class EndWatch(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Ask until the end, or until the link is gone."""
+        """Ask, once nothing came for a while, until the end, or until the link is gone."""
+        before = -1
         while not self._done.wait(EVERY_S) and self._wire.alive():
+            if self.seen != before:
+                before = self.seen
+                continue
             try:
                 state, _, size = exchange(self._wire, self._asked, timeout=30).partition(b"\t")
             except BoxstrapError:

@@ -50,15 +50,19 @@ fetch_by_url() {
 }
 
 check_out_whole() {
-  local tmp="$REPO_DIR.tmp.$BASHPID"
+  local tmp="$REPO_DIR.tmp.$BASHPID" format=()
+  [ "${#REPO_COMMIT}" -ne 64 ] || format=(--object-format=sha256)
   if [ -e "$REPO_DIR" ] && ! rmdir "$REPO_DIR" 2>/dev/null; then
     fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" \
       "move it away on the box, or choose another box.workdir"
   fi
   rm -rf -- "$REPO_DIR".tmp.*
-  box_git clone -q --no-checkout --template= --no-tags "$REPO_STORE" "$tmp" 2>&1
-  # A clone on the same disk links the objects; of a shallow history git fetches them instead.
-  box_git -C "$tmp" cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null || fetch_from_store "$tmp"
+  box_git init -q --template= ${format[@]+"${format[@]}"} "$tmp"
+  # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
+  cp -Rl "$REPO_STORE/objects/." "$tmp/.git/objects/" 2>/dev/null || :
+  if [ -f "$REPO_STORE/shallow" ] || ! box_git -C "$tmp" cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; then
+    fetch_from_store "$tmp"
+  fi
   point_origin "$tmp"
   if [ -n "$REPO_BRANCH" ]; then
     box_git -C "$tmp" checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" --

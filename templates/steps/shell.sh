@@ -64,6 +64,7 @@ add_first_line() {
 # Profile's values and the secrets that came with this setup, in each shell's own quoting.
 write_env() {
   local secrets=$SETUP_DIR/secrets
+  [ -n "$SECRETS_ID" ] || rm -f "$BOX_HOME/secrets"
   [ -f "$secrets" ] || secrets=$BOX_HOME/secrets
   [ -f "$secrets" ] || secrets=/dev/null
   { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
