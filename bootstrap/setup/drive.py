@@ -12,7 +12,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.steady import SteadyLink
 from bootstrap.setup import secrets
-from bootstrap.setup.outcome import raise_for
+from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.prepare import Prepared
 from bootstrap.talk.follow import follow_events
 from bootstrap.talk.hello import Hello, greet
@@ -50,8 +50,8 @@ class Drive:
         self.screen = screen
         self.wishes = wishes
         self.setup = ""
-        self.failed_step = ""
-        self.failed_code = Code("", "")
+        self._failed_step = ""
+        self._failed_code = Code("", "")
         self._sending: Sending | None = None
         self._last_tell = 0.0
         self._telling = threading.Lock()
@@ -108,8 +108,19 @@ class Drive:
                 return self._follow_the_same()
             self._tell(event)
             if event.event == "done":
-                raise_for(event, self)
+                raise_for(event, self._ended(), self.screen)
         return setup
+
+    def _ended(self) -> Ended:
+        return Ended(
+            wire=self.link.wire,
+            workdir=self.workdir,
+            setup=self.setup,
+            box_name=self.box_name,
+            wait_s=self.wishes.wait_s,
+            step=self._failed_step,
+            code=self._failed_code,
+        )
 
     def _follow_the_same(self) -> str:
         """Two of the same began at once, and the other one won."""
@@ -147,8 +158,8 @@ class Drive:
 
     def _tell(self, event: Event) -> None:
         if event.event == "fail":
-            self.failed_step = event.step
-            self.failed_code = explain(event.word("code"), event.fields)
+            self._failed_step = event.step
+            self._failed_code = explain(event.word("code"), event.fields)
         with self._telling:
             self.screen.event(event)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bootstrap.events import WHY
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import Row, rows
-from bootstrap.setup.perform import Ready, get_ready
+from bootstrap.setup.ready import Ready, get_ready
 from bootstrap.talk.hello import greet, parse
 
 if TYPE_CHECKING:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
+from bootstrap.codes import Code
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -12,13 +13,9 @@ from bootstrap.errors import (
     StepFailedError,
 )
 from bootstrap.events import Event
-from bootstrap.link.exchange import exchange
-from bootstrap.link.steady import SteadyLink
 from bootstrap.link.wire import Wire
-from bootstrap.talk.question import question
-
-if TYPE_CHECKING:
-    from bootstrap.setup.drive import Drive
+from bootstrap.talk.tail import file_tail
+from bootstrap.ui.screen import Screen
 
 ERRORS: dict[int, type[BoxstrapError]] = {
     5: BoxLacksError,
@@ -29,57 +26,65 @@ ERRORS: dict[int, type[BoxstrapError]] = {
 LOG_BYTES = 16 * 1024
 
 
-def raise_for(done: Event, drive: Drive) -> None:
-    """Raise what `done` says. The failed step's last log lines are shown first."""
+@dataclass(frozen=True)
+class Ended:
+    """A setup that is over: which one, where, and the step that failed, if one did."""
+
+    wire: Wire
+    workdir: str
+    setup: str
+    box_name: str
+    wait_s: int
+    step: str
+    code: Code
+
+
+def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
+    """Raise what `done` says. The failed step's last log lines, or the verdict, are shown first."""
     rc = int(done.number("rc") or 0)
     if rc == 0:
         return
-    error = ERRORS.get(rc, StepFailedError)
     if done.word("code") == "cancelled":
         raise StepFailedError(
             "the setup was cancelled.",
-            where=drive.link.label,
+            where=ended.wire.label,
             next_="Run the same command to go on from here.",
         )
+    error = ERRORS.get(rc, StepFailedError)
     if error is BusyError:
         raise BusyError(
-            f"another setup held this box for longer than {drive.wishes.wait_s} s.",
-            where=drive.link.label,
+            f"another setup held this box for longer than {ended.wait_s} s.",
+            where=ended.wire.label,
             next_="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
         )
-    raise _failed(error, drive)
-
-
-def _failed(error: type[BoxstrapError], drive: Drive) -> BoxstrapError:
-    step, code = drive.failed_step, drive.failed_code
     if error is ReturnBoxError:
-        from bootstrap.setup.verdict import fetch_verdict
-        from bootstrap.verdict import lines
+        raise _returned(ended, screen)
+    raise _failed(error, ended, screen)
 
-        verdict = fetch_verdict(drive.link.wire, drive.workdir)
-        drive.screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
-        worst = verdict.reasons[0] if verdict.reasons else None
-        return ReturnBoxError(
-            f"return this box: {worst.sentence() if worst else code.what}",
-            where=drive.link.label,
-            next_=f"Nothing was built. {worst.advice if worst else code.next_}",
-        )
-    log = f"setups/{drive.setup}/logs/{step}.log"
-    drive.screen.log_tail(step, log_tail(drive.link, log, drive.workdir))
-    return error(
-        f"the step {step} failed: {code.what}.",
-        where=drive.link.label,
-        next_=f"{code.next_[:1].upper()}{code.next_[1:]}.\n"
-        f"Its whole log: boxstrap logs --step {step} --host {drive.box_name}\n"
-        "Then run the same command again: what is done stays done.",
+
+def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
+    from bootstrap.setup.verdict import fetch_verdict
+    from bootstrap.verdict import lines
+
+    verdict = fetch_verdict(ended.wire, ended.workdir)
+    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
+    worst = verdict.reasons[0] if verdict.reasons else None
+    return ReturnBoxError(
+        f"return this box: {worst.sentence() if worst else ended.code.what}",
+        where=ended.wire.label,
+        next_=f"Nothing was built. {worst.advice if worst else ended.code.next_}",
     )
 
 
-def log_tail(link: SteadyLink, file: str, workdir: str) -> list[bytes]:
-    """The last lines of a file on the box."""
-    return file_tail(link.wire, file, workdir, LOG_BYTES).splitlines()
-
-
-def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
-    """The last `most` bytes of a file below boxstrap's folder; empty where there is none."""
-    return exchange(wire, question("tail", workdir=workdir, file=file, bytes=most), timeout=60)
+def _failed(error: type[BoxstrapError], ended: Ended, screen: Screen) -> BoxstrapError:
+    log = f"setups/{ended.setup}/logs/{ended.step}.log"
+    tail = file_tail(ended.wire, log, ended.workdir, LOG_BYTES)
+    screen.log_tail(ended.step, tail.splitlines())
+    advice = ended.code.next_
+    return error(
+        f"the step {ended.step} failed: {ended.code.what}.",
+        where=ended.wire.label,
+        next_=f"{advice[:1].upper()}{advice[1:]}.\n"
+        f"Its whole log: boxstrap logs --step {ended.step} --host {ended.box_name}\n"
+        "Then run the same command again: what is done stays done.",
+    )

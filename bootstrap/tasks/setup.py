@@ -42,6 +42,6 @@ def verify(call: Call) -> None:
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
-    from bootstrap.setup.verdict import verify_box
+    from bootstrap.setup.verify import verify_box
 
     verify_box(call.asked(), call.screen, wait_s=call.given["wait"])

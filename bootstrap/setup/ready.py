@@ -1,0 +1,106 @@
+"""What stands before any setup: the profile, the box, a link to it, and the script to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bootstrap.contact import LOCAL, Asked, Contact, contact
+from bootstrap.link.steady import SteadyLink
+from bootstrap.profile.load import Loaded, load
+from bootstrap.setup.prepare import Prepared, prepare, repository_root
+from bootstrap.talk.hello import greet
+from bootstrap.ui.redact import Redactor
+from bootstrap.ui.screen import Screen
+
+
+@dataclass
+class Ready:
+    """A link to a box, and what is to become of it."""
+
+    box: Contact
+    link: SteadyLink
+    prepared: Prepared
+    loaded: Loaded
+
+
+def get_ready(
+    asked: Asked, screen: Screen, *, committed_only: bool, with_work: bool = True
+) -> Ready:
+    """Profile, box, repository, script; the connection is made while they are read.
+
+    A box whose provider nobody named is logged in to first, and asked.
+    """
+    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    box = reach(asked, loaded, screen)
+    link = None
+    if loaded.needs_provider:
+        provider = LOCAL if box.is_local else box.recall("provider")
+        if not provider:
+            link = connect(box, screen)
+            provider = recognise(box, link, screen)
+        loaded = loaded.for_provider(provider)
+    prepared = prepare(
+        loaded,
+        asked.place,
+        local=box.is_local,
+        chosen_repo=asked.repo is not None,
+        committed_only=committed_only,
+        with_work=with_work,
+    )
+    if prepared.secrets:
+        screen.hide = Redactor(prepared.secrets).text
+    if with_work:
+        screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
+    return Ready(box, link or connect(box, screen), prepared, loaded)
+
+
+def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
+    """The box that is meant; the connection to it begins."""
+    repo_key = ""
+    if not asked.host:
+        from bootstrap.repo.here import read
+
+        repo_key = read(asked.place).key
+    ssh = loaded.profile.ssh
+    box = contact(
+        asked,
+        screen.say,
+        repo_key=repo_key,
+        user=ssh.user,
+        identity=ssh.identity,
+        first_contact=ssh.first_contact,
+    )
+    box.dial()
+    return box
+
+
+def connect(box: Contact, screen: Screen) -> SteadyLink:
+    """Log in."""
+    return SteadyLink(box.login, lost=screen.lost, back=screen.back)
+
+
+def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
+    """Ask the box which provider's it is, say it, and keep it."""
+    from bootstrap.profile.providers import all_hints
+    from bootstrap.profile.providers import recognise as by_hints
+
+    hints = all_hints()
+    hello = greet(link.wire, hint_names=hints.env, hint_files=hints.files)
+    provider = by_hints(hello.env, hello.files)
+    signs = sorted(hello.env | hello.files)
+    why = f"it shows {', '.join(signs[:3])}" if signs else "it shows no provider's signs"
+    screen.note("profile", f"{provider} ({why})")
+    box.remember(provider=provider)
+    return provider
+
+
+def remember(ready: Ready) -> None:
+    """Keep what later commands need: the working folder, the profile, the repository."""
+    prepared = ready.prepared
+    ready.box.remember(
+        profile=prepared.profile.name,
+        repo_key=prepared.repo_key,
+        repo_name=prepared.repo_name,
+        workdir=prepared.profile.box.workdir,
+        console=prepared.profile.provider.console or "",
+    )
