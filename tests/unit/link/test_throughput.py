@@ -27,8 +27,8 @@ def test_200_mb_each_way(person: Person, server: Sshd) -> None:
     assert int(stream.read(100)) == SIZE
     up = SIZE / (time.monotonic() - begun) / 1e6
     print(f"\n200 MB: {down:.0f} MB/s down, {up:.0f} MB/s up")
-    assert down > 50
-    assert up > 50
+    assert down > 20
+    assert up > 20
 
 
 def test_the_window_is_large_enough_for_a_far_box(person: Person, server: Sshd) -> None:
@@ -46,7 +46,7 @@ def test_the_window_is_large_enough_for_a_far_box(person: Person, server: Sshd) 
     wire.close()
     relay.close()
     assert size == 150_000_000
-    assert speed > 40
+    assert speed > 25
 
 
 def test_a_server_that_renegotiates_keys_often(
