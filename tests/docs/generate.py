@@ -1,0 +1,157 @@
+"""Write the parts of docs/ that the code knows best: python -m tests.docs.generate   (make docs)
+
+A part stands between `<!-- begin: NAME -->` and `<!-- end -->`; everything else is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from bootstrap.codes import CODES
+from bootstrap.plan import STEPS
+from bootstrap.profile.schema import Profile, Section
+from bootstrap.profile.shape import EXPECTED, NOT_YAML, Shape, profile_shape
+from bootstrap.profile.values import Rule
+from bootstrap.tasks import namespace
+
+ROOT = Path(__file__).resolve().parents[2]
+PART = re.compile(r"<!-- begin: ([a-z-]+)(?: ([a-z-]+))? -->\n(.*?)<!-- end -->", re.DOTALL)
+_WORD = re.compile(r"\{([a-z]+)\}")
+
+
+def documents() -> list[Path]:
+    """Every document of the project."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def renewed(text: str) -> str:
+    """`text` with its generated parts as the code has them now."""
+
+    def part(found: re.Match[str]) -> str:
+        name, about, _ = found.groups()
+        title = f"{name} {about}" if about else name
+        return f"<!-- begin: {title} -->\n{PARTS[name](about or '')}\n<!-- end -->"
+
+    return PART.sub(part, text)
+
+
+def _table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+
+
+def profile_keys(_: str) -> str:
+    """Every key that a profile may have."""
+    return _table("key", "value", "default", "what it says", rows=_keys(Profile, profile_shape()))
+
+
+def _keys(model: type[Section], shape: Shape, prefix: str = "") -> Iterator[tuple[str, ...]]:
+    for name, info in model.model_fields.items():
+        inner = shape.fields.get(name)
+        if inner is None:
+            assert name in NOT_YAML
+        elif inner.kind == "section":
+            yield from _keys(_section_of(info), inner, f"{prefix}{name}.")
+        else:
+            key = f"`{prefix}{name}`"
+            yield key, _expected(info, inner), _default(info), str(info.description)
+
+
+def _section_of(info: FieldInfo) -> type[Section]:
+    kinds = [info.annotation, *get_args(info.annotation)]
+    (found,) = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section))
+    return found
+
+
+def _expected(info: FieldInfo, shape: Shape) -> str:
+    if shape.choices:
+        return " or ".join(f"`{choice}`" for choice in shape.choices)
+    rules = list(_rules(info.annotation, info.metadata))
+    if shape.kind == "text" and rules:
+        return rules[0].expected
+    if shape.kind == "list" and rules:
+        return f"list; each {rules[0].expected}"
+    return EXPECTED[shape.kind].replace("names and values", "variables")
+
+
+def _rules(annotation: object, metadata: list[object]) -> Iterator[Rule]:
+    yield from (each for each in metadata if isinstance(each, Rule))
+    if get_origin(annotation) is not Literal:
+        for part in get_args(annotation):
+            if isinstance(part, Rule):
+                yield part
+            else:
+                yield from _rules(part, [])
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "must be given"
+    value = info.get_default(call_default_factory=True)
+    if value is None or value in ([], {}):
+        return "-"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def options(task: str) -> str:
+    """The options of a task."""
+    found = namespace.tasks[task].get_arguments()
+    return _table("option", "meaning", rows=(_option(argument) for argument in found))
+
+
+def _option(argument: object) -> tuple[str, ...]:
+    from invoke.parser.argument import Argument
+
+    assert isinstance(argument, Argument)
+    name = str(argument.name).replace("_", "-").strip("-")
+    shorts = [f"`-{nick}`" for nick in argument.nicknames if len(nick) == 1]
+    value = "" if argument.kind is bool else f" {'N' if argument.kind is int else '…'}"
+    return ", ".join([f"`--{name}{value}`", *shorts]), str(argument.help)
+
+
+def codes(_: str) -> str:
+    """What a box may say of a step, and what to do."""
+
+    def readable(text: str) -> str:
+        return _WORD.sub(lambda found: f"*{found[1]}*", text)
+
+    rows = ((f"`{name}`", readable(c.what), readable(c.next_)) for name, c in CODES.items())
+    return _table("code", "what happened", "what to do", rows=rows)
+
+
+def steps(_: str) -> str:
+    """The steps of a setup."""
+    rows = (
+        (f"`{s.name}`", ", ".join(s.needs) or "-", s.does, "yes" if s.on_local else "no")
+        for s in STEPS
+    )
+    return _table("step", "needs", "what it brings", "on `local`", rows=rows)
+
+
+PARTS: dict[str, Callable[[str], str]] = {
+    "profile-keys": profile_keys,
+    "options": options,
+    "codes": codes,
+    "steps": steps,
+}
+
+
+def main() -> None:
+    """Write those that changed."""
+    for path in documents():
+        old = path.read_text(encoding="utf-8")
+        new = renewed(old)
+        if new != old:
+            path.write_text(new, encoding="utf-8")
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()

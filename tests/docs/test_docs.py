@@ -1,0 +1,149 @@
+"""The pages say what is so: generated parts, commands, profiles and links are held to the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from invoke.parser import Parser
+
+from bootstrap import errors
+from bootstrap.codes import CODES
+from bootstrap.profile.load import load
+from bootstrap.profile.shape import profile_shape
+from bootstrap.tasks import namespace
+from tests.docs.generate import PART, ROOT, documents, renewed
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TASKS = sorted(namespace.task_names)
+PAGES = {str(page.relative_to(ROOT)): page for page in documents()}
+
+each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES.keys())
+each_task = pytest.mark.parametrize("task", TASKS)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """What follows `boxstrap` in the shell blocks of a page and in its lines of code."""
+    lines = [line for kind, block in BLOCK.findall(text) if not kind for line in block.splitlines()]
+    lines += re.findall(r"`(boxstrap [^`]+)`", text)
+    words = [shlex.split(line, comments=True) for line in lines if line.startswith("boxstrap ")]
+    return [line[1:] for line in words]
+
+
+def headings(path: Path) -> set[str]:
+    """The anchors of a page, as its readers' sites make them."""
+    found = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@each_page
+def test_generated_parts_are_current(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert renewed(text) == text, "make docs"
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target), link
+
+
+@each_page
+def test_commands_are_understood(page: Path) -> None:
+    """Each is parsed by the program's own parser, which refuses what it does not know."""
+    for words in commands_in(page.read_text(encoding="utf-8")):
+        if words[0].startswith("-") or words[0].isupper():  # boxstrap --list, boxstrap TASK --help
+            continue
+        parser = Parser(contexts=namespace.to_contexts())
+        assert [found.name for found in parser.parse_argv(words)] == [words[0]], words
+
+
+@each_page
+def test_profiles_load(page: Path, tmp_path: Path) -> None:
+    for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind == "yaml":
+            file = tmp_path / "boxstrap.yaml"
+            file.write_text(block, encoding="utf-8")
+            load(str(file))
+
+
+def test_there_are_commands_and_profiles_to_try() -> None:
+    assert len(commands_in(text_of("README.md"))) >= 6
+    assert len(commands_in(text_of("docs/commands.md"))) >= 20
+    assert sum(kind == "yaml" for kind, _ in BLOCK.findall(text_of("README.md"))) == 1
+
+
+@each_task
+def test_each_task_has_its_section_options_and_example(task: str) -> None:
+    section = text_of("docs/commands.md").partition(f"\n## {task}\n")[2].partition("\n## ")[0]
+    assert f"<!-- begin: options {task} -->" in section
+    assert any(words[0] == task for words in commands_in(section))
+
+
+def test_no_section_is_of_a_task_that_is_not_there() -> None:
+    found = re.findall(r"^## (.*)$", text_of("docs/commands.md"), re.MULTILINE)
+    assert sorted(found) == TASKS
+
+
+def test_every_key_of_a_profile_is_in_its_table() -> None:
+    text = text_of("docs/profiles.md")
+    for key in profile_shape().leaves():
+        assert f"| `{key}` |" in text
+
+
+def test_every_code_is_in_troubleshooting() -> None:
+    text = text_of("docs/troubleshooting.md")
+    for code in CODES:
+        assert f"| `{code}` |" in text
+
+
+def test_every_exit_code_is_in_the_readme() -> None:
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text_of("README.md"), re.MULTILINE)}
+    kinds: list[type[errors.BoxstrapError]] = [errors.BoxstrapError]
+    kinds += _below(errors.BoxstrapError)
+    assert listed == {0, errors.INTERRUPTED, *(kind.code for kind in kinds)}
+
+
+def _below(kind: type[errors.BoxstrapError]) -> list[type[errors.BoxstrapError]]:
+    direct = kind.__subclasses__()
+    return [*direct, *(deeper for one in direct for deeper in _below(one))]
+
+
+def test_every_decision_is_listed_and_whole() -> None:
+    listed = text_of("docs/adr/README.md")
+    pages = sorted((ROOT / "docs/adr").glob("0*.md"))
+    assert len(pages) >= 13
+    for page in pages:
+        assert f"]({page.name})" in listed
+        titles = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert titles == ["Context", "Decision", "Rejected", "Consequences"]
+
+
+def test_decisions_that_the_code_names_are_there() -> None:
+    named = re.findall(r"docs/adr/[\w-]+\.md", "".join(_sources()))
+    assert named
+    for name in named:
+        assert (ROOT / name).is_file(), name
+
+
+def _sources() -> list[str]:
+    files = [ROOT / "pyproject.toml", *(ROOT / "bootstrap").rglob("*.py")]
+    return [file.read_text(encoding="utf-8") for file in files]
+
+
+def test_no_page_has_a_part_that_nobody_makes() -> None:
+    for page in documents():
+        text = page.read_text(encoding="utf-8")
+        assert text.count("<!-- begin:") == text.count("<!-- end -->") == len(PART.findall(text))
