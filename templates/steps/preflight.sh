@@ -23,8 +23,8 @@ lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 
 existing_parent() {
   local dir=$1
-  until [ -d "$dir" ] || [ "$dir" = / ]; do dir=$(dirname "$dir"); done
-  printf '%s\n' "$dir"
+  until [ -z "$dir" ] || [ -d "$dir" ]; do dir=${dir%/*}; done
+  printf '%s\n' "${dir:-/}"
 }
 
 lack_room() {
