@@ -1,0 +1,82 @@
+"""`python -m tests.bench`: one table from one run. Exit 1 when a bar is missed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from tests.bench import again, breakdown, fresh, logs, start
+from tests.bench.clock import BenchError
+from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
+from tests.bench.fresh import Fresh
+from tests.bench.stage import Place, Stage
+from tests.bench.table import Row, as_text
+from tests.bench.tell import load
+from tests.boxes import RigError
+
+_PARTS = ("fresh", "again", "logs", "start")
+
+
+def main() -> int:
+    """Measure what was asked for; the exit code."""
+    asked = _arguments()
+    parts = [asked.only] if asked.only else _PARTS
+    rows: list[Row] = []
+    found: dict[str, Fresh] = {}
+    places: dict[str, Place] = {}
+    before = load()
+    with Stage() as stage:
+        if "fresh" in parts:
+            found, places = fresh.measure(stage, asked.runs, asked.peers_runs)
+            rows += fresh.rows(found)
+        if "again" in parts:
+            rows += again.measure(stage, asked.again_runs, places)
+        if "logs" in parts:
+            rows += logs.measure(stage, asked.runs)
+        if "start" in parts:
+            rows += start.measure(stage, asked.again_runs, places)
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
+    print(as_text(rows))
+    if asked.breakdown:
+        for competitor in (BARE, BOXSTRAP, BOXSTRAP_NOUV):
+            if competitor.key in found:
+                print(f"\n{breakdown.as_text(competitor.name, found[competitor.key].moments)}")
+    if asked.json:
+        asked.json.write_text(json.dumps(_document(machine, before, rows, found), indent=1) + "\n")
+    return 1 if any(row.is_missed for row in rows) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="fresh runs and logs (default 3)")
+    parser.add_argument("--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c)")
+    parser.add_argument("--again-runs", type=int, default=5, help="runs of what is quick")
+    parser.add_argument("--only", choices=_PARTS)
+    parser.add_argument("--breakdown", action="store_true", help="where the time of fresh went")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, for programs")
+    return parser.parse_args()
+
+
+def _document(
+    machine: str, before: str, rows: list[Row], found: dict[str, Fresh]
+) -> dict[str, object]:
+    return {
+        "v": 1,
+        "machine": machine,
+        "load": [before, load()],
+        "rows": [row.as_dict() for row in rows],
+        "moments": {key: fresh.moments for key, fresh in found.items()},
+    }
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (BenchError, RigError) as error:
+        sys.exit(f"bench: {error}")

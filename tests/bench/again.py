@@ -1,0 +1,70 @@
+"""The same command again, when nothing is to do; beside this machine, and 100 ms away."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+
+from tests.bench import clock
+from tests.bench.competitors import ANSIBLE, BARE, BOXSTRAP, PYINFRA, Competitor, ssh_true
+from tests.bench.fresh import once
+from tests.bench.stage import Place, Stage
+from tests.bench.table import Bar, Row
+from tests.bench.tell import tell
+
+GROUPS = {
+    False: "again, nothing to do: until the command is back",
+    True: "again, nothing to do, 100 ms away",
+}
+_TRUE = "ssh host true"
+_PARTS = (BOXSTRAP, BARE, PYINFRA, ANSIBLE)
+_NEAR_S = 0.6
+_FAR_FACTOR, _FAR_MORE_S = 1.1, 0.2
+
+
+def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
+    """Everybody by turns. `places` are boxes that are set up; missing ones are made."""
+    for competitor in _PARTS:
+        if competitor.key not in places:
+            tell(f"{competitor.name}: a box to repeat on")
+            places[competitor.key] = once(stage, competitor).place
+    found: dict[tuple[bool, str], list[float]] = defaultdict(list)
+    for is_far in (False, True):
+        for turn in range(runs + 1):
+            counts = turn > 0  # the first one meets the box at this address
+            for competitor in _PARTS:
+                took = _again(stage, competitor, places[competitor.key], is_far)
+                if counts:
+                    found[is_far, competitor.name].append(took)
+            took = _login(stage, places[BOXSTRAP.key], is_far)
+            if counts:
+                found[is_far, _TRUE].append(took)
+        tell(f"again, {'100 ms away' if is_far else 'near'}: {runs} of each")
+    return _rows(found)
+
+
+def _at(stage: Stage, place: Place, is_far: bool) -> Place:
+    return stage.far(place) if is_far else place
+
+
+def _again(stage: Stage, competitor: Competitor, place: Place, is_far: bool) -> float:
+    calls = competitor.calls(stage, _at(stage, place, is_far))
+    return sum(clock.run(call, stage.file("again.out")) for call in calls)
+
+
+def _login(stage: Stage, place: Place, is_far: bool) -> float:
+    return clock.run(ssh_true(stage, _at(stage, place, is_far)), stage.file("true.out"))
+
+
+def _rows(found: dict[tuple[bool, str], list[float]]) -> list[Row]:
+    far = _FAR_FACTOR * median(found[True, _TRUE]) + _FAR_MORE_S
+    bars = {
+        (False, BOXSTRAP.name): Bar(_NEAR_S),
+        (True, BOXSTRAP.name): Bar(far, f"{_FAR_FACTOR} of {_TRUE} + {_FAR_MORE_S} s"),
+    }
+    names = [_TRUE, *(competitor.name for competitor in _PARTS)]
+    return [
+        Row(GROUPS[is_far], name, found[is_far, name], bar=bars.get((is_far, name)))
+        for is_far in GROUPS
+        for name in names
+    ]

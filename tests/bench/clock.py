@@ -1,0 +1,91 @@
+"""Running a program and saying how long it took: one way for every competitor."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class BenchError(Exception):
+    """A competitor failed, or this machine lacks what the benchmark needs."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A program to run: its arguments, environment, folder and standard input."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    stdin: Path | None = None
+
+
+def run(call: Call, log: Path, limit: float = 600) -> float:
+    """Run it to its end, its output going to `log`; seconds. BenchError when it fails."""
+    with log.open("wb") as said, (call.stdin or Path(os.devnull)).open("rb") as given:
+        began = time.perf_counter()
+        done = subprocess.run(
+            call.argv,
+            env=call.env,
+            cwd=call.cwd,
+            stdin=given,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            timeout=limit,
+            check=False,
+        )
+        took = time.perf_counter() - began
+    if done.returncode:
+        end = log.read_text(errors="replace")[-3000:]
+        raise BenchError(f"{' '.join(call.argv)[:300]}: exit {done.returncode}\n{end}")
+    return took
+
+
+def first_output(call: Call) -> float:
+    """Seconds until it writes its first byte, to standard output or error."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        call.argv,
+        env=call.env,
+        cwd=call.cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    first = os.read(process.stdout.fileno(), 1)
+    took = time.perf_counter() - began
+    process.communicate()
+    if process.returncode or not first:
+        raise BenchError(f"{' '.join(call.argv)}: exit {process.returncode}, no output")
+    return took
+
+
+class Watch(threading.Thread):
+    """Looks every 10 ms from the side whether `seen()` is true; `at` is when it was."""
+
+    def __init__(self, seen: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self.at: float | None = None
+        self._seen = seen
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Look until it is seen, or nobody waits any more."""
+        while not self._over.wait(0.01):
+            if self._seen():
+                self.at = time.perf_counter()
+                return
+
+    def wait(self, limit: float) -> float:
+        """When it was seen, on perf_counter's clock. BenchError after `limit` seconds."""
+        self.join(limit)
+        self._over.set()
+        if self.at is None:
+            raise BenchError(f"no first step within {limit:.0f} s after the command's end")
+        return self.at

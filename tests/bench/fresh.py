@@ -1,0 +1,130 @@
+"""From the command to the first training step, on a box that nobody has touched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from tests.bench import clock
+from tests.bench.breakdown import Moments, moments
+from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV, QUICK, SLOW, Competitor
+from tests.bench.stage import Place, Stage
+from tests.bench.table import Bar, Row
+from tests.bench.tell import tell
+
+GROUP = "fresh: from the command to the first training step"
+_STEP_LIMIT_S = 120
+_OF_BARE = 1.15
+_FOR_UV_S = 1.0
+
+
+@dataclass
+class Fresh:
+    """All fresh runs of one competitor."""
+
+    first_step: list[float] = field(default_factory=list)
+    returned: list[float] = field(default_factory=list)
+    moments: list[Moments] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Once:
+    """One fresh run: seconds to its first step and to the command's end, and its box."""
+
+    place: Place
+    first_step: float
+    returned: float
+    moments: Moments
+
+
+def measure(stage: Stage, runs: int, slow_runs: int) -> tuple[dict[str, Fresh], dict[str, Place]]:
+    """Run all of them by turns; the figures, and one box of each that is set up."""
+    found: dict[str, Fresh] = {}
+    places: dict[str, Place] = {}
+    warm(stage)
+    for turn in range(max(runs, slow_runs)):
+        for competitor in _order(turn, runs, slow_runs):
+            done = once(stage, competitor)
+            tell(f"{competitor.name}: first step after {done.first_step:.2f} s")
+            fresh = found.setdefault(competitor.key, Fresh())
+            fresh.first_step.append(done.first_step)
+            fresh.returned.append(done.returned)
+            fresh.moments.append(done.moments)
+            if competitor.key in places or not competitor.can_repeat:
+                done.place.box.stop()
+            else:
+                places[competitor.key] = done.place
+    return found, places
+
+
+def _order(turn: int, runs: int, slow_runs: int) -> Iterator[Competitor]:
+    """Each turn begins with another one, so that no one always has the quiet moment."""
+    if turn < runs:
+        first = turn % len(QUICK)
+        yield from QUICK[first:] + QUICK[:first]
+    if turn < slow_runs:
+        yield from SLOW
+
+
+def once(stage: Stage, competitor: Competitor) -> Once:
+    """One run on a box of its own. The clock is this machine's, the same for all."""
+    place = stage.box(competitor.kind)
+    calls = competitor.calls(stage, place)
+    log = stage.file(f"{place.box.name}.out")
+    # Seen through /proc: nothing runs on the box for it.
+    root = Path(f"/proc/{place.box._alive()}/root")
+    pattern = competitor.log.lstrip("/")
+    watch = clock.Watch(lambda: any(_has_begun(file) for file in root.glob(pattern)))
+    watch.start()
+    epoch = time.time()
+    began = time.perf_counter()
+    for call in calls:
+        clock.run(call, log)
+    returned = time.perf_counter() - began
+    first_step = watch.wait(_STEP_LIMIT_S) - began
+    return Once(place, first_step, returned, moments(root, epoch))
+
+
+def _has_begun(file: Path) -> bool:
+    return b"step 1 " in file.read_bytes()
+
+
+def warm(stage: Stage) -> None:
+    """One uncounted install of each sort, so that all find the same warm mirror."""
+    tell("warming the mirror")
+    for competitor in (BARE, BOXSTRAP_NOUV):
+        once(stage, competitor).place.box.stop()
+    place = stage.box("vast")
+    place.box.write("/tmp/list", (stage.homework / "requirements.txt").read_text())
+    place.box.run(
+        "python3 -m venv /tmp/v && /tmp/v/bin/pip install -q --upgrade pip &&"
+        " /tmp/v/bin/pip install -q --dry-run -r /tmp/list",
+        timeout=600,
+    )
+    place.box.stop()
+
+
+def rows(found: dict[str, Fresh]) -> list[Row]:
+    """The figures, with the bars of those that have one."""
+    bare = median(found[BARE.key].first_step)
+    ours = median(found[BOXSTRAP.key].first_step)
+    bars = {
+        BOXSTRAP.key: Bar(_OF_BARE * bare, f"{_OF_BARE} of (d); it is {ours / bare:.2f}"),
+        BOXSTRAP_NOUV.key: Bar(ours + _FOR_UV_S, f"{_FOR_UV_S} s over boxstrap with uv there"),
+    }
+    return [
+        Row(
+            GROUP,
+            competitor.name,
+            found[competitor.key].first_step,
+            bar=bars.get(competitor.key),
+            note=f"command back after {median(found[competitor.key].returned):.2f} s"
+            if competitor.key not in bars
+            else "",
+        )
+        for competitor in (BARE, BOXSTRAP, BOXSTRAP_NOUV, *SLOW)
+        if competitor.key in found
+    ]

@@ -1,0 +1,128 @@
+"""`logs -f` of a gigabyte of training log: speed and memory, near and 100 ms away."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import clock
+from tests.bench.clock import BenchError, Call
+from tests.bench.stage import Place, Stage
+from tests.bench.table import Bar, Row
+from tests.bench.tell import tell
+
+GROUP = "logs -f of 1 GB"
+SIZE = 1_000_000_000
+_PIECE = 1 << 20
+_WRITE_LIMIT_S = 120
+_MOST_MB = 100
+_SPEEDS = {False: 150, True: 50}
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One reading of the whole log."""
+
+    seconds: float
+    """From the command to the last byte."""
+    memory_mb: float
+    """The most that the program's process held."""
+
+
+def measure(stage: Stage, runs: int) -> list[Row]:
+    """Make the run, then read its log, near and far by turns."""
+    near = stage.box("vast")
+    repository = stage.repository_for_log(SIZE)
+    words = ("--host", near.host, "--identity", str(near.box.identity))
+    tell("a training that writes 1 GB")
+    clock.run(
+        stage.boxstrap("setup", *words, state="logs", repository=repository), stage.file("logs.out")
+    )
+    _await_end(near)
+    places = {False: near, True: stage.far(near)}
+    found: dict[bool, list[Followed]] = {False: [], True: []}
+    for is_far, place in places.items():
+        call = _call(stage, place)
+        if is_far:  # meets the box at this address; a copy of the set-up's memory would do too
+            clock.run(
+                stage.boxstrap(
+                    "setup",
+                    *("--host", place.host, "--identity", str(place.box.identity)),
+                    state="logs",
+                    repository=repository,
+                ),
+                stage.file("logs.out"),
+            )
+        found[is_far] = [_follow(call) for _ in range(runs)]
+    return _rows(found)
+
+
+def _call(stage: Stage, place: Place) -> Call:
+    words = ("--host", place.host, "--identity", str(place.box.identity))
+    return stage.boxstrap("logs", "-f", *words, state="logs", repository=stage.folder / "longlog")
+
+
+def _await_end(place: Place) -> None:
+    end = time.monotonic() + _WRITE_LIMIT_S
+    while time.monotonic() < end:
+        if place.box.run("cat /workspace/.boxstrap/runs/*/*/exit 2>/dev/null; true").strip() == "0":
+            return
+        time.sleep(0.2)
+    raise BenchError("the training that writes the log did not end well")
+
+
+def _follow(call: Call) -> Followed:
+    """Read all of it as a pipe would; the bytes go nowhere, and are counted on the way."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        call.argv,
+        env=call.env,
+        cwd=call.cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    said: list[bytes] = []
+    errors = threading.Thread(target=lambda: said.append(process.stderr.read()))  # type: ignore[union-attr]
+    errors.start()
+    count, last = 0, began
+    with Path(os.devnull).open("wb") as nowhere:
+        while moved := os.splice(process.stdout.fileno(), nowhere.fileno(), _PIECE):
+            count += moved
+            last = time.perf_counter()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    errors.join()
+    process.stdout.close()
+    process.stderr.close()
+    if process.returncode or count != SIZE:
+        text = b"".join(said).decode(errors="replace")[-2000:]
+        raise BenchError(f"logs -f: exit {process.returncode}, {count} of {SIZE} bytes\n{text}")
+    return Followed(last - began, usage.ru_maxrss * 1024 / 1e6)
+
+
+def _rows(found: dict[bool, list[Followed]]) -> list[Row]:
+    rows = []
+    for is_far, readings in found.items():
+        where = "100 ms away" if is_far else "near"
+        rows.append(
+            Row(
+                GROUP,
+                f"boxstrap, {where}",
+                [SIZE / 1e6 / reading.seconds for reading in readings],
+                "MB/s",
+                Bar(_SPEEDS[is_far], at_least=True),
+                digits=0,
+            )
+        )
+        memory = [reading.memory_mb for reading in readings]
+        rows.append(
+            Row(GROUP, f"  its memory, {where}", [max(memory)], "MB", Bar(_MOST_MB), digits=0)
+        )
+    return rows

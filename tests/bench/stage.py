@@ -1,0 +1,198 @@
+"""What all competitors share: boxes, the repository, the git server, keys, tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tests.bench.clock import BenchError, Call
+from tests.boxes import Box, Rig
+
+HERE = Path(__file__).parent
+PEERS = HERE / "peers"
+_FOR_PEERS = ("ansible-core", "pyinfra>=3,<4")
+_FAR_S = 0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """A box as a client reaches it: directly, or through the proxy that makes it far away."""
+
+    box: Box
+    address: str
+    port: int
+    ssh_config: Path
+    """Knows the box as `box`, with its key and ours."""
+    is_far: bool = False
+
+    @property
+    def host(self) -> str:
+        """As a person types it."""
+        return f"{self.box.user}@{self.address}:{self.port}"
+
+
+class Stage:
+    """One rig with everything on it; everything is gone when it is left."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="boxstrap-bench-"))
+        self._rig: Rig | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._far: dict[str, Place] = {}
+
+    def __enter__(self) -> Stage:
+        try:
+            self._rig = Rig(mirror=True)
+            self.git_box = self._rig.start("lambda")
+            self.homework = self._repository(
+                "homework", ("train.py", "requirements.txt", "boxstrap.yaml")
+            )
+            self.git_url = f"{self.git_box.user}@{self.git_box.address}:homework.git"
+            self._publish()
+            self._start_agent()
+            self.peers_bin = _peers_venv()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def rig(self) -> Rig:
+        """The rig; its boxes use its package mirror."""
+        assert self._rig is not None
+        return self._rig
+
+    def box(self, kind: str) -> Place:
+        """A fresh box. Its uv knows the mirror, whoever calls it, as its pip does."""
+        box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml})
+        return self._place(box, box.address, box.port)
+
+    def far(self, place: Place) -> Place:
+        """The same box, 100 ms away."""
+        if place.box.name not in self._far:
+            address, port = self.rig.delay_proxy(place.box, _FAR_S)
+            self._far[place.box.name] = self._place(place.box, address, port, is_far=True)
+        return self._far[place.box.name]
+
+    def file(self, name: str) -> Path:
+        """A path for a file of this run."""
+        return self.folder / name
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """This process's environment as a person's would be."""
+        env = {**os.environ, "LC_ALL": "C.UTF-8", **more}
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "SSH_AUTH_SOCK"):
+            if name not in more:
+                env.pop(name, None)
+        return env
+
+    @property
+    def agent_socket(self) -> str:
+        """Of an agent that holds our key."""
+        return str(self.folder / "agent")
+
+    def boxstrap(self, *words: str, state: str, repository: Path | None = None) -> Call:
+        """A call of boxstrap whose memory of boxes is `state`."""
+        program = Path(sys.executable).parent / "boxstrap"
+        if not program.exists():
+            raise BenchError(f"{program} is not there: make install")
+        env = self.environment(XDG_STATE_HOME=str(self.folder / "state" / state))
+        return Call([str(program), *words], env, repository or self.homework)
+
+    def repository_for_log(self, size: int) -> Path:
+        """A repository whose training does nothing but write a log of this size."""
+        profile = (
+            "version: 1\nextends: vast\ngpu:\n  require: false\n"
+            f"train:\n  command: python write_log.py {size}\n"
+        )
+        return self._repository("longlog", ("write_log.py",), {"boxstrap.yaml": profile})
+
+    def close(self) -> None:
+        """Clear everything away."""
+        if self._agent is not None:
+            self._agent.terminate()
+            self._agent.wait()
+        if self._rig is not None:
+            self._rig.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _place(self, box: Box, address: str, port: int, *, is_far: bool = False) -> Place:
+        name = f"{box.name}-{'far' if is_far else 'near'}"
+        known = self.file(f"{name}.known_hosts")
+        known.write_text(f"{name} {box.host_key}\n")
+        config = self.file(f"{name}.ssh_config")
+        config.write_text(
+            f"Host box\n  HostName {address}\n  Port {port}\n  User {box.user}\n"
+            f"  IdentityFile {box.identity}\n  IdentitiesOnly yes\n  HostKeyAlias {name}\n"
+            f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n"
+            "  StrictHostKeyChecking yes\n"
+        )
+        return Place(box, address, port, config, is_far)
+
+    def _repository(
+        self, name: str, files: Sequence[str], texts: dict[str, str] | None = None
+    ) -> Path:
+        folder = self.folder / name
+        folder.mkdir()
+        for file in files:
+            shutil.copy(HERE / "homework" / file, folder / file)
+        for file, text in (texts or {}).items():
+            (folder / file).write_text(text)
+        for words in (
+            ("init", "-q", "-b", "main"),
+            ("config", "user.name", "Me"),
+            ("config", "user.email", "me@example.org"),
+            ("add", "."),
+            ("commit", "-q", "-m", "Homework"),
+        ):
+            subprocess.run(["git", "-C", str(folder), *words], check=True)
+        return folder
+
+    def _publish(self) -> None:
+        """Put the repository on the git server, a box that the other boxes reach."""
+        self.git_box.run("git init -q --bare -b main ~/homework.git", user=self.git_box.user)
+        place = self._place(self.git_box, self.git_box.address, self.git_box.port)
+        git = ["git", "-c", f"core.sshCommand=ssh -F {place.ssh_config}", "-C", str(self.homework)]
+        subprocess.run([*git, "push", "-q", "box:homework.git", "main"], check=True)
+        subprocess.run(
+            ["git", "-C", str(self.homework), "remote", "add", "origin", self.git_url], check=True
+        )
+
+    def _start_agent(self) -> None:
+        self._agent = subprocess.Popen(
+            ["ssh-agent", "-D", "-a", self.agent_socket], stdout=subprocess.DEVNULL
+        )
+        env = {**os.environ, "SSH_AUTH_SOCK": self.agent_socket}
+        for _ in range(100):
+            if Path(self.agent_socket).exists():
+                break
+            self._agent.poll()
+            subprocess.run(["sleep", "0.02"], check=True)
+        subprocess.run(["ssh-add", "-q", str(self.rig.identity)], env=env, check=True)
+
+
+def _peers_venv() -> Path:
+    """Ansible and pyinfra, in an environment of their own that is kept."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    venv = cache / "boxstrap-bench" / "venv"
+    if not (venv / "bin" / "pyinfra").exists():
+        # Not with --clear: another bench may use it.
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        pip = [str(venv / "bin" / "python"), "-m", "pip", "-qq"]
+        subprocess.run([*pip, "install", *_FOR_PEERS], check=True)
+    return venv / "bin"

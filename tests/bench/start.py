@@ -1,0 +1,31 @@
+"""From typing a task to its first output."""
+
+from __future__ import annotations
+
+from tests.bench import clock
+from tests.bench.competitors import BOXSTRAP
+from tests.bench.fresh import once
+from tests.bench.stage import Place, Stage
+from tests.bench.table import Bar, Row
+
+GROUP = "start: until the first byte of output"
+_WORDS = (("--version",), ("profiles",), ("setup", "--help"), ("boxes",))
+_BAR = Bar(0.4)
+
+
+def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
+    """Tasks without a box, and a setup of a box that is set up already."""
+    if BOXSTRAP.key not in places:
+        places[BOXSTRAP.key] = once(stage, BOXSTRAP).place
+    (setup,) = BOXSTRAP.calls(stage, places[BOXSTRAP.key])
+    calls = {
+        **{" ".join(words): stage.boxstrap(*words, state="start") for words in _WORDS},
+        "setup": setup,
+    }
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(runs + 1):
+        for name, call in calls.items():
+            took = clock.first_output(call)
+            if turn:
+                found[name].append(took)
+    return [Row(GROUP, f"boxstrap {name}", values, bar=_BAR) for name, values in found.items()]
