@@ -137,7 +137,7 @@ def test_the_source_archive_holds_what_it_takes_to_work_on_it(built: Path) -> No
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
-    assert {"Makefile", "README.md", "LICENSE", "tasks.py", "tests/conftest.py"} <= names
+    assert {"Makefile", "README.md", "LICENSE", "tasks.py", "tests/__init__.py"} <= names
     assert _tracked("bootstrap", "templates", "profiles") <= names
 
 
