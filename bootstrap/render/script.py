@@ -53,7 +53,7 @@ def render_script(
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
     kept = cache_dir() / "scripts" / f"{key}.sh"
     try:
-        return kept.read_text(encoding="utf-8")
+        return kept.read_bytes().decode()  # as text, a carriage return would change
     except (OSError, UnicodeDecodeError):
         script = _environment().from_string(template).render(values)
         _keep(kept, script)
@@ -66,7 +66,7 @@ def _keep(file: Path, script: str) -> None:
     with contextlib.suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new.touch(mode=0o600)
-        new.write_text(script, encoding="utf-8")
+        new.write_bytes(script.encode())
         new.replace(file)
         kept = sorted(file.parent.glob("*.sh"), key=lambda other: other.stat().st_mtime)
         for old in kept[:-KEPT]:
