@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-SHELL_FILES = .ci/run $$(git ls-files --cached --others --exclude-standard '*.sh')
+SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes -name '*.sh')
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
 UV := $(shell command -v uv 2>/dev/null)
@@ -30,7 +30,7 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes alone; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make test-boxes" >&2; exit 1; }
 	@$(PYTEST) -m boxes
 
-lint: $(VENV)/dev  ## ruff over the Python, shellcheck over every shell file
+lint: $(VENV)/dev  ## ruff over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@command -v shellcheck >/dev/null || { echo "shellcheck is not installed: install it with your package manager." >&2; exit 1; }
