@@ -1,0 +1,54 @@
+"""What all tests share: a home apart from the one of whoever runs them, and boxes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.boxes import places
+from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
+from tests.person import Person, plain_environment
+
+# Layers of boxes are kept for the next run; a test's own home would hide them.
+if os.geteuid() == 0:
+    os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())
+# Without compiled modules each start of a program takes three times as long.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+hypothesis.settings.register_profile("ours", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("ours")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write tests/golden anew from what is rendered now; then read the difference",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests that share a box stay with one worker."""
+    if config.getoption("dist", "no") == "load":
+        config.option.dist = "loadgroup"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing of the tests reaches the home, the state or the configuration of a person."""
+    home = tmp_path_factory.mktemp("home")
+    for name in ("SSH_AUTH_SOCK", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in plain_environment(home).items():
+        if name.startswith(("HOME", "XDG_")):
+            monkeypatch.setenv(name, value)
+    return home
+
+
+@pytest.fixture
+def person(own_home: Path) -> Person:
+    """Somebody who types commands, in that home."""
+    return Person(own_home)

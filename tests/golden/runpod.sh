@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# boxstrap VERSION: takes this box to the profile "runpod".
+# shellcheck disable=SC1003,SC2016,SC2034,SC2088,SC2317 # data in quotes; functions called by name
+# Read it from here: what the box should become, the small library, then one part for each step.
+# The braces make it whole or nothing: bash runs none of it before it has read all of it.
+{
+# ---- what this box should become ---------------------------------------------------------------
+
+WORKDIR='/workspace'
+IS_LOCAL=''
+MIN_FREE_MB=512
+AUTHORIZED_KEYS=()
+KNOWN_HOSTS=(
+  'github.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl'
+  'github.com ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBEmKSENjQEezOmxkZMy7opKgwFB9nkt5YRrYMjNuG5N87uRgg6CLrbo5wAdT/y6v0mKV0U2w0WZ2YB/++Tpockg='
+  'github.com ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQCj7ndNxQowgcQnjshcLrqPEiiphnt+VTTvDP6mHBL9j1aNUkY4Ue1gvwnGLVlOhGeYrnZaMgRK6+PKCUXaDbC7qtbW8gIkhL7aGCsOr/C56SJMy/BCZfxd1nWzAOxSDPgVsmerOBYfNqltV9/hWCqBywINIR+5dIg6JTJ72pcEpEjcYgXkE2YEFXV1JHnsKgbLWNlhScqb2UmyRkQyytRLtL+38TGxkxCflmO+5Z8CSSNY7GidjMIZ7Q4zMjA2n1nGrlTDkzwDCsw+wqFPGQA179cnfGWOWRVruj16z6XyvxvjJwbz0wQZ75XK5tKSb7FNyeIEs4TT4jk+S4dhPeAUC5y+bDYirYgM4GC7uEnztnZyaVWQ7B381AK4Qdrwt51ZqExKbQpTUNn+EjqoTwvqNj4kqx5QUCI0ThS/YkOxJCXmPUWZbhjpCg56i+2aB6CmK2JGhn57K5mj0MNdBXA4/WnwH6XoPWJzK5Nyu2zB3nAZp+S5hpQs+p1vN1/wsjk='
+  'gitlab.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAfuCHKVTjquxvt6CM6tdG4SLp1Btn/nOeHHE5UOzRdf'
+  'bitbucket.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO'
+  'hf.co ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINJjhgtT9FOQrsVSarIoPVI1jFMh3VSHdKfdqp/O776s'
+)
+REPO_KEY='homework-01234567'
+REPO_NAME='homework'
+REPO_COMMIT='0123456789abcdef0123456789abcdef01234567'
+REPO_BRANCH='main'
+REPO_URL='https://example.org/me/homework.git'
+REPO_ACCESS='over-ssh'
+COMMIT_PATIENCE=600
+GIT_USER_NAME='Zoë O'\''Brien'
+GIT_USER_EMAIL='zoe@example.org'
+PYTHON_VERSION=''
+VENV='.venv'
+INSTALLER='uv'
+TORCH_BACKEND='auto'
+REQUIREMENTS_SET=''
+REQUIREMENTS=()
+LOCK=''
+EXTRAS=()
+PACKAGES=()
+GPU_ORDER='{"require":true,"count":null,"name":null,"min_memory_gib":null,"min_driver":null,"min_cuda":null}'
+ENV_NAMES=()
+ENV_VALUES=()
+SECRETS_ID=''
+TRAIN_COMMAND='python train.py'
+TRAIN_SESSION='train'
+INDEX='(the index of pip)'
+AGENT_PACKAGES=(
+  'nvidia-ml-py>=12.560,<14'
+  'psutil>=5.9,<8'
+)
+UV_VERSION='0.13.8'
+UV_OLDEST='0.8.0'
+UV_WHEELS=(
+  'Linux-x86_64|uv-0.13.8-py3-none-musllinux_1_1_x86_64.whl|29451c60f5e8b07403e0a175d5229efc36b0289b34143ff4aaa499a5dd52553a'
+  'Linux-aarch64|uv-0.13.8-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl|0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d'
+  'Darwin-arm64|uv-0.13.8-py3-none-macosx_11_0_arm64.whl|62b6943c7fd64fac6854f780bea6e0359e5a5bc3241f83ee357bb38276afac49'
+  'Darwin-x86_64|uv-0.13.8-py3-none-macosx_10_12_x86_64.whl|b7124ca1956ec2e476a1003ea5715a15f0266afaec37f4dc9c6972ba8183e6d1'
+)
+STEPS=(
+  'preflight'
+  'shell'
+  'ssh'
+  'tools'
+  'agent'
+  'gpu'
+  'repo'
+  'python'
+  'train'
+)
+declare -A NEEDS=(
+  ['preflight']=''
+  ['shell']='preflight'
+  ['ssh']='preflight'
+  ['tools']='preflight'
+  ['agent']='tools'
+  ['gpu']='agent'
+  ['repo']='tools'
+  ['python']='repo gpu'
+  ['train']='python shell ssh'
+)
+REPO_STEPS='repo python train'
+
+# ---- library -----------------------------------------------------------------------------------
+
+# (templates/lib/main.sh)
+
+# (templates/lib/base.sh)
+
+# (templates/lib/process.sh)
+
+# (templates/lib/run_state.sh)
+
+# (templates/lib/events.sh)
+
+# (templates/lib/blame.sh)
+
+# (templates/lib/stamps.sh)
+
+# (templates/lib/lock.sh)
+
+# (templates/lib/engine.sh)
+
+# (templates/lib/packages.sh)
+
+# (templates/lib/uv.sh)
+
+# (templates/lib/sources.sh)
+
+# (templates/lib/runs.sh)
+
+# ---- steps -------------------------------------------------------------------------------------
+
+# (templates/steps/preflight.sh)
+
+# (templates/steps/shell.sh)
+
+# (templates/steps/ssh.sh)
+
+# (templates/steps/tools.sh)
+
+# (templates/steps/agent.sh)
+
+# (templates/steps/gpu.sh)
+
+# (templates/steps/repo.sh)
+
+# (templates/steps/python.sh)
+
+# (templates/steps/train.sh)
+
+# ---- files of the box --------------------------------------------------------------------------
+
+unpack_box() {
+  mkdir -p "$BOX_HOME/box"
+  write_if_changed "$BOX_HOME/box/checks.py" 644 <<'END_OF_BOX_FILE'
+# (the file checks.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
+# (the file fetch_uv.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/indexes.py" 644 <<'END_OF_BOX_FILE'
+# (the file indexes.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/judge.py" 644 <<'END_OF_BOX_FILE'
+# (the file judge.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/nvml.py" 644 <<'END_OF_BOX_FILE'
+# (the file nvml.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/problems.py" 644 <<'END_OF_BOX_FILE'
+# (the file problems.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/runner.sh" 644 <<'END_OF_BOX_FILE'
+# (the file runner.sh)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verdict.py" 644 <<'END_OF_BOX_FILE'
+# (the file verdict.py)
+END_OF_BOX_FILE
+}
+
+main "$@"
+exit
+}

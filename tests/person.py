@@ -1,0 +1,184 @@
+"""Somebody with a home of their own, a repository, and the programs `boxstrap` and `inv`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+HERE = Path(__file__).resolve().parents[1]
+PATIENCE_S = 180
+ME = {"name": "Me Myself", "email": "me@example.org"}
+
+TRAIN = """\
+import os, time
+print("step 1 loss 0.5", os.environ.get("GREETING", "-"), flush=True)
+time.sleep(float(os.environ.get("LINGER", "0")))
+print("step 2 loss 0.4", flush=True)
+"""
+PROFILE = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py}
+"""
+
+
+def plain_environment(home: Path) -> dict[str, str]:
+    """What a program sees: this machine's PATH, a home of its own, and nothing of ours."""
+    return {
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "LANG": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+@dataclass(frozen=True)
+class Done:
+    """A program that ended."""
+
+    rc: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """All that it said."""
+        return self.out + self.err
+
+    def json(self) -> dict[str, Any]:
+        """The one document on standard output; fails where there is more, or none."""
+        found = json.loads(self.out)
+        assert isinstance(found, dict)
+        return found
+
+    def must(self, rc: int) -> Done:
+        """Itself, where it ended like that and without a traceback."""
+        assert self.rc == rc, f"exit {self.rc}, not {rc}\n{self.out}\n{self.err}"
+        assert "Traceback" not in self.text, self.text
+        return self
+
+
+class Going:
+    """A program that still runs."""
+
+    def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
+        self._began = time.monotonic()
+        self.process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def interrupt(self) -> None:
+        """As Ctrl-C does."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        """As a laptop whose battery is empty."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+
+    def end(self, timeout: float = PATIENCE_S) -> Done:
+        """Wait for its end."""
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            out, err = self.process.communicate()
+            raise AssertionError(f"not over after {timeout} s:\n{out}\n{err}") from None
+        return Done(self.process.returncode, out, err, time.monotonic() - self._began)
+
+
+class Repository:
+    """A real repository with a training in it."""
+
+    def __init__(self, root: Path, env: Mapping[str, str], files: Mapping[str, str]) -> None:
+        self.root = root
+        self._env = dict(env)
+        root.mkdir(parents=True)
+        self.git("init", "-q", "-b", "main", "--template=")
+        self.git("config", "user.name", ME["name"])
+        self.git("config", "user.email", ME["email"])
+        self.commit(files, "Begin")
+
+    def git(self, *arguments: str) -> str:
+        """Run git there."""
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.root,
+            env=self._env,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write files, without a commit."""
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def commit(self, files: Mapping[str, str], subject: str = "Go on") -> str:
+        """Write and commit; the commit's id."""
+        self.write(files)
+        self.git("add", "--all")
+        self.git("commit", "-q", "-m", subject)
+        return self.head
+
+    @property
+    def head(self) -> str:
+        """The commit it stands on."""
+        return self.git("rev-parse", "HEAD")
+
+
+class Person:
+    """Stands in a folder and types commands."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        self.env = plain_environment(home)
+        self.place = home
+
+    def repository(self, name: str = "homework", **files: str) -> Repository:
+        """Make a repository with a training and stand in it; `name__py` is the file name.py."""
+        named = {key.replace("__", "."): text for key, text in files.items()}
+        found = {"train.py": TRAIN, "boxstrap.yaml": PROFILE, **named}
+        made = Repository(self.home / name, self.env, found)
+        self.place = made.root
+        return made
+
+    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Going:
+        """Type a command and look on."""
+        return Going([str(BIN / program), *arguments], self.place, {**self.env, **env})
+
+    def run(
+        self, *arguments: str, program: str = "boxstrap", timeout: float = PATIENCE_S, **env: str
+    ) -> Done:
+        """Type a command and wait for its end."""
+        return self.begin(*arguments, program=program, **env).end(timeout)
+
+    @property
+    def state(self) -> Path:
+        """What boxstrap remembers for them."""
+        return Path(self.env["XDG_STATE_HOME"]) / "boxstrap"

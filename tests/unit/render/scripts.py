@@ -1,0 +1,54 @@
+"""Rendering for tests: a fixed commit, any profile, and the parts of what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bootstrap.paths import shipped
+from bootstrap.plan import steps_for
+from bootstrap.profile.load import load
+from bootstrap.profile.schema import Profile
+from bootstrap.render.script import render_script
+from bootstrap.render.variables import Work, variables
+
+WORK = Work(
+    key="homework-01234567",
+    name="homework",
+    commit="0123456789abcdef0123456789abcdef01234567",
+    branch="main",
+    url="https://example.org/me/homework.git",
+    user_name="Zoë O'Brien",
+    user_email="zoe@example.org",
+)
+SHIPPED = sorted(path.stem for path in shipped("profiles").glob("*.yaml"))
+TRAIN = "train.command=python train.py"
+
+
+def profile(name: str, *sets: str) -> Profile:
+    """A shipped profile, or one at a path, with a training."""
+    return load(name, sets=(TRAIN, *sets)).profile
+
+
+def render(what: Profile, *, local: bool = False, work: Work = WORK) -> str:
+    """The script that takes a box to this profile."""
+    steps = steps_for(local=local, train=what.train is not None)
+    return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
+
+
+def shipped_script(name: str) -> str:
+    """The script of a shipped profile."""
+    return render(profile(name), local=name in {"local", "demo"})
+
+
+def variables_part(script: str) -> str:
+    """What stands between the opening brace and the library."""
+    _, _, rest = script.partition("\n{\n")
+    head, library, _ = rest.partition("# ---- library ")
+    assert library
+    return head
+
+
+def static_parts() -> Sequence[Path]:
+    """Every shell file that is shipped as it is."""
+    return sorted(shipped("templates").rglob("*.sh"))

@@ -1,0 +1,69 @@
+"""The environment file of the box, read by the shells themselves: values arrive byte for byte."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bootstrap.render.quote import quote
+from bootstrap.setup.secrets import packed
+from tests.unit.profile import hostile
+from tests.unit.render.scripts import static_parts
+
+VALUES = {
+    **{f"FREE_{n}": c.value for n, c in enumerate(hostile.ACCEPTED) if c.key == "env.A"},
+    "QUOTES": 'it\'s "quoted" `x` $(y)',
+    "BACKSLASHES": "a\\ \\\\ \\n \\'",
+    "BANG": "!! !x a!b",
+}
+# Only a secret can hold these: a profile refuses them.
+SECRETS = {"PEM": "-----BEGIN-----\nline ' two\\\n\n!end\n-----END-----", "TABBED": "a\tb"}
+SHELLS = {
+    "bash": ("sh", ["bash", "--norc", "-c"], ". "),
+    "dash": ("sh", ["dash", "-c"], ". "),
+    "busybox": ("sh", ["busybox", "sh", "-c"], ". "),
+    "zsh": ("sh", ["zsh", "-f", "-c"], ". "),
+    "fish": ("fish", ["fish", "--no-config", "-c"], "source "),
+    "tcsh": ("csh", ["tcsh", "-f", "-c"], "source "),
+}
+
+
+def env_file(values: Mapping[str, str], flavour: str, folder: Path) -> Path:
+    """What the step `shell` writes, by its own function."""
+    step = next(path for path in static_parts() if path.name == "shell.sh")
+    file = folder / f"env.{flavour}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{step.read_text()}\nas_shell {quote(flavour)}"],
+        input=packed(values),
+        capture_output=True,
+        check=True,
+    )
+    file.write_bytes(done.stdout)
+    return file
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("values", [VALUES, SECRETS], ids=["profile", "secrets"])
+def test_every_shell_reads_the_values(
+    shell: str, values: Mapping[str, str], tmp_path: Path
+) -> None:
+    flavour, argv, source = SHELLS[shell]
+    program = shutil.which(argv[0])
+    if program is None:
+        pytest.skip(f"{argv[0]} is not installed: its environment file is not read")
+    file = env_file(values, flavour, tmp_path)
+    done = subprocess.run(
+        [program, *argv[1:], f"{source}{file}; /usr/bin/env -0"],
+        capture_output=True,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.stderr == b""
+    found = dict(entry.partition(b"=")[::2] for entry in done.stdout.split(b"\0"))
+    assert {name: found.get(name.encode(), b"?").decode() for name in values} == values
+    assert not (tmp_path / hostile.CANARY).exists()

@@ -1,0 +1,70 @@
+"""Every line of shell that is shipped or rendered passes shellcheck."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.profile import hostile
+from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script, static_parts
+
+
+def shellcheck(path: Path, *options: str) -> str:
+    """What it finds."""
+    program = shutil.which("shellcheck")
+    assert program, "shellcheck is not installed: install it (apt-get install shellcheck)"
+    done = subprocess.run(
+        [program, "--norc", "--format=gcc", *options, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout
+
+
+def written(folder: Path, script: str) -> Path:
+    path = folder / "setup.sh"
+    path.write_text(script)
+    return path
+
+
+@pytest.mark.parametrize("path", static_parts(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_static_parts_are_clean_as_they_are(path: Path) -> None:
+    assert shellcheck(path) == ""
+
+
+@pytest.mark.parametrize("name", ["local", "vast"])
+def test_rendered_scripts_are_clean(name: str, tmp_path: Path) -> None:
+    assert shellcheck(written(tmp_path, shipped_script(name))) == ""
+
+
+def test_a_script_full_of_odd_values_is_clean(tmp_path: Path) -> None:
+    odd = {f"A{n}": case.value for n, case in enumerate(hostile.ACCEPTED) if case.key == "env.A"}
+    what = profile("vast", 'packages=["g++"]', 'python.extras=["a"]').model_copy(
+        update={"env": odd}
+    )
+    assert shellcheck(written(tmp_path, render(what))) == ""
+
+
+def test_it_finds_an_unquoted_variable(tmp_path: Path) -> None:
+    assert "SC2086" in shellcheck(written(tmp_path, "#!/bin/sh\nrm $1\n"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_bash_can_read_it(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, shipped_script(name))
+    done = subprocess.run(["bash", "-n", str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["ask", "lib"])
+def test_the_posix_parts_say_so(kind: str) -> None:
+    """Questions run in whatever /bin/sh is; what they share with the script must be POSIX too."""
+    shared = {"process.sh", "run_state.sh"}
+    for path in static_parts():
+        if path.parent.name == kind and (kind == "ask" or path.name in shared):
+            assert path.read_text().startswith("# shellcheck shell=sh"), path

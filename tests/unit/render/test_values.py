@@ -1,0 +1,138 @@
+"""Any value comes out of the script as it went in, and none of them is ever run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.profile.load import load
+from bootstrap.profile.schema import Profile
+from bootstrap.render.quote import Value, harmless, quote
+from bootstrap.render.script import render_script
+from tests.unit.profile import hostile
+from tests.unit.render.scripts import WORK, render, variables_part
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
+SHELLY = st.text(st.sampled_from("'\"`$()\\\n\t !*?{}[]~#=;&|<>%-aé日😀\r"), max_size=60)
+EITHER = TEXT | SHELLY
+
+
+def through_bash(script: str, expressions: Sequence[str]) -> list[str]:
+    """What bash holds after it read the variables of a script; each is printed with a NUL."""
+    shown = "\n".join(f"printf '%s\\0' {expression}" for expression in expressions)
+    done = subprocess.run(
+        ["/bin/bash", "--norc", "-s"],
+        input=(f"{variables_part(script)}\n{shown}\n").encode(),
+        capture_output=True,
+        env={"LC_ALL": "C", "PATH": "/nowhere"},
+        check=True,
+    )
+    assert done.stderr == b""
+    return done.stdout.decode().split("\0")[:-1]
+
+
+def rendered(variables: Sequence[tuple[str, Value]]) -> str:
+    return render_script("x", variables, ())
+
+
+@given(st.lists(EITHER, max_size=8), EITHER)
+def test_text_and_lists_come_out_byte_for_byte(many: list[str], one: str) -> None:
+    script = rendered([("ONE", one), ("MANY", many)])
+    expressions = ['"$ONE"', '"${#MANY[@]}"', '${MANY[@]+"${MANY[@]}"}']
+    # Without values printf prints one empty field.
+    assert through_bash(script, expressions) == [one, str(len(many)), *(many or [""])]
+
+
+@given(st.booleans(), st.integers(-(2**53), 2**53))
+def test_flags_and_numbers(flag: bool, number: int) -> None:
+    script = rendered([("FLAG", flag), ("NUMBER", number)])
+    found = through_bash(script, ['"$FLAG"', '"$NUMBER"'])
+    assert found == ["yes" if flag else "", str(number)]
+
+
+@given(st.dictionaries(st.from_regex(r"[A-Z_]{2,8}_X", fullmatch=True), EITHER, max_size=6), EITHER)
+def test_what_a_profile_lets_through_comes_out(env: dict[str, str], command: str) -> None:
+    fitting: dict[str, str] = {}
+    for name, value in env.items():
+        if accepted({"env": {name: value}}):
+            fitting[name] = value
+    document: dict[str, object] = {"env": fitting}
+    if accepted({"train": {"command": command}}):
+        document["train"] = {"command": command}
+    profile = Profile.model_validate(document)
+    script = render(profile)
+    found = through_bash(script, ['"$TRAIN_COMMAND"', '${ENV_VALUES[@]+"${ENV_VALUES[@]}"}'])
+    train = profile.train.command if profile.train else ""
+    assert found == [train, *(fitting.values() or [""])]
+
+
+def accepted(document: object) -> bool:
+    try:
+        Profile.model_validate(document)
+    except ValueError:
+        return False
+    return True
+
+
+def test_a_nul_is_refused() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        quote("a\0b")
+
+
+@given(EITHER)
+def test_a_comment_stays_a_comment(text: str) -> None:
+    line = harmless(text)
+    assert "\n" not in line
+    assert not set(line) & set("'\"`$\\;&|<>()")
+
+
+@pytest.mark.parametrize("case", hostile.ACCEPTED, ids=lambda case: f"{case.key}={case.value[:20]}")
+def test_a_hostile_value_is_data_from_end_to_end(case: hostile.Case, tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(case.document())
+    sets = () if case.key.startswith("train") else ("train.command=true",)
+    profile = load(str(file), sets=sets).profile
+    for mode in ("preflight", "plan"):
+        shown = run_script(render(profile), tmp_path / "home", mode)
+        assert "syntax error" not in shown
+        assert "command not found" not in shown
+        found = [path.name for path in tmp_path.rglob("*")]
+        assert hostile.CANARY not in found
+        assert set(found) <= {"a.yaml", "home"}, f"{mode} wrote"
+
+
+def test_the_canary_sings_when_a_value_is_run(tmp_path: Path) -> None:
+    run_script(f"{{\ntouch {hostile.CANARY}\nexit\n}}\n", tmp_path / "home", "plan")
+    assert (tmp_path / "home" / hostile.CANARY).exists()
+
+
+def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
+    odd = f"a;touch$IFS{hostile.CANARY}$(touch {hostile.CANARY})'"
+    work = WORK.__class__(
+        key="k-1", name="k", commit="a" * 40, branch=odd, url=odd, user_name=odd, user_email=odd
+    )
+    script = render(Profile.model_validate({"train": {"command": "true"}}), work=work)
+    found = through_bash(script, ['"$REPO_BRANCH" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"'])
+    assert found == [odd] * 4
+    run_script(script, tmp_path / "home", "plan")
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def run_script(script: str, home: Path, mode: str) -> str:
+    """Let bash read it, in a home and folder of its own; what it printed."""
+    home.mkdir(exist_ok=True)
+    done = subprocess.run(
+        ["bash", "--norc", "-s", "--", mode],
+        input=script.encode(),
+        capture_output=True,
+        cwd=home,
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        check=False,
+    )
+    return (done.stdout + done.stderr).decode(errors="replace")
