@@ -49,7 +49,8 @@ def _finish(ready: Ready, screen: Screen, hello: Hello, setup: str, began: float
     run = None
     if prepared.profile.train:
         run = run_of_work(hello, prepared.repo_key, prepared.commit)
-    alive = next((r for r in hello.runs if r.state == "running"), None)
+    own = [r for r in hello.runs if r.repo_key == prepared.repo_key]
+    alive = next((r for r in own if r.state == "running"), None)
     beginning = None
     if run and setup and (run.state == "running" or not run.log_bytes):
         beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
@@ -81,7 +82,7 @@ def _told(
 ) -> list[str]:
     """What happened, in lines."""
     lines = [] if setup else ["nothing to do: the box is as the profile says"]
-    if alive and run != alive:
+    if alive and (run is None or run.name != alive.name):
         lines.append(
             f"{alive.name} is running ({alive.commit[:12]}); this commit was not started: "
             "wait for it, or --restart"
