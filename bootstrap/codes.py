@@ -35,17 +35,17 @@ run-alive | a run is alive, so its tree and environment stay as they are | wait 
 
 # preflight
 no-bash | the box has no bash | install bash on the box, or rent another image
-old-bash | the box's bash is {have}; {need} or later is needed | install a newer bash, or rent another image
+old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
-disk-full | {free} GB of disk are free; {need} GB are needed | free some space on the box, or rent a larger disk
-inodes-full | the disk can hold no more files ({free} left) | delete files on the box, or rent a larger disk
+disk-full | the box's disk is full | free some space on the box, or rent a larger disk
+inodes-full | the disk can hold no more files | delete files on the box, or rent a larger disk
 no-dns | the box can't look up host names | check its network; a restart of the box often helps
-clock-off | the box's clock is {secs} seconds off, so certificates will be refused | set its clock, or return it
+clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
 # tools
-dpkg-locked | another program (process {pid}) has held dpkg's lock for {secs} seconds | wait for it to end, then run again
+dpkg-locked | another package run (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again
 no-package-manager | the box has no package manager that boxstrap knows | install what is missing by hand
-missing-tools | {count} tools are missing and can't be installed by this user | the step's log names them
+missing-tools | packages that the profile asks for can't be installed by this user | the step's log names them
 no-git | the box has no git | install git on the box
 no-tmux | the box has no tmux: training runs detached, with the same log | install tmux to attach to it
 no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly | install rsync on the box
@@ -55,17 +55,17 @@ uv-missing | uv could not be fetched from any source | install uv on the box, or
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; nothing of it was run
 index-unreachable | the package index doesn't answer | check the box's network and its pip settings, then run again
 no-python | the box has no Python, and none could be fetched | install python3 on the box
-python-version | the profile wants Python {need}; the box has {have} | set python.version, or let uv install it
+python-version | the Python that the profile wants is not here, and could not be brought | the step's log lists what the box has; set python.version to one of them
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
-import-failed | {count} packages are installed but can't be imported | run again to rebuild them
+import-failed | the environment can't list its packages | run again to rebuild them
 
 # repo
 commit-missing | the commit never arrived on the box | send it: boxstrap sync
-box-edits | {count} tracked files were edited on the box, where the new commit would change them | save them or drop them there
-box-commits | {count} commits were made on the box and exist nowhere else | push or fetch them first
-untracked-in-the-way | {count} untracked files on the box lie where the new commit has files | move them away
+box-edits | files were edited on the box, and the new commit changes them | commit, stash or discard them there: the step's log lists them
+box-commits | commits were made on the box that exist nowhere else | push or fetch them first: the step's log lists them
+untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
 tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
@@ -75,13 +75,32 @@ run-not-begun | the run did not begin within 10 seconds | see the step's log
 
 # gpu
 no-gpu | the box shows no GPU | return this box, or set gpu.require: false
-gpu-count | the box has {have} GPUs; the profile wants {need} | return this box, or change gpu.count
+gpu-count | the box has another number of GPUs than the profile wants | return this box, or change gpu.count
 gpu-name | the box's GPU is not the model that the profile names | return this box, or change gpu.name
-gpu-memory | the GPU has {have} GiB of memory; the profile wants {need} | return this box, or change gpu.min_memory_gib
-gpu-driver | the driver is {have}; the profile wants {need} or later | return this box, or change gpu.min_driver
-gpu-cuda | the driver knows CUDA {have}; the profile wants {need} or later | return this box, or change gpu.min_cuda
-gpu-hang | the driver did not answer within {secs} seconds | return this box
-gpu-sick | the driver reports a fault (NVML {rc}) | return this box
+gpu-memory | the GPU has less memory than the profile wants | return this box, or change gpu.min_memory_gib
+gpu-driver | the driver is older than the profile wants | return this box, or change gpu.min_driver
+gpu-cuda | the driver knows no CUDA as new as the profile wants | return this box, or change gpu.min_cuda
+gpu-hang | the driver did not answer in time | return this box
+gpu-sick | the driver reports a fault | return this box
+gpu-crash | the driver's library crashed | return this box
+gpu-error | the driver answers with an error | restart the instance, or return this box
+gpu-detached | the container lost its right to the GPU | restart the instance, or return this box
+no-device | no GPU was handed to this container | restart the instance, or return this box
+no-driver | there is a card, but no driver | return this box
+nvml-broken | the driver's library can't load | restart the instance, or return this box
+nvml-mismatch | the driver and its library differ in version | restart the instance, or return this box
+gpu-ecc | the GPU's memory had errors that could not be corrected | return this box
+gpu-remapped | the GPU's memory has rows that could not be remapped | return this box
+gpu-retired | the GPU's memory has pages that wait to be retired | return this box
+gpu-used | somebody else uses the GPU's memory | return this box
+gpu-mig | the GPU is cut into parts (MIG), or not, unlike the order | return this box
+gpu-mode | the GPU's compute mode is not the usual one | return this box
+gpu-nvlink | the GPUs' links are down | return this box
+gpu-power | the GPU's power is limited | expect it to be slower than its model
+gpu-throttle | the GPU is slowed down | expect it to be slower than its model
+gpu-hot | the GPU is nearly too hot | expect it to be slower than its model
+gpu-bus | the GPU's bus is thinner than it could be | expect slow copies to and from it
+gpu-unread | the driver did not tell all that was asked | see the verdict: boxstrap verify
 nvml-missing | the driver's library (NVML) is missing | return this box, or rent an image with the driver
 """  # noqa: E501 - one line a code
 

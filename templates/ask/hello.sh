@@ -35,11 +35,10 @@ show_commits() {
 
 # The setup at work, or else the last one.
 show_setups() {
-  if holder=$(cat "$box_home/lock" 2>/dev/null) && alive "$(printf '%s\n' "$holder" | sed -n 1p)"; then
-    fact working "$(printf '%s\n' "$holder" | sed -n 3p)	$(printf '%s\n' "$holder" | sed -n 2p)"
-  fi
-  for last in "$box_home"/setups/*/status.json; do :; done
-  [ ! -f "$last" ] || fact last "$(cat "$last")"
+  [ -s "$box_home/lock" ] || return 0
+  { read -r holder && read -r script && read -r setup; } <"$box_home/lock"
+  if alive "$holder"; then fact working "$setup	$script"; fi
+  if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 
 show_runs() {

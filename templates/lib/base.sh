@@ -49,7 +49,8 @@ write_if_changed() {
   printf '%s' "${content%x}" | write_file "$1" "$2"
 }
 
-# Ends the step: fail CODE SENTENCE... The code travels in its event, the sentences stay in its log.
+# Ends the step: fail CODE SENTENCE... The code travels in its event, with numbers after it where there
+# are some ("dpkg-locked pid=812"); the sentences stay in its log.
 fail() {
   printf '%s\n' "$1" >"$STEP_CODE"
   shift

@@ -56,18 +56,21 @@ apt_update() {
   until out=$(as_root "${APT[@]}" update 2>&1 9>&-); do
     printf '%s\n' "$out" >&2
     case $out in *'Could not get lock'*) ;; *) return 1 ;; esac
-    [ "$SECONDS" -lt "$until" ] || fail dpkg-locked "another package run holds apt's lock: ${out##*Could not get lock}"
-    tell wait code=dpkg-locked
+    [ "$SECONDS" -lt "$until" ] || fail "dpkg-locked $(holder_in "$out")" "another package run holds apt's lock"
+    tell wait code=dpkg-locked "$(holder_in "$out")"
     sleep 3
   done
   # apt calls a half-fetched index a warning; what it lacks then looks like a missing package.
   case $out in *'Failed to fetch'*) printf '%s\n' "$out" >&2 && return 1 ;; esac
 }
 
+# Who holds the lock, in apt's own words: "It is held by process 812 (apt-get)".
+holder_in() { sed -n 's/.*held by process \([0-9]*\).*/pid=\1/p' <<<"$1" | head -n 1; }
+
 apt_patiently() {
   as_root "${APT[@]}" "$@" 9>&- 2>&1 | while IFS= read -r line; do
     printf '%s\n' "$line"
-    case $line in *'Waiting for cache lock'*) tell wait code=dpkg-locked ;; esac
+    case $line in *'Waiting for cache lock'*) tell wait code=dpkg-locked "$(holder_in "$line")" ;; esac
   done
   return "${PIPESTATUS[0]}"
 }
