@@ -5,7 +5,7 @@ from bootstrap.codes import CODES
 
 PROBLEMS = [value for value in vars(problems).values() if isinstance(value, problems.Problem)]
 SENT = {problem.code for problem in [*PROBLEMS, *problems.NVML.values()]}
-SENT |= {check.code for check in checks.CHECKS}
+SENT |= {check.code for check in (*checks.BOX_CHECKS, *checks.GPU_CHECKS)}
 
 
 def test_every_code_of_the_gpu_check_is_known_here():
