@@ -10,6 +10,7 @@ from statistics import median
 
 from tests.bench import clock
 from tests.bench.breakdown import Moments, moments
+from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV, QUICK, SLOW, Competitor
 from tests.bench.stage import Place, Stage
 from tests.bench.table import Bar, Row
@@ -84,7 +85,11 @@ def once(stage: Stage, competitor: Competitor) -> Once:
     for call in calls:
         clock.run(call, log)
     returned = time.perf_counter() - began
-    first_step = watch.wait(_STEP_LIMIT_S) - began
+    try:
+        first_step = watch.wait(_STEP_LIMIT_S) - began
+    except BenchError as error:
+        said = "\n".join(file.read_text()[-2000:] for file in root.glob(pattern))
+        raise BenchError(f"{competitor.name}: {error}; the training's output:\n{said}") from None
     return Once(place, first_step, returned, moments(root, epoch))
 
 
