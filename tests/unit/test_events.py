@@ -193,10 +193,9 @@ def test_every_code_is_complete_and_uses_only_number_fields():
 
 
 def test_codes_are_explained_with_the_events_numbers():
-    assert explain("python-version", {"need": "3.11", "have": 3.8}).what == (
-        "the profile wants Python 3.11; the box has 3.8"
+    assert explain("dpkg-locked", {"pid": 812}).what == (
+        "another package run (process 812) holds dpkg's lock"
     )
-    assert explain("disk-full", {"free": 1.25}).what == (
-        "1.25 GB of disk are free; ? GB are needed"
-    )
-    assert explain("of-a-later-version", {}).what == "of-a-later-version"
+    assert "(process ?)" in explain("dpkg-locked", {}).what
+    assert "exit code 1.5" in explain("command-failed", {"rc": 1.5}).what
+    assert explain("never-heard-of", {}).what == "never-heard-of"
