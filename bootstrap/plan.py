@@ -14,15 +14,15 @@ class Step:
     needs: tuple[str, ...]
     does: str
     on_local: bool = True
-    """Whether it runs where the box is this machine: steps that change the person's own
-    `~/.ssh` or rc files do not."""
+    """Whether it runs where the box is this machine: what changes the person's own `~/.ssh`
+    does not."""
     per_repo: bool = False
     """Whether its stamp belongs to one repository, so that two share a box."""
 
 
 STEPS = (
     Step("preflight", (), "can this box be set up at all?"),
-    Step("shell", ("preflight",), "environment file, automatic tmux off", on_local=False),
+    Step("shell", ("preflight",), "environment file, automatic tmux off"),
     Step("ssh", ("preflight",), "your public keys, the git hosts' keys", on_local=False),
     Step("tools", ("preflight",), "git, tmux, rsync, the profile's packages"),
     Step("agent", ("tools",), "uv, and a small environment of our own"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -30,10 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Tests that share a box stay with one worker."""
-    if config.getoption("dist", "no") == "load":
-        config.option.dist = "loadgroup"
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests that share a box stay with one worker: it is set up once."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByBox(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            shared = _SHARING.match(nodeid)
+            return "".join(part or "" for part in shared.groups()) if shared else nodeid
+
+    return ByBox(config, log)
+
+
+# Module, and the kind of box where there are several.
+_SHARING = re.compile(r"(tests/main_job/test_(?:fresh|local|after)\.py)::[^\[]*(\[.*\])?$")
 
 
 @pytest.fixture(autouse=True)

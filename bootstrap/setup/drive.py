@@ -50,6 +50,8 @@ class Drive:
         self.screen = screen
         self.wishes = wishes
         self.setup = ""
+        self.began_run = False
+        """Whether the setup that was followed began the training."""
         self._failed_step = ""
         self._failed_code = Code("", "")
         self._sending: Sending | None = None
@@ -157,6 +159,8 @@ class Drive:
         self._sending.start()
 
     def _tell(self, event: Event) -> None:
+        if (event.step, event.event) == ("train", "ok"):
+            self.began_run = True
         if event.event == "fail":
             self._failed_step = event.step
             self._failed_code = explain(event.word("code"), event.fields)

@@ -39,20 +39,20 @@ def perform(order: Order, screen: Screen) -> None:
         hello = drive.hello()
         setup = drive.run(hello)
         remember(ready)
-        _finish(ready, screen, drive.hello() if setup else hello, setup, began)
+        _finish(ready, drive, drive.hello() if setup else hello, setup, began)
     finally:
         ready.link.close()
 
 
-def _finish(ready: Ready, screen: Screen, hello: Hello, setup: str, began: float) -> None:
-    prepared = ready.prepared
+def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) -> None:
+    prepared, screen = ready.prepared, drive.screen
     run = None
     if prepared.profile.train:
         run = run_of_work(hello, prepared.repo_key, prepared.commit)
     own = [r for r in hello.runs if r.repo_key == prepared.repo_key]
     alive = next((r for r in own if r.state == "running"), None)
     beginning = None
-    if run and setup and (run.state == "running" or not run.log_bytes):
+    if run and (drive.began_run or (setup and run.state == "running")):
         beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
     text = _told(screen, run, alive, beginning, setup)

@@ -17,11 +17,13 @@ inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID";
 
 check_shell() {
   [ -f "$ENV_FILE" ] && [ -z "$(rc_missing)" ] &&
-    { [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]; }
+    { [ -n "$IS_LOCAL" ] || [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]; }
 }
 
 apply_shell() {
   write_env
+  # On the person's own machine the training alone sees it: rc files stay as they are.
+  [ -z "$IS_LOCAL" ] || return 0
   if [ ! -w "$HOME" ]; then
     caution no-writable-dir "the home folder can't be written: only the training sees the environment"
     return
@@ -33,7 +35,7 @@ apply_shell() {
 
 rc_missing() {
   local row file line where
-  [ -w "$HOME" ] || return 0
+  [ -z "$IS_LOCAL" ] && [ -w "$HOME" ] || return 0
   for row in "${RC_FILES[@]}"; do
     file=$HOME/${row%%|*} where=${row##*|} line=${row#*|}
     line=${line%|*}

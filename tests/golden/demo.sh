@@ -57,6 +57,7 @@ UV_WHEELS=(
 )
 STEPS=(
   'preflight'
+  'shell'
   'tools'
   'agent'
   'gpu'
@@ -66,12 +67,13 @@ STEPS=(
 )
 declare -A NEEDS=(
   ['preflight']=''
+  ['shell']='preflight'
   ['tools']='preflight'
   ['agent']='tools'
   ['gpu']='agent'
   ['repo']='tools'
   ['python']='repo gpu'
-  ['train']='python'
+  ['train']='python shell'
 )
 REPO_STEPS='repo python train'
 
@@ -106,6 +108,8 @@ REPO_STEPS='repo python train'
 # ---- steps -------------------------------------------------------------------------------------
 
 # (templates/steps/preflight.sh)
+
+# (templates/steps/shell.sh)
 
 # (templates/steps/tools.sh)
 
