@@ -1,0 +1,75 @@
+"""A box that somebody rented, and what can be asked of it afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import Any
+
+from tests.boxes import Box
+from tests.person import Done, Going, Person
+
+PLACES = ("/root", "/home", "/workspace", "/etc")
+
+
+@dataclass
+class Rented:
+    """`person` has rented `box`; every command of theirs is about it."""
+
+    person: Person
+    box: Box
+
+    def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Going:
+        """Type a task about this box and look on."""
+        there = ["--host", host or self.box.host_string, "--identity", str(self.box.identity)]
+        return self.person.begin(task, *there, *arguments, **env)
+
+    def run(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Done:
+        """Type a task about this box and wait for its end."""
+        return self.begin(task, *arguments, host=host, **env).end()
+
+    def ssh(self, *command: str) -> str:
+        """What the real ssh prints."""
+        done = subprocess.run(
+            self.box.ssh_command(*command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    def as_user(self, command: str) -> str:
+        """What the box's user gets from a command, not through ssh."""
+        user = self.box.user
+        return self.box.run(command, user=None if user == "root" else user)
+
+    def listing(self) -> str:
+        """Everything that a set-up could change."""
+        return self.box.listing([place for place in PLACES if self.box.exists(place)])
+
+    @property
+    def folder(self) -> str:
+        """boxstrap's folder on the box."""
+        return self.as_user('readlink -f "$HOME/.boxstrap"').strip()
+
+    @property
+    def tree(self) -> str:
+        """The repository's folder on the box."""
+        return f"{self.folder.removesuffix('/.boxstrap')}/{self.person.place.name}"
+
+    def runs(self) -> list[str]:
+        """The names of the runs that were ever begun."""
+        found = self.as_user(
+            'find -L "$HOME/.boxstrap/runs" -mindepth 2 -maxdepth 2 -type d -printf "%f\\n"'
+        )
+        return sorted(found.split())
+
+    def trainings(self) -> int:
+        """How many trainings are alive: processes whose command is ours."""
+        return int(self.box.run("pgrep -fc 'bin/python [t]rain.py'", check=False).strip() or 0)
+
+    def status(self) -> dict[str, Any]:
+        """What `status --json` says."""
+        return self.run("status", "--json").must(0).json()

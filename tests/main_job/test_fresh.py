@@ -1,0 +1,171 @@
+"""The main job on every kind of box: to the first training step, and then nothing to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.rented import Rented
+from tests.person import ME, Done, Person
+
+pytestmark = pytest.mark.boxes
+
+ODD = 'it\'s $HOME `x` "q" é'
+TOKEN = "tok-5f1d0c9a7e"
+PROFILE = """\
+version: 1
+ssh: {authorized_keys: [~/rig.pub, ~/second.pub]}
+gpu: {require: false}
+env: {GREETING: "it's $HOME `x` \\"q\\" é"}
+train: {command: python train.py, session: lesson}
+"""
+TRAIN = """\
+import iniconfig, os, sys
+print("step 1 loss 0.5", os.environ["GREETING"], sys.prefix, flush=True)
+"""
+SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
+WORKDIRS = {
+    "vast": "/workspace",
+    "runpod": "/workspace",
+    "lambda": "/home/ubuntu",
+    "bare": "/root",
+    "nosudo": "/home/student",
+}
+
+
+@dataclasses.dataclass
+class Fresh(Rented):
+    """A box after its first set-up, and what that said."""
+
+    first: Done
+    commit: str
+
+
+@pytest.fixture(scope="module", params=WORKDIRS)
+def fresh(
+    request: pytest.FixtureRequest, mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fresh]:
+    person = Person(tmp_path_factory.mktemp(request.param) / "home")
+    repository = person.repository(
+        boxstrap__yaml=PROFILE, train__py=TRAIN, requirements__txt="iniconfig>=2\n"
+    )
+    repository.git("remote", "add", "origin", f"https://me:{TOKEN}@example.org/me/homework.git")
+    box = mirror_rig.start(request.param)
+    public = Path(f"{box.identity}.pub").read_text()
+    (person.home / "rig.pub").write_text(public)
+    (person.home / "second.pub").write_text(SECOND + "\n")
+    rented = Rented(person, box)
+    yield Fresh(person, box, rented.run("setup"), repository.head)
+    box.stop()
+
+
+def test_it_reaches_the_first_step(fresh: Fresh) -> None:
+    fresh.first.must(0)
+    place = WORKDIRS[fresh.box.kind]
+    assert f"step 1 loss 0.5 {ODD} {place}/homework/.venv" in fresh.first.out
+    assert "is finished" in fresh.first.out
+    assert "was not started" not in fresh.first.text
+    assert fresh.tree == f"{place}/homework"
+
+
+def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:
+    shown = "printf '<%s>' \"$GREETING\""
+    ways = {
+        "ssh": fresh.ssh(shown),
+        "login": fresh.ssh(f"bash -lc {_quoted(shown)}"),
+        "interactive": fresh.ssh(f"bash -ic {_quoted(shown)} 2>/dev/null"),
+        "login sh": fresh.ssh(f"sh -lc {_quoted(shown)}"),
+    }
+    assert {way: f"<{ODD}>" in said for way, said in ways.items()} == dict.fromkeys(ways, True)
+
+
+def _quoted(command: str) -> str:
+    return "'" + command.replace("'", "'\\''") + "'"
+
+
+def test_the_run_has_the_profiles_session(fresh: Fresh) -> None:
+    run = fresh.status()["runs"][0]
+    assert (run["name"], run["session"]) == ("lesson-1", "lesson")
+    assert run["command"] == f"{fresh.tree}/.venv/bin/python train.py"
+    assert (run["state"], run["rc"], run["commit"]) == ("finished", 0, fresh.commit)
+    sessions = fresh.as_user("tmux -L boxstrap ls -F '#S' 2>/dev/null || true")
+    assert sessions == ("" if fresh.box.kind == "nosudo" else "lesson\n")
+
+
+def test_the_repository_is_the_one_of_here_without_its_credential(fresh: Fresh) -> None:
+    git = f"git -C {fresh.tree}"
+    assert fresh.as_user(f"{git} rev-parse HEAD").strip() == fresh.commit
+    assert fresh.as_user(f"{git} symbolic-ref --short HEAD") == "main\n"
+    assert fresh.as_user(f"{git} remote -v").split()[1] == "https://example.org/me/homework.git"
+    assert fresh.as_user(f"{git} status --porcelain --untracked-files=no") == ""
+
+
+def test_the_identity_is_set_in_that_repository_alone(fresh: Fresh) -> None:
+    git = f"git -C {fresh.tree} config"
+    assert fresh.as_user(f"{git} --local user.name").strip() == ME["name"]
+    assert fresh.as_user(f"{git} --local user.email").strip() == ME["email"]
+    assert fresh.as_user("git config --global --list 2>/dev/null || true") == ""
+    assert fresh.box.run("git config --system --list 2>/dev/null || true") == ""
+
+
+def test_automatic_tmux_is_off(fresh: Fresh) -> None:
+    assert fresh.box.exists(f"{fresh.box.home}/.no_auto_tmux")
+
+
+def test_keys_are_there_once_with_right_modes(fresh: Fresh) -> None:
+    ssh = f"{fresh.box.home}/.ssh"
+    lines = fresh.box.read(f"{ssh}/authorized_keys").splitlines()
+    own = Path(f"{fresh.box.identity}.pub").read_text().split()[1]
+    assert sum(own in line for line in lines) == 1
+    assert sum(SECOND.split()[1] in line for line in lines) == 1
+    assert fresh.box.run(f"stat -c %a {ssh} {ssh}/authorized_keys").split() == ["700", "600"]
+    known = fresh.box.read(f"{ssh}/known_hosts")
+    assert [
+        host for host in ("github.com", "gitlab.com", "bitbucket.org", "hf.co") if host in known
+    ]
+    assert len(known.splitlines()) == len(set(known.splitlines()))
+
+
+def test_no_credential_of_ours_is_on_the_box(fresh: Fresh) -> None:
+    """The whole disk is looked through; that a token would be found is seen by planting one."""
+    search = (
+        f"grep -rlsI --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev {TOKEN[:6]} / || true"
+    )
+    assert fresh.box.run(search) == ""
+    private = "grep -rls -- '^-----BEGIN .*PRIVATE KEY' /root /home /workspace /tmp || true"
+    assert fresh.box.run(private) == ""
+    fresh.box.write("/var/tmp/planted", f"x {TOKEN}")
+    assert fresh.box.run(search) == "/var/tmp/planted\n"
+    fresh.box.run("rm /var/tmp/planted")
+
+
+def test_what_is_private_on_the_box_is_private(fresh: Fresh) -> None:
+    folder = fresh.folder
+    assert fresh.box.run(f"stat -c %a {folder}/env").strip() == "600"
+    user = fresh.box.run(f"stat -c %U {folder}/env {fresh.tree}").split()
+    assert user == [fresh.box.user] * 2
+
+
+def test_again_there_is_nothing_to_do_and_nothing_changes(fresh: Fresh) -> None:
+    before = fresh.listing()
+    again = fresh.run("setup").must(0)
+    assert "nothing to do" in again.out
+    assert "lesson-1 finished" in again.out
+    assert fresh.listing() == before
+    assert fresh.runs() == ["lesson-1"]
+
+
+def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
+    before = fresh.listing()
+    planned = fresh.run("plan", "--json").must(0).json()
+    assert {step["step"]: step["runs"] for step in planned["steps"]} == dict.fromkeys(
+        [step["step"] for step in planned["steps"]], False
+    )
+    fresh.run("status").must(0)
+    assert "step 1 loss" in fresh.run("logs").must(0).out
+    assert "adopted" not in fresh.run("logs", "--step", "python").must(0).out
+    assert fresh.listing() == before

@@ -1,0 +1,84 @@
+"""`--host local`: the same set-up on this machine, which keeps its home as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.person import Person
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/box}
+env: {GREETING: "hello"}
+train: {command: python train.py}
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("local") / "home"
+
+
+@pytest.fixture(scope="module")
+def here(home: Path) -> Iterator[Person]:
+    """Somebody who has set up this machine."""
+    person = Person(home)
+    (home / ".bashrc").write_text("# mine\n")
+    (home / ".ssh").mkdir(mode=0o755)
+    (home / ".ssh/authorized_keys").write_text("# none\n")
+    person.repository(boxstrap__yaml=PROFILE, requirements__txt="iniconfig>=2\n")
+    person.run("setup", "--host", "local").must(0)
+    yield person
+    person.run("stop", "--host", "local")
+
+
+def tree(folder: Path) -> dict[str, tuple[float, bytes]]:
+    """Every file with its time and content."""
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mtime, path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+def test_it_reaches_the_first_step(here: Person) -> None:
+    assert "step 1 loss 0.5 hello" in here.run("logs", "--host", "local").must(0).out
+    run = here.run("status", "--host", "local", "--json").must(0).json()["runs"][0]
+    assert (run["name"], run["state"], run["rc"]) == ("train-1", "finished", 0)
+
+
+def test_the_persons_own_files_stay_as_they_are(here: Person) -> None:
+    assert (here.home / ".bashrc").read_text() == "# mine\n"
+    assert (here.home / ".ssh/authorized_keys").read_text() == "# none\n"
+    assert (here.home / ".ssh").stat().st_mode & 0o777 == 0o755
+    added = {path.name for path in here.home.iterdir()}
+    assert added <= {".bashrc", ".ssh", ".local", ".cache", ".config", "homework", "box"}
+
+
+def test_again_there_is_nothing_to_do_and_nothing_changes(here: Person) -> None:
+    before = tree(here.home / "box")
+    again = here.run("setup", "--host", "local").must(0)
+    assert "nothing to do" in again.out
+    assert tree(here.home / "box") == before
+
+
+def test_a_setup_leaves_no_process_behind(here: Person) -> None:
+    mine = [
+        line
+        for line in Path("/proc").glob("[0-9]*/cmdline")
+        if str(here.home / "box").encode() in _read(line)
+    ]
+    # tmux keeps the session's window open, so that its last words can be read.
+    left = [_read(line).replace(b"\0", b" ") for line in mine]
+    assert [said for said in left if b"tmux" not in said] == []
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
