@@ -29,7 +29,6 @@ cancelled | the setup was cancelled | run the same command again to go on from h
 interrupted | the setup was cut short | run the same command again to go on from here
 check-failed | it was applied, but its check still says no | run again; the step's log shows what the check saw
 killed | its process was killed | look whether the box ran out of memory, then run again
-over | the setup is over | nothing is left to do
 same | the same setup is at work already | it is followed
 run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start anew: --restart
 

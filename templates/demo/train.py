@@ -1,6 +1,7 @@
 """A training small enough for a laptop: a straight line is fitted by gradient descent."""
 
 import random
+import sys
 import time
 
 from tqdm import trange
@@ -9,7 +10,7 @@ random.seed(7)
 points = [(x / 50, 3 * x / 50 + 2 + random.gauss(0, 0.1)) for x in range(100)]
 slope, offset, rate = 0.0, 0.0, 0.1
 
-for step in trange(1, 61, desc="training", mininterval=5):
+for step in trange(1, 61, desc="training", disable=not sys.stdout.isatty()):
     errors = [(slope * x + offset - y, x) for x, y in points]
     slope -= rate * sum(2 * error * x for error, x in errors) / len(points)
     offset -= rate * sum(2 * error for error, _ in errors) / len(points)

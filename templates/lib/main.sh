@@ -114,13 +114,13 @@ setup() {
   rm -f "$SETUP_DIR/pipe"
   run_graph
   forget_old_setups
-  finish "$SETUP_EXIT" over
+  finish "$SETUP_EXIT"
 }
 
-# finish EXIT CODE: the last line of the events, then the end.
+# finish EXIT [CODE]: the last line of the events, then the end.
 finish() {
   write_status over "$1"
-  write_event setup "done" "rc=$1" "code=$2"
+  write_event setup "done" "rc=$1" ${2+"code=$2"}
   exit 0
 }
 
