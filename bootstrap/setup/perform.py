@@ -46,16 +46,15 @@ def perform(order: Order, screen: Screen) -> None:
 
 def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) -> None:
     prepared, screen = ready.prepared, drive.screen
+    blocking = _blocking(hello, prepared.repo_key)
     run = None
-    if prepared.profile.train:
+    if prepared.profile.train and not blocking:
         run = run_of_work(hello, prepared.repo_key, prepared.commit)
-    own = [r for r in hello.runs if r.repo_key == prepared.repo_key]
-    alive = next((r for r in own if r.state == "running"), None)
     beginning = None
     if run and (drive.began_run or (setup and run.state == "running")):
         beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
-    text = _told(screen, run, alive, beginning, setup)
+    text = _told(screen, run, blocking, beginning, setup)
     took = time.monotonic() - began
     screen.result(
         {
@@ -64,9 +63,10 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
             "commit": prepared.commit,
             "repo_dir": repo_dir(prepared, hello),
             "run": run.as_dict() if run else None,
+            "waits_for": blocking.name if blocking else None,
             "seconds": round(took, 3),
         },
-        "\n".join([*text, "", next_steps(ready.box, prepared, hello, run)]),
+        "\n".join([*text, "", next_steps(ready.box, prepared, hello, run or blocking)]),
     )
     if beginning and beginning.rc:
         raise TrainingFailedError(
@@ -77,18 +77,26 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         )
 
 
+def _blocking(hello: Hello, repo_key: str) -> Run | None:
+    """The live run of this repository for whose sake its tree, environment or work must wait."""
+    if "alive" not in hello.plan.values():
+        return None
+    own = (run for run in hello.runs if run.repo_key == repo_key)
+    return next((run for run in own if run.state == "running"), None)
+
+
 def _told(
-    screen: Screen, run: Run | None, alive: Run | None, beginning: Beginning | None, setup: str
+    screen: Screen, run: Run | None, blocking: Run | None, beginning: Beginning | None, setup: str
 ) -> list[str]:
     """What happened, in lines."""
-    lines = [] if setup else ["nothing to do: the box is as the profile says"]
-    if alive and (run is None or run.name != alive.name):
-        lines.append(
-            f"{alive.name} is running ({alive.commit[:12]}); this commit was not started: "
+    if blocking:
+        return [
+            f"{blocking.name} is running ({blocking.commit[:12]}); this commit was not started: "
             "wait for it, or --restart"
-        )
+        ]
+    lines = [] if setup else ["nothing to do: the box is as the profile says"]
     if beginning:
         lines += [f"  {screen.fair(line)}" for line in beginning.lines]
-    elif run and not setup:
+    elif run:
         lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
     return lines

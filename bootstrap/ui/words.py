@@ -26,7 +26,7 @@ class Next:
 
 def what_next(following: Next) -> str:
     """The block that ends a setup: the state, the commands aligned, the warning of the bill."""
-    run = f"run {following.run} is {following.state}" if following.run else "set up"
+    run = f"run {following.run}: {following.state}" if following.run else "set up"
     commands = [
         ("attach", following.attach),
         ("follow", following.follow),

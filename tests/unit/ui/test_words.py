@@ -13,7 +13,7 @@ def test_everything_is_aligned():
         price=0.42,
     )
     assert what_next(following) == (
-        "vast-5: run homework is running\n"
+        "vast-5: run homework: running\n"
         "\n"
         "  attach   boxstrap attach --host vast-5\n"
         "  follow   boxstrap logs -f --host vast-5\n"
@@ -29,5 +29,5 @@ def test_what_is_not_there_is_left_out():
     assert what_next(Next(box="local")) == "local: set up"
     short = Next(box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page")
     assert what_next(short) == (
-        "b: run r is failed (exit 1)\n\nstill billing: destroy it at the provider's page"
+        "b: run r: failed (exit 1)\n\nstill billing: destroy it at the provider's page"
     )
