@@ -70,7 +70,8 @@ end_others() {
 
 end_tree() {
   local child children
-  read -ra children <<<"$(cat "/proc/$1/task/$1/children" 2>/dev/null)"
+  # Each thread has its own children; uv starts builds from whichever it likes.
+  read -ra children <<<"$(cat "/proc/$1"/task/*/children 2>/dev/null | tr '\n' ' ')"
   for child in ${children[@]+"${children[@]}"}; do end_tree "$child"; done
   kill -TERM "$1" 2>/dev/null || :
 }
