@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ def plain_environment(home: Path) -> dict[str, str]:
         "XDG_CACHE_HOME": str(home / ".cache"),
         "LANG": "C.UTF-8",
         "GIT_CONFIG_NOSYSTEM": "1",
+        "PYTHONPATH": str(HERE),  # what is tested is the checkout that these tests are of
     }
 
 
@@ -76,13 +78,14 @@ class Going:
 
     def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
         self._began = time.monotonic()
+        self._err = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115 - it goes with us
         self.process = subprocess.Popen(
             argv,
             cwd=cwd,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._err,
             text=True,
             errors="replace",
             start_new_session=True,
@@ -99,12 +102,27 @@ class Going:
     def end(self, timeout: float = PATIENCE_S) -> Done:
         """Wait for its end."""
         try:
-            out, err = self.process.communicate(timeout=timeout)
+            out, _ = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            out, err = self.process.communicate()
-            raise AssertionError(f"not over after {timeout} s:\n{out}\n{err}") from None
-        return Done(self.process.returncode, out, err, time.monotonic() - self._began)
+            out, _ = self.process.communicate()
+            raise AssertionError(f"not over after {timeout} s:\n{out}\n{self.said()}") from None
+        seconds = time.monotonic() - self._began
+        with self._err:
+            return Done(self.process.returncode, out, self.said(), seconds)
+
+    def said(self) -> str:
+        """What it said on standard error so far."""
+        size = os.fstat(self._err.fileno()).st_size
+        return os.pread(self._err.fileno(), size, 0).decode(errors="replace")
+
+    def await_said(self, text: str, timeout: float = 60) -> None:
+        """Wait until it has said this."""
+        limit = time.monotonic() + timeout
+        while text not in self.said():
+            if self.process.poll() is not None or time.monotonic() > limit:
+                raise AssertionError(f"it never said {text!r}:\n{self.said()}")
+            time.sleep(0.05)
 
 
 class Repository:

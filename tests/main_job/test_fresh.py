@@ -67,7 +67,7 @@ def test_it_reaches_the_first_step(fresh: Fresh) -> None:
     fresh.first.must(0)
     place = WORKDIRS[fresh.box.kind]
     assert f"step 1 loss 0.5 {ODD} {place}/homework/.venv" in fresh.first.out
-    assert "is finished" in fresh.first.out
+    assert "lesson-1: finished" in fresh.first.out
     assert "was not started" not in fresh.first.text
     assert fresh.tree == f"{place}/homework"
 

@@ -1,0 +1,183 @@
+"""After a setup: status, logs, stop, boxes, verify. One box serves them all, in this order."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.nvml import scenarios, stub
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+TRAIN = """\
+import time
+print("step 1", flush=True)
+time.sleep(1)
+print("a second line", flush=True)
+while True:
+    time.sleep(0.2)
+    print("more", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
+    """A box whose training goes on until it is stopped."""
+    person = Person(tmp_path_factory.mktemp("after") / "home")
+    person.repository(train__py=TRAIN)
+    box = mirror_rig.start("vast")
+    yield Rented(person, box)
+    box.stop()
+
+
+def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: Rented) -> None:
+    rented.run("plan").must(0)  # what the first contact itself writes is written
+    before = rented.listing()
+    planned = rented.run("plan", "--json").must(0).json()
+    assert planned["box"] == rented.box.address
+    steps = {step["step"]: step["why"] for step in planned["steps"]}
+    assert steps["preflight"] == "new"
+    assert steps["train"] == "after"
+    assert all(step["runs"] for step in planned["steps"])
+    shown = rented.run("plan", "--show-origin").must(0).out
+    assert "boxstrap.yaml:2" in shown
+    assert rented.listing() == before
+    assert not rented.box.exists("/workspace/.boxstrap")
+
+
+def test_before_a_setup_there_is_nothing_to_see(rented: Rented) -> None:
+    assert "no setup was made here" in rented.run("status").must(0).out
+    assert "nothing was started" in rented.run("logs").must(2).err
+    assert "no setup" in rented.run("logs", "--step", "python").must(2).err
+
+
+def test_json_of_a_setup_is_one_document(rented: Rented) -> None:
+    told = rented.run("setup", "--json").must(0)
+    document = told.json()
+    assert (document["v"], document["exit"]) == (1, 0)
+    assert document["run"]["name"] == "train-1"
+    assert {step["state"] for step in document["steps"]} <= {"ok", "warned", "skipped"}
+    assert told.err == ""
+    again = rented.run("setup", "--json").must(0).json()
+    assert again["setup"] is None
+
+
+def test_without_a_host_the_only_box_is_meant(rented: Rented) -> None:
+    alone = rented.person.run("status", "--identity", str(rented.box.identity)).must(0)
+    assert "train-1" in alone.out
+    assert "train-1" in rented.run("status", host=rented.box.address).must(0).out
+
+
+def test_boxes_lists_it(rented: Rented) -> None:
+    assert rented.box.address in rented.person.run("boxes").must(0).out
+    (box,) = rented.person.run("boxes", "--json").must(0).json()["boxes"]
+    assert (box["name"], box["user"], box["port"]) == (rented.box.address, "root", 22)
+
+
+def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
+    shown = rented.run("status").must(0).out
+    assert "is set up" in shown
+    assert "train-1      running" in shown
+    assert "last wrote" in shown
+    run = rented.status()["runs"][0]
+    assert (run["state"], run["session"]) == ("running", "train")
+
+
+def test_attach_wants_a_terminal(rented: Rented) -> None:
+    assert "terminal" in rented.run("attach").must(2).err
+
+
+def test_logs_are_what_was_printed(rented: Rented) -> None:
+    shown = rented.run("logs").must(0)
+    assert shown.out.startswith("step 1\na second line\nmore\n")
+    lines = rented.run("logs", "--json").must(0).out.splitlines()
+    assert json.loads(lines[0]) == {"v": 1, "line": "step 1"}
+    assert "there is no run nine" in rented.run("logs", "--run", "nine").must(2).err
+    assert "no step" in rented.run("logs", "--step", "nine").must(2).err
+
+
+def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
+    going = rented.begin("logs", "-f")
+    time.sleep(3)
+    assert going.process.poll() is None
+    stopped = rented.run("stop").must(0)
+    assert "stopped: train-1" in stopped.out
+    assert "still billing" in stopped.out
+    done = going.end(20).must(0)
+    assert done.out == rented.run("logs").must(0).out
+    assert rented.status()["runs"][0]["rc"] == 143
+    assert rented.trainings() == 0
+    assert "nothing was running" in rented.run("stop").must(0).out
+
+
+def test_a_stopped_run_is_left_alone(rented: Rented) -> None:
+    again = rented.run("setup").must(0)
+    assert "nothing to do" in again.out
+    assert "train-1 was stopped" in again.out
+    assert rented.runs() == ["train-1"]
+
+
+def test_verify_without_a_gpu_is_6_and_the_box_stays_set_up(rented: Rented) -> None:
+    told = rented.run("verify", "--set", "gpu.require=true", "--json").must(6)
+    assert told.json()["verdict"]["verdict"] == "return"
+    assert rented.runs() == ["train-1"]
+
+
+def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
+    name = rented.box.address
+    assert "goes on" in rented.person.run("boxes", "--forget", name).must(0).out
+    assert rented.person.run("boxes", "--json").must(0).json()["boxes"] == []
+    assert "which box?" in rented.person.run("status").must(2).err
+
+
+def plant_gpu(rented: Rented, folder: Path, scenario: str) -> None:
+    """Make NVML's stand-in the box's own driver library, with this scenario."""
+    data = base64.b64encode(stub.build_library(folder).read_bytes()).decode()
+    rented.box.run("base64 -d >/usr/lib/libnvidia-ml.so.1; ldconfig", stdin=data)
+    rented.box.write("/etc/nvml-scenario", scenario)
+    rented.box.run("echo 'SetEnv NVML_SCENARIO=/etc/nvml-scenario' >>/etc/ssh/sshd_config")
+    rented.box.kill_sshd()
+    rented.box.start_sshd()
+
+
+@pytest.fixture
+def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
+    """A box that shows a healthy A100."""
+    if stub.compiler() is None:
+        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
+    rented = rent("vast")
+    rented.person.repository()
+    plant_gpu(rented, tmp_path, scenarios.A100)
+    return rented
+
+
+def test_verify_of_a_healthy_gpu_is_0(with_gpu: Rented) -> None:
+    told = with_gpu.run("verify", "--set", "gpu.name=A100", "--set", "gpu.min_memory_gib=80")
+    assert "A100" in told.must(0).out
+    assert not with_gpu.box.exists("/workspace/homework")
+    ordered = ("--set", "gpu.name=H100", "--set", "gpu.require=true")
+    wrong = with_gpu.run("verify", *ordered).must(6)
+    assert "H100" in wrong.text
+    # A setup with a GPU goes through, and torch's build follows the driver that was seen.
+    with_gpu.run("setup", "--set", "gpu.require=true").must(0)
+    assert with_gpu.box.read("/workspace/.boxstrap/gpu.driver").strip() == "550.54.15"
+
+
+def test_a_sick_gpu_is_6_before_anything_is_built(rent: Rent, tmp_path: Path) -> None:
+    if stub.compiler() is None:
+        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
+    rented = rent("vast")
+    rented.person.repository()
+    plant_gpu(rented, tmp_path, f"{scenarios.A100}gpu.ecc_now = 2\n")
+    told = rented.run("setup", "--set", "gpu.require=true").must(6)
+    assert "return this box" in told.err
+    assert not rented.box.exists("/workspace/homework/.venv")

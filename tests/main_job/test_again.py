@@ -1,0 +1,166 @@
+"""What a second command does: restart, a new commit, edits on the box, and never two trainings."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+
+pytestmark = pytest.mark.boxes
+
+LONG = """\
+version: 1
+gpu: {require: false}
+env: {LINGER: "600"}
+train: {command: python train.py}
+"""
+
+
+def step(rented: Rented, name: str) -> dict[str, object]:
+    planned = rented.run("plan", "--json").must(0).json()
+    return next(row for row in planned["steps"] if row["step"] == name)
+
+
+def test_restart_starts_the_same_work_again(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    assert rented.trainings() == 1
+    again = rented.run("setup").must(0)
+    assert "nothing to do" in again.out
+    assert "train-1 running" in again.out
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+    restarted = rented.run("setup", "--restart").must(0)
+    assert "step 1 loss" in restarted.out
+    assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
+    states = {run["name"]: (run["state"], run["rc"]) for run in rented.status()["runs"]}
+    assert states == {"train-1": ("finished", 143), "train-2": ("running", None)}
+
+
+def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(boxstrap__yaml=LONG)
+    first = repository.head
+    rented.run("setup").must(0)
+    second = repository.commit({"train.py": "print('step 9')\n"})
+    blocked = rented.run("setup").must(0)
+    assert f"train-1 is running ({first[:12]}); this commit was not started" in blocked.out
+    head = f"git -C {rented.tree} rev-parse HEAD"
+    assert rented.as_user(head).strip() == first
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+    rented.run("stop").must(0)
+    started = rented.run("setup").must(0)
+    assert "step 9" in started.out
+    assert rented.as_user(head).strip() == second
+    assert rented.runs() == ["train-1", "train-2"]
+
+
+def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(_gitignore="out/\n", notes__txt="one\n")
+    repository.commit({".gitignore": "out/\n"})
+    rented.run("setup").must(0)
+    tree = rented.tree
+    rented.as_user(
+        f"cd {tree} && mkdir -p out && echo weights >out/a.ckpt && echo mine >untracked.txt"
+        " && echo edit >>notes.txt && touch -d 2001-01-01 out/a.ckpt .venv/pyvenv.cfg"
+    )
+    seen = f"cd {tree} && stat -c '%n %Y %i' out/a.ckpt untracked.txt .venv/pyvenv.cfg"
+    before = rented.as_user(seen)
+    # A file that the commit does not touch may be edited on the box.
+    commit = repository.commit({"train.py": "print('step 2 of another')\n", "new.txt": "new\n"})
+    done = rented.run("setup").must(0)
+    assert "step 2 of another" in done.out
+    assert rented.as_user(f"git -C {tree} rev-parse HEAD").strip() == commit
+    assert rented.as_user(seen) == before
+    assert rented.box.read(f"{tree}/new.txt") == "new\n"
+    assert rented.box.read(f"{tree}/notes.txt") == "one\nedit\n"
+    assert rented.runs() == ["train-1", "train-2"]
+
+
+@pytest.mark.parametrize(
+    ("on_the_box", "named"),
+    [
+        ("echo edit >>notes.txt", "notes.txt"),
+        ("echo mine >new.txt", "new.txt"),
+        ("git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m own", " own"),
+    ],
+    ids=["edits", "untracked", "commits"],
+)
+def test_what_was_made_on_the_box_stops_the_setup(rent: Rent, on_the_box: str, named: str) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(notes__txt="one\n")
+    first = repository.head
+    rented.run("setup").must(0)
+    rented.as_user(f"cd {rented.tree} && {on_the_box}")
+    state = f"cd {rented.tree} && git log --format=%H && git status --porcelain && cat *.txt"
+    before = rented.as_user(state)
+    repository.commit({"notes.txt": "two\n", "new.txt": "new\n"})
+    stopped = rented.run("setup").must(7)
+    assert "the step repo failed" in stopped.err
+    assert named in stopped.err
+    assert rented.as_user(state) == before
+    assert first in before
+    assert rented.runs() == ["train-1"]
+
+
+def test_a_package_whose_files_are_gone_is_noticed_and_built_again(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(requirements__txt="iniconfig>=2\n")
+    rented.run("setup").must(0)
+    rented.as_user(f"rm -r {rented.tree}/.venv/lib/python3*/site-packages/iniconfig")
+    assert step(rented, "python") == {"step": "python", "runs": True, "why": "broken"}
+    rented.run("setup").must(0)
+    rented.as_user(f"{rented.tree}/.venv/bin/python -c 'import iniconfig'")
+    assert rented.runs() == ["train-1"]
+
+
+def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    rented.box.power_off()
+    rented.box.power_on()
+    assert rented.status()["runs"][0]["state"] == "died"
+    again = rented.run("setup").must(0)
+    assert "train-1 died with the box" in again.out
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 0)
+    rented.run("setup", "--restart").must(0)
+    assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
+
+
+def test_two_repositories_share_a_box(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository("one", boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    rented.person.repository("two", boxstrap__yaml=LONG)
+    second = rented.run("setup").must(0)
+    assert "step 1 loss" in second.out
+    assert "was not started" not in second.out
+    assert rented.trainings() == 2
+    sessions = rented.as_user("tmux -L boxstrap ls -F '#S'").split()
+    assert len(set(sessions)) == 2
+    assert "train" in sessions
+
+
+def test_two_at_once_train_once(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+    both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]
+    for going in both:
+        going.end().must(0)
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+
+
+def test_without_train_it_is_set_up_only(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
+    done = rented.run("setup").must(0)
+    assert "set up" in done.out
+    assert not rented.box.exists(f"{rented.folder}/runs")
+    began = time.monotonic()
+    assert "nothing to do" in rented.run("setup").must(0).out
+    assert time.monotonic() - began < 20

@@ -1,0 +1,76 @@
+"""How a setup or a training can fail, what is shown of it, and how it goes on afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+
+def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(
+        train__py="import time\nprint('step 0', flush=True)\nraise SystemExit('no such data')\n"
+    )
+    failed = rented.run("setup").must(10)
+    assert "no such data" in failed.out
+    assert "exit code 1" in failed.err
+    assert "boxstrap logs" in failed.err
+    # Afterwards it is a fact, told, and no failure of the command that tells it.
+    told = rented.run("setup").must(0)
+    assert "train-1 ended with exit code 1" in told.out
+    assert rented.runs() == ["train-1"]
+    assert rented.status()["runs"][0]["rc"] == 1
+    as_json = rented.run("setup", "--restart", "--json").must(10).json()
+    assert (as_json["exit"], as_json["run"]["rc"]) == (10, 1)
+
+
+def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
+    rent: Rent,
+) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(requirements__txt="iniconfig==99.99.99\n")
+    failed = rented.run("setup").must(7)
+    assert "the step python failed" in failed.err
+    assert "iniconfig==99.99.99" in failed.err
+    assert "boxstrap logs --step python" in failed.err
+    log = rented.run("logs", "--step", "python").must(0)
+    assert "iniconfig==99.99.99" in log.out
+    assert "exit code 7" in rented.run("status").must(0).out
+    assert not rented.box.exists(f"{rented.folder}/runs")
+    as_json = rented.run("setup", "--json").must(7).json()
+    assert as_json["exit"] == 7
+    assert any("99.99.99" in line for line in as_json["logs"]["python"])
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    mended = rented.run("setup").must(0)
+    assert "step 1 loss" in mended.out
+    assert "agent      skip" in mended.err
+
+
+def test_a_requirements_file_that_is_not_in_the_commit_is_7(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    failed = rented.run("setup", "--set", "python.requirements=[nowhere.txt]").must(7)
+    assert "nowhere.txt" in failed.err
+    assert "isn't in the commit" in failed.err
+
+
+def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    failed = rented.run("setup", "--set", "python.version=3.99").must(7)
+    assert "3.99" in failed.err
+    assert "this box has:" in failed.err
+    assert "/usr/bin/python3" in failed.err
+
+
+def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None:
+    rented = rent("vast")
+    code = "print('step 1 \\x1b]0;owned\\x07\\x1b[31mred\\u202e', flush=True)\n"
+    rented.person.repository(train__py=code)
+    done = rented.run("setup").must(0)
+    assert "step 1 red" in done.out
+    assert "\x1b" not in done.text
+    assert "\u202e" not in rented.run("logs").must(0).out

@@ -1,0 +1,177 @@
+"""What stops a command before anything is changed, and the exit code that says why."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+
+@pytest.fixture
+def rented(rent: Rent) -> Rented:
+    """A box that nobody has touched, and a repository."""
+    rented = rent("vast")
+    rented.person.repository()
+    return rented
+
+
+def untouched(rented: Rented) -> None:
+    assert not rented.box.exists("/root/.boxstrap")
+    assert not rented.box.exists("/workspace/.boxstrap")
+    assert not rented.box.exists("/root/.no_auto_tmux")
+
+
+def test_work_that_would_stay_behind_is_2_unless_the_commit_is_enough(rented: Rented) -> None:
+    (rented.person.place / "train.py").write_text("print('uncommitted')\n")
+    (rented.person.place / "new.py").write_text("print('untracked')\n")
+    refused = rented.run("setup").must(2)
+    assert "train.py" in refused.err
+    assert "new.py" in refused.err
+    assert "--committed-only" in refused.err
+    untouched(rented)
+    taken = rented.run("setup", "--committed-only").must(0)
+    assert "step 1 loss" in taken.out
+    assert not rented.box.exists(f"{rented.tree}/new.py")
+
+
+def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented) -> None:
+    rented.run("doctor").must(0)
+    rented.run("setup", "--set", "gpu.require=true").must(6)
+    rented.box.new_host_key()
+    before = rented.listing()
+    for task in ("setup", "plan", "status", "logs"):
+        refused = rented.run(task).must(4)
+        assert rented.box.known_fingerprint in refused.err
+        assert "--new-box" in refused.err
+    assert rented.listing() == before
+
+
+def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented) -> None:
+    rented.run("setup").must(0)
+    rented.box.new_host_key()
+    rented.run("setup").must(4)
+    rented.run("setup", "--new-box").must(0)
+    rented.run("setup").must(0)
+    names = [box["name"] for box in rented.person.run("boxes", "--json").must(0).json()["boxes"]]
+    assert names == [f"{rented.box.address}-2", rented.box.address]
+    pins = {(rented.person.state / f"boxes/{name}/known_hosts").read_text() for name in names}
+    assert len(pins) == 2
+
+
+def test_another_host_key_than_the_one_given_is_4(rented: Rented) -> None:
+    wrong = f"SHA256:{'A' * 43}"
+    refused = rented.run("setup", "--host-key", wrong).must(4)
+    assert rented.box.known_fingerprint in refused.err
+    untouched(rented)
+    assert rented.person.run("boxes", "--json").json()["boxes"] == []
+    rented.run("setup", "--host-key", rented.box.known_fingerprint).must(0)
+
+
+def test_an_unreachable_host_is_3(person: Person) -> None:
+    person.repository()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    refused = person.run("setup", "--host", f"root@127.0.0.1:{port}").must(3)
+    assert f"127.0.0.1:{port}" in refused.err
+    unknown = person.run("setup", "--host", "root@no-such-host.invalid").must(3)
+    assert "no-such-host.invalid" in unknown.err
+    assert len(refused.err.splitlines()) < 12
+
+
+def test_a_cut_cable_is_3_in_good_time(rented: Rented) -> None:
+    rented.box.blackhole()
+    refused = rented.run("setup").must(3)
+    assert refused.seconds < 40
+    assert rented.box.address in refused.err
+
+
+def test_a_refused_key_is_3_with_the_public_key_to_paste(rented: Rented) -> None:
+    key = rented.person.home / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    public = Path(f"{key}.pub").read_text().split()[1]
+    host = ["--host", rented.box.host_string, "--identity", str(key)]
+    refused = rented.person.run("setup", *host).must(3)
+    assert public in refused.err
+    assert "~/other" in refused.err
+    untouched(rented)
+
+
+def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) -> None:
+    refused = rented.run("setup", "--set", "gpu.require=true").must(6)
+    assert "return this box" in refused.err
+    assert "Nothing was built" in refused.err
+    assert not rented.box.exists("/workspace/homework/.venv")
+    assert not rented.box.exists("/root/.boxstrap/runs")
+    # The verdict is there for programs too.
+    told = rented.run("setup", "--set", "gpu.require=true", "--json").must(6).json()
+    assert (told["exit"], told["verdict"]["verdict"]) == (6, "return")
+
+
+def test_a_box_that_lacks_a_place_to_write_is_5_and_stays_as_it_was(rent: Rent) -> None:
+    rented = rent("nosudo")
+    rented.person.repository()
+    before = rented.listing()
+    refused = rented.run("setup", "--set", "box.workdir=/opt/work").must(5)
+    assert "/opt" in refused.err
+    assert "Nothing was changed" in refused.err
+    assert rented.listing() == before
+
+
+def test_a_wrong_profile_is_2_before_any_network(person: Person) -> None:
+    person.repository(boxstrap__yaml="version: 1\npythn: {version: '3.11'}\n")
+    refused = person.run("setup", "--host", "root@203.0.113.1").must(2)
+    assert "boxstrap.yaml:2" in refused.err
+    assert "python" in refused.err
+    assert refused.seconds < 10
+
+
+def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
+    rented: Rented,
+) -> None:
+    (rented.person.place / "boxstrap.yaml").write_text(
+        "version: 1\ngpu: {require: false}\nsecrets: [RIG_TOKEN]\n"
+        "train: {command: python train.py}\n"
+    )
+    env = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z"}
+    subprocess.run(
+        ["git", "commit", "-aqm", "Name a secret"],
+        cwd=rented.person.place,
+        env={**os.environ, **rented.person.env, **env},
+        check=True,
+    )
+    refused = rented.run("setup").must(2)
+    assert "RIG_TOKEN" in refused.err
+    untouched(rented)
+    canary = "canary-7d3f0e5b1c"
+    (rented.person.place / "train.py").write_text(
+        "import os\nprint('step 1', os.environ['RIG_TOKEN'])\n"
+    )
+    done = rented.run("setup", "--committed-only", RIG_TOKEN=canary).must(0)
+    assert canary not in done.text
+    found = rented.box.run(f"grep -rls {canary} / --exclude-dir=proc --exclude-dir=sys || true")
+    folder = rented.folder
+    named = set(found.split())
+    assert f"{folder}/env" in named
+    assert named <= {f"{folder}/{name}" for name in ("env", "env.fish", "env.csh", "secrets")}
+    modes = rented.box.run(f"stat -c %a {' '.join(named)}").split()
+    assert set(modes) == {"600"}
+    # The brackets keep the search from finding itself.
+    pattern = f"[{canary[0]}]{canary[1:]}"
+    seen = rented.box.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '{pattern}' || true")
+    assert seen.strip() == "0"
+    local = subprocess.run(
+        ["grep", "-rls", canary, str(rented.person.home)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert local.stdout == ""
