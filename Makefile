@@ -39,7 +39,7 @@ lint: $(VENV)/dev  ## ruff over the Python, shellcheck over the shell
 typecheck: $(VENV)/dev  ## mypy, strict
 	@$(BIN)/mypy
 
-bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; needs root and some minutes
+bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; needs root and ten minutes
 	@$(BIN)/python -m tests.bench
 
 picture: $(VENV)/dev  ## draw docs/run.svg from a real run: on a vast box of the rig as root, else the demo
