@@ -131,7 +131,9 @@ def explain(code: str, fields: Mapping[str, float | str]) -> Code:
     An unknown code is no error, since boxes outlive versions: it explains
     itself by its name.
     """
-    known = CODES.get(code, Code(code, "the step's log shows its last lines"))
+    known = CODES.get(code)
+    if known is None:
+        return Code(code, "the step's log shows its last lines")
     numbers = _Numbers({name: _readable(value) for name, value in fields.items()})
     return Code(known.what.format_map(numbers), known.next_.format_map(numbers))
 

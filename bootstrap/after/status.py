@@ -7,7 +7,7 @@ import time
 from bootstrap.after.visit import visit
 from bootstrap.contact import Asked
 from bootstrap.talk.hello import Hello
-from bootstrap.talk.run import Run
+from bootstrap.talk.run import Run, number
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.sizes import duration, size
 
@@ -19,17 +19,21 @@ def show_status(asked: Asked, screen: Screen) -> None:
     with visit(asked, screen) as there:
         hello = there.hello
         setup = _setup(hello)
-        now = _box_time(hello)
-        lines = [f"{there.box.known.name}: {setup['text']}"]
-        lines += [_line(run, now) for run in hello.runs[:_SHOWN]] or ["no run was started here"]
         screen.result(
             {
                 "box": there.box.known.name,
                 "setup": {key: value for key, value in setup.items() if key != "text"},
                 "runs": [run.as_dict() for run in hello.runs],
             },
-            "\n".join(lines),
+            "\n".join(status_lines(there.box.known.name, hello)),
         )
+
+
+def status_lines(name: str, hello: Hello) -> list[str]:
+    """What the box said, as people read it."""
+    now = _box_time(hello)
+    runs = [_line(run, now) for run in hello.runs[:_SHOWN]]
+    return [f"{name}: {_setup(hello)['text']}", *(runs or ["no run was started here"])]
 
 
 def _setup(hello: Hello) -> dict[str, object]:
@@ -46,8 +50,7 @@ def _setup(hello: Hello) -> dict[str, object]:
 
 
 def _box_time(hello: Hello) -> int:
-    text = hello.facts.get("time", "")
-    return int(text) if text.isdigit() else int(time.time())
+    return number(hello.facts.get("time", "")) or int(time.time())
 
 
 def _line(run: Run, now: int) -> str:

@@ -8,7 +8,7 @@ from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.question import question
-from bootstrap.talk.run import STATES, Run
+from bootstrap.talk.run import STATES, Run, number
 from bootstrap.ui.clean import clean
 
 FIRST_OUTPUT_S = 30
@@ -54,6 +54,6 @@ def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
     lines = [line for line in log.splitlines() if line.strip()]
     return Beginning(
         state=state if state in STATES else "died",
-        rc=int(rc) if rc.isdigit() else None,
+        rc=number(rc),
         lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
     )

@@ -20,6 +20,7 @@ _MOST_LINES = 5000
 _LONGEST = 4096
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_SETUP_STATES = ("running", "over")
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,17 @@ def _working(value: str) -> tuple[str, str] | None:
 
 
 def _status(value: str) -> dict[str, object]:
+    """Setup, state and exit code; nothing else of it is used, and no other type is taken."""
     try:
         status = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return status if isinstance(status, dict) else {}
+    if not isinstance(status, dict):
+        return {}
+    setup, state, code = status.get("setup"), status.get("state"), status.get("exit")
+    if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
+        return {}
+    return {"setup": setup, "state": state, "exit": code if type(code) is int else None}
 
 
 def _plan(lines: list[str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 _FIELDS = 9
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that was ended by `stop`: 128 + SIGTERM."""
 STATES = frozenset({"running", "finished", "died", "waiting"})
@@ -72,22 +73,23 @@ def parse_run(value: str) -> Run | None:
     key, name, state, started, commit, work, session, log, command = parts
     word, _, rc = state.partition(" ")
     written, _, size = log.partition(" ")
-    if word not in STATES or not re.fullmatch(r"[A-Za-z0-9._-]+", key + name):
+    if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
     return Run(
         repo_key=key,
         name=name,
         state=word,
-        rc=_number(rc),
-        started=_number(started) or 0,
+        rc=number(rc),
+        started=number(started) or 0,
         commit=commit,
         work=work,
         session=session,
-        written=_number(written) or 0,
-        log_bytes=_number(size) or 0,
+        written=number(written) or 0,
+        log_bytes=number(size) or 0,
         command=command,
     )
 
 
-def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,18}", text) else None
+def number(text: str) -> int | None:
+    """A number as a box writes it; None where it is none, or longer than any that makes sense."""
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
