@@ -37,9 +37,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests that share a box stay with one worker: it is set up once."""
     if config.getvalue("dist") != "load":
         return None
-    from xdist.scheduler import LoadScopeScheduling
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class ByBox(LoadScopeScheduling):
+    class ByBox(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             shared = _SHARING.match(nodeid)
             return "".join(part or "" for part in shared.groups()) if shared else nodeid

@@ -1,0 +1,85 @@
+"""A folder that looks as boxstrap's does on a box, made by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+def identity(pid: int) -> str:
+    """A process as the box writes it down: number, start time, boot."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{pid} {stat[19]} {boot}"
+
+
+DEAD = "999999999 1 00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class BoxHome:
+    """`<workdir>/.boxstrap`."""
+
+    workdir: Path
+
+    @property
+    def path(self) -> Path:
+        return self.workdir / ".boxstrap"
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            file = self.path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+
+    def run(self, name: str, **changes: str) -> None:
+        """A run that finished well, unless `changes` say otherwise."""
+        files = {
+            "command": "python train.py\n",
+            "commit": "a" * 40 + "\n",
+            "work": "w" * 64 + "\n",
+            "session": "train\n",
+            "started": "1700000000\n",
+            "pid": f"{DEAD}\n{DEAD}\n",
+            "exit": "0\n",
+            "log": "step 1\n",
+        }
+        kept = {key: text for key, text in {**files, **changes}.items() if text}
+        self.write({f"runs/homework-1/{name}/{key}": text for key, text in kept.items()})
+
+    def listing(self) -> dict[str, tuple[float, bytes]]:
+        """Everything below the working folder, with times."""
+        return {
+            str(path.relative_to(self.workdir)): (
+                path.lstat().st_mtime,
+                path.read_bytes() if path.is_file() else b"",
+            )
+            for path in sorted(self.workdir.rglob("*"))
+        }
+
+
+@pytest.fixture
+def box_home(tmp_path: Path) -> BoxHome:
+    """A box with four runs and a setup at work: this process pretends to be it."""
+    home = BoxHome(tmp_path / "it's a work dir")
+    here = identity(os.getpid())
+    home.run("train-1")
+    home.run("train-2", exit="3\n", log="no\nsuch data\n")
+    home.run("train-3", exit="", pid=f"{here}\n{here}\n")
+    home.run("train-4", exit="")
+    home.write(
+        {
+            "lock": f"{here}\n{'b' * 64}\n20260101-000000-abcdef\n",
+            "setups/20260101-000000-abcdef/status.json": '{"v":1,"setup":"20260101-000000-abcdef",'
+            '"script":"x","state":"running","exit":0,"t":1.5}\n',
+            "setups/20260101-000000-abcdef/pid": f"{here}\n",
+            "setups/20260101-000000-abcdef/events.jsonl": "{}\n",
+            "steps/homework-1/train.ok": "w" * 64 + "\n",
+            "steps/homework-1/setup.sh": "printf 'plan\\ttrain\\tdone\\n'\n",
+        }
+    )
+    return home

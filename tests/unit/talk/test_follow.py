@@ -1,0 +1,142 @@
+"""Following a setup's events over a link that breaks anywhere: none is lost, none comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import StepFailedError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.link.steady import SteadyLink
+from bootstrap.talk.follow import follow_events
+from tests.unit.talk.conftest import DEAD, identity
+
+SETUP = "20260101-000000-abcdef"
+
+
+def line(seq: int, event: str = "progress", **fields: object) -> str:
+    told = {"v": 1, "setup": SETUP, "seq": seq, "t": 1.5, "step": "python", "event": event}
+    return json.dumps({**told, **fields}) + "\n"
+
+
+class Breaking(LocalWire):
+    """A wire that breaks after a random number of bytes, in small pieces."""
+
+    def __init__(self, dice: random.Random, most: int) -> None:
+        super().__init__()
+        self._dice = dice
+        self._left = dice.randrange(most)
+
+    def start(self, command: str) -> LocalStream:
+        stream = super().start(command)
+        whole = stream.read
+
+        def read(n: int) -> bytes:
+            if self._left <= 0:
+                self.close()
+                raise LinkLost(self.label)
+            piece = whole(min(n, self._dice.randrange(1, 60)))
+            self._left -= len(piece)
+            return piece
+
+        stream.read = read  # type: ignore[method-assign]
+        return stream
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / ".boxstrap/setups" / SETUP
+    made.mkdir(parents=True)
+    (made / "pid").write_text(identity(os.getpid()) + "\n")
+    return made
+
+
+def link(login: Any) -> tuple[SteadyLink, list[str]]:
+    told: list[str] = []
+    made = SteadyLink(login, lost=lambda _: told.append("lost"), back=lambda: told.append("back"))
+    return made, told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_event_comes_once_and_in_order(seed: int, folder: Path) -> None:
+    dice = random.Random(seed)
+    count = 120
+
+    def write() -> None:
+        with (folder / "events.jsonl").open("w") as file:
+            for seq in range(1, count):
+                file.write(line(seq, done=seq, total=count, unit="packages"))
+                file.flush()
+                time.sleep(0.002)
+            file.write(line(count, "done", rc=0, code="over"))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    steady, told = link(lambda: Breaking(dice, 4000))
+    found = [event.seq for event in follow_events(steady, SETUP, workdir=str(folder.parents[2]))]
+    writer.join()
+    steady.close()
+    assert found == list(range(1, count + 1))
+    assert told.count("lost") == told.count("back") > 0
+
+
+def test_a_file_that_is_not_there_yet_is_waited_for(folder: Path) -> None:
+    timer = threading.Timer(0.5, (folder / "events.jsonl").write_text, [line(1, "done", rc=0)])
+    timer.start()
+    steady, told = link(LocalWire)
+    found = [event.event for event in follow_events(steady, SETUP, workdir=str(folder.parents[2]))]
+    steady.close()
+    assert (found, told) == (["done"], [])
+
+
+def test_what_is_no_event_of_this_setup_is_passed_over(folder: Path) -> None:
+    others = [
+        line(1, "start", why="new"),
+        "not json\n",
+        line(2).replace(SETUP, "20260101-000000-000000"),
+        line(1, "start", why="new"),
+        "{" * 3000 + "\n",
+        "x" * 10_000 + "\n",
+        line(2).replace("python", "unheard-of"),
+        line(5, "ok"),
+        line(4, "ok"),
+        line(6, "done", rc=0),
+        line(7, "ok"),
+    ]
+    (folder / "events.jsonl").write_text("".join(others))
+    steady, _ = link(LocalWire)
+    found = [
+        (event.seq, event.event)
+        for event in follow_events(steady, SETUP, workdir=str(folder.parents[2]))
+    ]
+    steady.close()
+    assert found == [(1, "start"), (5, "ok"), (6, "done")]
+
+
+def test_a_setup_that_is_gone_is_told(folder: Path) -> None:
+    (folder / "events.jsonl").write_text(line(1, "start", why="new"))
+    (folder / "pid").write_text(f"{DEAD}\n")
+    steady, told = link(LocalWire)
+    events = follow_events(steady, SETUP, workdir=str(folder.parents[2]))
+    assert next(events).event == "start"
+    with pytest.raises(StepFailedError, match="gone"):
+        next(events)
+    steady.close()
+    assert told == []
+
+
+def test_a_setup_that_ended_while_nobody_looked_is_read_to_its_end(folder: Path) -> None:
+    (folder / "events.jsonl").write_text(line(1, "start", why="new") + line(2, "done", rc=7))
+    (folder / "pid").write_text(f"{DEAD}\n")
+    steady, _ = link(LocalWire)
+    found = [event.seq for event in follow_events(steady, SETUP, workdir=str(folder.parents[2]))]
+    steady.close()
+    assert found == [1, 2]

@@ -1,0 +1,133 @@
+"""What a box answers is a stranger's word: read with limits, cleaned, never an error of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bootstrap.after.status import status_lines
+from bootstrap.errors import BoxLacksError
+from bootstrap.events import STEPS, WHY
+from bootstrap.talk import hello as hello_module
+from bootstrap.talk.hello import Hello, parse
+from bootstrap.talk.run import STATES, parse_run
+
+WORDS = ["env", "file", "have", "run", "plan", "working", "last", "time", "bash", "script", "x"]
+ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))
+ROW = "key-1\ttrain-1\trunning\t1700000000\t" + "a" * 40 + "\tw\ttrain\t1700000001 12\tpython x.py"
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> bytes:
+    """Lines that begin like real ones and go on as they like."""
+    lines = draw(st.lists(st.tuples(st.sampled_from(WORDS), ODD | st.just(ROW)), max_size=12))
+    return "\n".join(f"{word}\t{value}" for word, value in lines).encode()
+
+
+def check(found: Hello) -> None:
+    """What the rest of boxstrap may rely on."""
+    nothing: frozenset[str] = frozenset()
+    as_data = dataclasses.asdict(dataclasses.replace(found, env=nothing, files=nothing))
+    text = json.dumps({key: value for key, value in as_data.items() if key not in ("env", "files")})
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    shown = [*found.facts.values(), *found.env, *found.files, found.script]
+    shown += [part for run in found.runs for part in (run.name, run.command, run.session)]
+    assert not [part for part in shown if UNSEEN.search(part)]
+    assert set(found.plan) <= set(STEPS)
+    assert set(found.plan.values()) <= set(WHY)
+    assert all(run.state in STATES and run.name and run.repo_key for run in found.runs)
+    assert all(re.fullmatch("[0-9a-f]{40}(?:[0-9a-f]{24})?", commit) for commit in found.have)
+    assert set(found.last_setup) <= {"setup", "state", "exit"}
+
+
+@given(st.binary(max_size=4000) | answers())
+@example(b"last\t" + b"[" * 4000)
+@example(b'last\t{"exit": NaN, "setup": "x"}')
+@example(b'last\t{"exit": 1e999, "setup": {"a": []}, "state": 3}')
+@example(b"last\t" + b"9" * 4090)
+@example(b"run\t" + ROW.replace("12", "9" * 300).encode())
+@example(b"run\t" + ROW.replace("train-1", "").encode())
+@example(b"run\t" + ROW.replace("running", "finished \xc2\xb2").encode())
+def test_no_answer_is_an_error(answer: bytes) -> None:
+    check(parse(answer))
+
+
+def test_an_endless_answer_is_bounded() -> None:
+    many = b"".join(b"have\t%040x\n" % number for number in range(100_000))
+    assert len(parse(many).have) <= 5000
+    long = parse(b"home\t" + b"x" * 1_000_000)
+    assert len(long.facts["home"]) <= 4096
+
+
+def test_what_is_true_is_understood() -> None:
+    lines = [
+        "system\tLinux x86_64",
+        "env\tVAST_CONTAINERLABEL",
+        "file\t/etc/rp_environment",
+        f"have\t{'a' * 40}",
+        f"working\t20260101-000000-abcdef\t{'b' * 64}",
+        'last\t{"v":1,"setup":"20260101-000000-abcdef","script":"x","state":"over","exit":7,"t":1}',
+        f"run\t{ROW}",
+        f"run\t{ROW.replace('train-1', 'train-2').replace('running', 'finished 1')}",
+        f"script\t{'b' * 64}",
+        "plan\tgpu\tdone",
+        "plan\ttrain\talive",
+    ]
+    found = parse("\n".join(lines).encode())
+    assert found.facts["system"] == "Linux x86_64"
+    assert found.env == {"VAST_CONTAINERLABEL"}
+    assert found.files == {"/etc/rp_environment"}
+    assert found.have == ("a" * 40,)
+    assert found.working == ("20260101-000000-abcdef", "b" * 64)
+    assert found.last_setup == {"setup": "20260101-000000-abcdef", "state": "over", "exit": 7}
+    assert [(run.name, run.state, run.rc) for run in found.runs] == [
+        ("train-2", "finished", 1),
+        ("train-1", "running", None),
+    ]
+    assert found.plan == {"gpu": "done", "train": "alive"}
+    assert found.nothing_to_do
+
+
+def test_nothing_to_do_only_where_the_box_said_so_of_every_step() -> None:
+    assert not parse(b"").nothing_to_do
+    assert not parse(b"plan\tgpu\tdone\nplan\ttrain\tnew").nothing_to_do
+    assert not parse(b"plan\tgpu\tunheard-of").nothing_to_do
+
+
+@pytest.mark.parametrize(
+    "value", ["", "\t" * 8, ROW + "\textra", "a\tb", ROW.replace("running", "?")]
+)
+def test_what_is_no_run_is_none(value: str) -> None:
+    found = parse_run(value)
+    assert found is None or found.command.endswith("extra")
+
+
+@pytest.mark.parametrize(
+    ("bash", "word"),
+    [
+        ("", "no bash"),
+        ("4.3.1", "4.4"),
+        ("9" * 4000, None),
+        ("5.2.15(1)-release", None),
+        ("²", "no"),
+    ],
+)
+def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
+    found = parse(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
+    if word is None:
+        hello_module._check_bash(found, "box")
+        return
+    with pytest.raises(BoxLacksError, match=word):
+        hello_module._check_bash(found, "box")
+
+
+@given(answers())
+def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
+    told = status_lines("box", parse(answer))
+    assert not UNSEEN.search("".join(told))

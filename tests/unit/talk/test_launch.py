@@ -1,0 +1,145 @@
+"""A launch is whole or nothing: a cut upload starts nothing; a box that won't do is left alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.local import LocalWire
+from bootstrap.talk.launch import Launch, launch, new_setup_id
+from bootstrap.talk.question import question
+
+# As the real script is called, and as little as it can be.
+SCRIPT = """\
+{
+folder=$(dirname "$0")
+case $1 in
+  run)
+    printf '%s\\n' "$@" >"$folder/arguments"
+    printf 'begun\\n' >"$folder/pid"
+    ;;
+esac
+exit
+}
+"""
+SETUP = "20260101-000000-abcdef"
+SECRETS = b"TOKEN=canary-1\0OTHER=a\nb\0"
+
+
+def start(workdir: Path, **changes: object) -> Launch:
+    fields = {"script": SCRIPT, "setup": SETUP, "workdir": str(workdir), "wait_s": 5}
+    return Launch(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    return tmp_path / "it's a work dir"
+
+
+def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
+    launch(LocalWire(), start(workdir, words=["restart", "only=gpu"], secrets=SECRETS))
+    folder = workdir / ".boxstrap/setups" / SETUP
+    assert (folder / "arguments").read_text().split() == ["run", SETUP, "5", "restart", "only=gpu"]
+    assert (folder / "secrets").read_bytes() == SECRETS
+    assert (folder / "setup.sh").read_text() == SCRIPT
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert {modes["secrets"], modes["setup.sh"]} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("at", [0, 1, 50, len(SCRIPT) - 1, len(SCRIPT), len(SCRIPT) + 3])
+def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
+    whole = SCRIPT.encode() + SECRETS
+    asked = question(
+        "launch",
+        workdir=str(workdir),
+        setup_id=SETUP,
+        script_bytes=len(SCRIPT),
+        secret_bytes=len(SECRETS),
+        wait_seconds=5,
+        client_time=int(time.time()),
+        words="",
+    )
+    done = subprocess.run(
+        ["/bin/sh", "-c", asked], input=whole[:at], capture_output=True, check=True
+    )
+    assert done.stdout == b"short\n"
+    time.sleep(0.2)
+    assert list(workdir.rglob("pid")) == []
+    assert list(workdir.rglob("secrets")) == []
+    if at < len(SCRIPT):
+        assert not workdir.exists()
+
+
+class Cut(LocalWire):
+    """A wire that carries so many bytes of input and not one more."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def start(self, command: str):  # type: ignore[no-untyped-def]
+        stream = super().start(command)
+        whole = stream.write
+
+        def write(data: bytes) -> None:
+            whole(data[: self._most])
+            self._most = 0
+
+        stream.write = write  # type: ignore[method-assign,assignment]
+        return stream
+
+
+def test_a_cut_upload_is_a_lost_link(workdir: Path) -> None:
+    with pytest.raises(LinkLost, match="nothing was started"):
+        launch(Cut(20), start(workdir))
+    assert not workdir.exists()
+
+
+def test_a_box_that_lacks_something_is_left_as_it_was(workdir: Path) -> None:
+    lacking = SCRIPT.replace(
+        "case $1 in",
+        "case $1 in preflight) printf 'lacks\\t%s\\n' 'disk-full\tno room' 'no-git\tno git' ;;",
+    )
+    with pytest.raises(BoxLacksError) as caught:
+        launch(LocalWire(), start(workdir, script=lacking))
+    assert "no room; no git" in caught.value.what
+    assert "Nothing was changed" in caught.value.next
+    assert not workdir.exists()
+
+
+@pytest.mark.parametrize("code", ["{", "{0}", "{a.b}", "", "x\x1b[31m", "%s"])
+def test_a_code_that_nobody_knows_is_no_error_of_ours(code: str, workdir: Path) -> None:
+    lacking = SCRIPT.replace(
+        "case $1 in", f"case $1 in preflight) printf 'lacks\\t%s\\t\\n' '{code}' ;;"
+    )
+    with pytest.raises(BoxLacksError):
+        launch(LocalWire(), start(workdir, script=lacking))
+
+
+def test_a_script_that_does_not_begin_is_told_with_its_words(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")
+    fast = question("launch").replace("-gt 1000", "-gt 10")
+    monkeypatch.setattr(
+        "bootstrap.talk.launch.question",
+        lambda name, **values: question(name, **values).replace("-gt 1000", "-gt 10"),
+    )
+    assert "-gt 10 " in fast
+    with pytest.raises(BoxstrapError, match="no fifo here") as caught:
+        launch(LocalWire(), start(workdir, script=dying))
+    assert not isinstance(caught.value, UnreachableError)
+
+
+def test_ids_are_in_the_order_of_time_and_never_the_same() -> None:
+    ids = [new_setup_id(now) for now in (0, 1, 100_000, 1e9, 2e9)]
+    assert ids == sorted(ids)
+    assert len({new_setup_id(0) for _ in range(200)}) == 200
+    assert all(re.fullmatch(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}", each) for each in ids)

@@ -1,0 +1,125 @@
+"""A lost link is taken up again, with growing pauses, for as long as is sensible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bootstrap.errors import HostKeyError, UnreachableError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.steady import PAUSES_S, SteadyLink
+from bootstrap.link.wire import Stream
+
+
+class FakeWire:
+    """A wire that only counts."""
+
+    label = "root@box:22"
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def start(self, command: str) -> Stream:
+        raise NotImplementedError
+
+    def alive(self) -> bool:
+        return not self.closed
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class World:
+    """A clock that only pauses move, and a box that lets nobody in for a while."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+        self.errors: list[Exception] = []
+        self.wires: list[FakeWire] = []
+        self.told: list[str] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+    def login(self) -> FakeWire:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.wires.append(FakeWire())
+        return self.wires[-1]
+
+    def link(self, patience_s: float = 3600) -> SteadyLink:
+        lost: Callable[[float], None] = lambda seconds: self.told.append(f"lost {seconds:g}")  # noqa: E731
+        return SteadyLink(
+            self.login, lost=lost, back=lambda: self.told.append("back"), patience_s=patience_s
+        )
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr("bootstrap.link.steady.time.sleep", made.sleep)
+    monkeypatch.setattr("bootstrap.link.steady.time.monotonic", lambda: made.now)
+    return made
+
+
+LOST = LinkLost("root@box:22")
+
+
+def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
+    link = world.link()
+    link.again(LOST)
+    assert (world.pauses, world.told) == ([], ["lost 0", "back"])
+    assert link.wire is world.wires[1]
+    assert world.wires[0].closed == 1
+
+
+def test_pauses_grow_and_then_stay(world: World) -> None:
+    link = world.link()
+    world.errors = [UnreachableError("no")] * 9
+    link.again(LOST)
+    assert world.pauses == [*PAUSES_S, *[PAUSES_S[-1]] * (9 - len(PAUSES_S))]
+    assert world.told[-1] == "back"
+    assert world.told.count("back") == 1
+
+
+def test_patience_ends_with_the_first_error(world: World) -> None:
+    link = world.link(patience_s=60)
+    world.errors = [UnreachableError("no")] * 1000
+    with pytest.raises(LinkLost) as caught:
+        link.again(LOST)
+    assert caught.value is LOST
+    assert 60 < sum(world.pauses) <= 60 + PAUSES_S[-1]
+
+
+def test_a_changed_host_key_ends_it_at_once(world: World) -> None:
+    link = world.link()
+    world.errors = [HostKeyError("changed")]
+    with pytest.raises(HostKeyError):
+        link.again(LOST)
+    assert world.pauses == []
+
+
+def test_what_else_is_to_be_done_is_done_each_time(world: World) -> None:
+    link = world.link()
+    done: list[int] = []
+    link.then.append(lambda: done.append(len(done)))
+    link.again(LOST)
+    link.again(LOST)
+    assert done == [0, 1]
+
+
+def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: World) -> None:
+    link = world.link()
+    broken = [LinkLost("root@box:22")]
+
+    def action() -> None:
+        if broken:
+            raise broken.pop()
+
+    link.then.append(action)
+    link.again(LOST)
+    assert len(world.wires) == 3
+    assert world.told[-1] == "back"
