@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, logs, start
+from tests.bench import again, breakdown, fresh, logs, quiet, start
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import Fresh
@@ -32,13 +32,16 @@ def main() -> int:
     before = load()
     with Stage() as stage:
         if "fresh" in parts:
-            found, places = fresh.measure(stage, asked.runs, asked.peers_runs)
+            found, places = fresh.measure(stage, asked.runs, asked.peers_runs, asked.patience)
             rows += fresh.rows(found)
         if "again" in parts:
+            quiet.wait(asked.patience)
             rows += again.measure(stage, asked.again_runs, places)
         if "logs" in parts:
+            quiet.wait(asked.patience)
             rows += logs.measure(stage, asked.runs)
         if "start" in parts:
+            quiet.wait(asked.patience)
             rows += start.measure(stage, asked.again_runs, places)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
@@ -58,6 +61,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c)")
     parser.add_argument("--again-runs", type=int, default=5, help="runs of what is quick")
     parser.add_argument("--only", choices=_PARTS)
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0,
+        metavar="SECONDS",
+        help="how long each fresh run may wait until the cores are idle (0)",
+    )
     parser.add_argument("--breakdown", action="store_true", help="where the time of fresh went")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures, for programs")
     return parser.parse_args()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from tests.bench import clock
+from tests.bench import clock, quiet
 from tests.bench.breakdown import Moments, moments
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV, QUICK, SLOW, Competitor
@@ -41,13 +41,16 @@ class Once:
     moments: Moments
 
 
-def measure(stage: Stage, runs: int, slow_runs: int) -> tuple[dict[str, Fresh], dict[str, Place]]:
+def measure(
+    stage: Stage, runs: int, slow_runs: int, patience: float
+) -> tuple[dict[str, Fresh], dict[str, Place]]:
     """Run all of them by turns; the figures, and one box of each that is set up."""
     found: dict[str, Fresh] = {}
     places: dict[str, Place] = {}
     warm(stage)
     for turn in range(max(runs, slow_runs)):
         for competitor in _order(turn, runs, slow_runs):
+            quiet.wait(patience)
             done = once(stage, competitor)
             tell(f"{competitor.name}: first step after {done.first_step:.2f} s")
             fresh = found.setdefault(competitor.key, Fresh())
