@@ -61,7 +61,7 @@ build-failed | a package could not be built or installed | the step's log shows 
 import-failed | the environment can't list its packages | run again to rebuild them
 
 # repo
-commit-missing | the commit never arrived on the box | send it: boxstrap sync
+commit-missing | the commit never arrived on the box | run the same command again: it sends it
 box-edits | files were edited on the box, and the new commit changes them | commit, stash or discard them there: the step's log lists them
 box-commits | commits were made on the box that exist nowhere else | push or fetch them first: the step's log lists them
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them

@@ -3,7 +3,7 @@
 The script travels as base64 in one single-quoted word, which bash, dash, zsh,
 fish, tcsh and busybox ash hand on unharmed; `/bin/sh` decodes and runs it. The
 answer is framed by a random sentinel, so that what rc files print around it
-doesn't matter (facts/models.md, trap 9).
+doesn't matter (docs/adr/0004).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The box's host key: pinned at first contact, refused when it changed.
 
 Each box has a known_hosts file of its own, read by paramiko and OpenSSH alike
-(facts/models.md, trap 3: no hashed names, no markers, the address line and the
+(docs/adr/0004: no hashed names, no markers, the address line and the
 alias line both). A new pin is kept only once the login succeeded. What the
 user's own known_hosts says of the host counts too: agreement pins silently, a
 contradiction is refused.

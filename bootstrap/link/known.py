@@ -4,7 +4,7 @@
     boxes/NAME/known_hosts   its host keys, for boxstrap and for OpenSSH alike
 
 Rented addresses are reused, so one address may have several boxes; the newest
-one is meant, and `--new-box` makes another (facts/faults.md).
+one is meant, and `--new-box` makes another (docs/adr/0004).
 """
 
 from __future__ import annotations

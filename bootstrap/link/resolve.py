@@ -1,9 +1,8 @@
 """From a typed host to an endpoint, through the user's own ssh configuration.
 
-The real `ssh -G` resolves it: paramiko ignores `Include` (facts/models.md,
-trap 3) and knows no `Match`. A ProxyJump becomes an `ssh -W` of the real
-OpenSSH, so that the user's configuration, keys and host-key checks apply to
-the jump host as they are.
+The real `ssh -G` resolves it: paramiko ignores `Include` and knows no `Match`
+(docs/adr/0004). A ProxyJump becomes an `ssh -W` of the real OpenSSH, so that the
+user's configuration, keys and host-key checks apply to the jump host as they are.
 """
 
 from __future__ import annotations

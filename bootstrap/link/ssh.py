@@ -1,7 +1,7 @@
 """A login over SSH, with Fabric and paramiko underneath, and commands on it.
 
 Fabric by itself trusts every host key, reads no `Include` and buffers output
-(facts/models.md, traps 2, 3 and 5); here its connection is given the socket
+(docs/adr/0004); here its connection is given the socket
 that was dialled, the host keys of the box, our own choice of keys, and streams
 are read from the channel itself.
 """

@@ -25,7 +25,7 @@ from paramiko.transport import ServiceRequestingTransport
 from bootstrap.link.dial import HeardSocket
 
 WINDOW = 16 * 1024 * 1024
-"""Bytes a box may send unread: at 100 ms it is 137 MiB/s (facts/mechanisms.md)."""
+"""Bytes a box may send unread: at 100 ms it is 137 MiB/s (docs/adr/0004)."""
 _PACKET = 128 * 1024
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _RSA = ["rsa-sha2-512", "rsa-sha2-256"]

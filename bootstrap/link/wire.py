@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 PIECE = 64 * 1024
-"""Bytes written at a time: one huge write can hang for minutes (facts/mechanisms.md)."""
+"""Bytes written at a time: one huge write can hang for minutes (docs/adr/0004)."""
 
 
 class Stream(Protocol):

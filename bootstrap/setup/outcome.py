@@ -67,7 +67,9 @@ def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     from bootstrap.verdict import lines
 
     verdict = fetch_verdict(ended.wire, ended.workdir)
-    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
+    # The error below says why; the table is worth reading where there are GPUs to tell of.
+    table = "\n".join(lines(verdict)) if verdict.gpus else ""
+    screen.result({"verdict": verdict.model_dump()}, table)
     worst = verdict.reasons[0] if verdict.reasons else None
     return ReturnBoxError(
         f"return this box: {worst.sentence() if worst else ended.code.what}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import shlex
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.ui.words import Next, what_next
@@ -24,21 +26,29 @@ def repo_dir(prepared: Prepared, hello: Hello) -> str:
 
 def next_steps(contact: Contact, prepared: Prepared, hello: Hello, run: Run | None) -> str:
     """The block that ends a setup."""
-    name = contact.known.name
+    name, program = contact.known.name, program_name(sys.argv[0])
     folder = repo_dir(prepared, hello)
     return what_next(
         Next(
             box=name,
             run=run.name if run else "",
             state=run.outcome() if run else "",
-            attach=f"boxstrap attach --host {name}" if run and run.state == "running" else "",
-            follow=f"boxstrap logs -f --host {name}" if run else "",
+            attach=f"{program} attach --host {name}" if run and run.state == "running" else "",
+            follow=f"{program} logs -f --host {name}" if run else "",
             code="" if contact.is_local else _open_code(contact, folder),
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder),
-            status=f"boxstrap status --host {name}",
+            status=f"{program} status --host {name}",
             destroy_at="" if contact.is_local else prepared.profile.provider.console or "",
         )
     )
+
+
+def program_name(typed: str) -> str:
+    """How to call this program again: `inv`, `boxstrap`, or its path where that is not on PATH."""
+    name = posixpath.basename(typed)
+    if name not in {"boxstrap", "inv", "invoke"}:
+        return "boxstrap"
+    return name if shutil.which(name) else shlex.quote(typed)
 
 
 def _open_code(contact: Contact, folder: str) -> str:

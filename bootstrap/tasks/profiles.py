@@ -75,5 +75,6 @@ def init(call: Call) -> None:
         )
     file.write_text(sketch(look(root, url=url)), encoding="utf-8")
     call.screen.result(
-        {"written": str(file)}, f"written: {file}\nRead it through, then: boxstrap setup --host …"
+        {"written": str(file)},
+        f"written: {file}\nRead it through and commit it, then: boxstrap setup --host …",
     )

@@ -168,7 +168,8 @@ def _amount(pace: Pace) -> str:
     if pace.unit == "seconds":
         return f"{sizes.number(pace.done)} s"
     of = "" if pace.total is None else f" of {sizes.number(pace.total)}"
-    return f"{sizes.number(pace.done)}{of} {pace.unit}".strip()
+    unit = pace.unit.removesuffix("s") if pace.done == 1 and not of else pace.unit
+    return f"{sizes.number(pace.done)}{of} {unit}".strip()
 
 
 def _speed(pace: Pace) -> str:

@@ -206,12 +206,14 @@ def test_a_stopped_program_gives_the_box_a_fresh_chance(
 
 
 def test_the_watch_ends_with_the_wire(person: Person, server: Sshd) -> None:
+    before = set(threading.enumerate())
     wire = person.login("box")
+    names = {"heartbeat", "heartbeat-ask", "stderr"}
+    assert names & {thread.name for thread in set(threading.enumerate()) - before}
     wire.close()
     deadline = time.monotonic() + 3
-    names = {"heartbeat", "heartbeat-ask", "stderr"}
     while time.monotonic() < deadline:
-        if not names & {thread.name for thread in threading.enumerate()}:
+        if not names & {thread.name for thread in set(threading.enumerate()) - before}:
             return
         time.sleep(0.05)
     pytest.fail(f"threads left: {threading.enumerate()}")
