@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from bootstrap.errors import INTERRUPTED, BoxstrapError
+from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from bootstrap.contact import Asked
@@ -39,10 +41,11 @@ JSON = Option("json_", "One JSON document on standard output, nothing else.", Fa
 HOST = Option(
     "host", "The box: [user@]address[:port], an alias, a known box, a quoted ssh command, local."
 )
+SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
 BOX = (
     HOST,
     Option("profile", "A profile: its name, or a path."),
-    Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True),
+    SET,
     JSON,
     Option("repo", "The repository; default: the one you stand in."),
     Option("identity", "The private key to log in with."),
@@ -90,10 +93,28 @@ class Call:
         )
 
 
+class _Checked(Argument):
+    """An argument whose value is wrong usage where it is no number and should be one."""
+
+    def set_value(self, value: object, cast: bool = True) -> None:
+        """As Invoke's, which has a traceback for it."""
+        try:
+            super().set_value(value, cast)
+        except ValueError:
+            raise WrongUsageError(f"--{self.name}: {value!r} is no whole number") from None
+
+
 class BoxTask(Task[Callable[..., None]]):
     """A task with short forms for just the options that have one."""
 
     shorts: Mapping[str, str] = {}
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        """As Invoke's, each checked."""
+        arguments: list[Argument] = super().get_arguments(ignore_unknown_help)
+        for argument in arguments:
+            argument.__class__ = _Checked
+        return arguments
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
         """As Invoke's, with our short forms in the place of guessed ones."""

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bootstrap.tasks.command import JSON, Call, Option, command
-
-_SET = Option(
-    "set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", (), many=True
-)
+from bootstrap.tasks.command import JSON, SET, Call, Option, command
 
 
 @command(
     JSON,
     Option("show", "Show this profile whole, and where each value comes from."),
     Option("validate", "Check this profile: a name or a path."),
-    _SET,
+    SET,
 )
 def profiles(call: Call) -> None:
     """List the profiles there are; show one with the origin of each value; check one.
