@@ -1,0 +1,141 @@
+"""How a setup's end becomes an exit code, and what is said of a run."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from bootstrap.codes import CODES, explain
+from bootstrap.errors import BoxstrapError
+from bootstrap.events import Event
+from bootstrap.link.local import LocalWire
+from bootstrap.setup import outcome
+from bootstrap.setup.outcome import Ended, raise_for
+from bootstrap.setup.training import run_of_work
+from bootstrap.talk.hello import Hello
+from bootstrap.talk.run import Run
+from bootstrap.ui.document import DocumentScreen
+
+
+def done(**fields: float | str) -> Event:
+    return Event("20260101-000000-abcdef", 9, 1.0, "setup", "done", fields)
+
+
+def ended(code: str = "command-failed") -> Ended:
+    return Ended(
+        wire=LocalWire(),
+        workdir="/nowhere",
+        setup="20260101-000000-abcdef",
+        box_name="my-box",
+        wait_s=60,
+        step="python",
+        code=explain(code, {}),
+    )
+
+
+def outcome_of(
+    event: Event, monkeypatch: pytest.MonkeyPatch
+) -> tuple[BoxstrapError, Mapping[str, object]]:
+    monkeypatch.setattr(outcome, "file_tail", lambda *_: b"first\n\x1b[31mlast\n")
+    out = io.StringIO()
+    screen = DocumentScreen(out)
+    with pytest.raises(BoxstrapError) as caught:
+        raise_for(event, ended(), screen)
+    screen.close()
+    return caught.value, json.loads(out.getvalue())
+
+
+def test_well_is_silent() -> None:
+    raise_for(done(rc=0, code="over"), ended(), DocumentScreen(io.StringIO()))
+    raise_for(done(), ended(), DocumentScreen(io.StringIO()))
+
+
+@pytest.mark.parametrize(
+    ("rc", "code", "exit_code"),
+    [(5, "over", 5), (7, "over", 7), (8, "busy", 8), (7, "cancelled", 7), (99, "over", 7)],
+)
+def test_each_end_has_its_exit_code(
+    rc: int, code: str, exit_code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, _ = outcome_of(done(rc=rc, code=code), monkeypatch)
+    assert type(error).code == exit_code
+    assert error.next
+
+
+def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error, document = outcome_of(done(rc=7, code="over"), monkeypatch)
+    assert document["logs"] == {"python": ["first", "last"]}
+    assert "python" in error.what
+    assert "boxstrap logs --step python --host my-box" in error.next
+
+
+def test_a_fraction_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    error, _ = outcome_of(done(rc=7.9), monkeypatch)
+    assert type(error).code == 7
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_makes_sentences(code: str) -> None:
+    said = explain(code, {})
+    assert said.what
+    assert said.next_
+    assert "{" not in said.what + said.next_
+
+
+@pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])
+def test_an_unknown_code_explains_itself(code: str) -> None:
+    assert explain(code, {}).what == code
+
+
+def run(name: str, **changes: object) -> Run:
+    fields = {
+        "repo_key": "k-1",
+        "name": name,
+        "state": "finished",
+        "rc": 0,
+        "started": 1,
+        "commit": "a" * 40,
+        "work": "w1",
+        "session": "train",
+        "written": 1,
+        "log_bytes": 1,
+        "command": "x",
+    }
+    return Run(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_the_run_of_a_work_is_the_newest_of_it() -> None:
+    runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
+    hello = Hello(facts={"work": "w2"}, runs=runs)
+    found = run_of_work(hello, "k-1", "a" * 40)
+    assert found is not None
+    assert found.name == "train-2"
+    assert run_of_work(hello, "other", "a" * 40) is None
+
+
+def test_without_a_work_the_commit_tells() -> None:
+    hello = Hello(runs=(run("train-2", commit="b" * 40), run("train-1")))
+    found = run_of_work(hello, "k-1", "a" * 40)
+    assert found is not None
+    assert found.name == "train-1"
+    assert run_of_work(hello, "k-1", "c" * 40) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "finished"),
+        ({"rc": 3}, "ended with exit code 3"),
+        ({"rc": 143}, "was stopped"),
+        ({"state": "died", "rc": None}, "died with the box"),
+        ({"state": "running", "rc": None}, "running"),
+        ({"state": "waiting", "rc": None}, "was made, but never begun"),
+    ],
+)
+def test_what_became_of_a_run(changes: dict[str, object], words: str) -> None:
+    assert run("train-1", **changes).outcome() == words

@@ -1,0 +1,89 @@
+"""Secrets are taken from here, change what they must change, and are in no script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.errors import UsageError
+from bootstrap.paths import state_dir
+from bootstrap.profile.load import load
+from bootstrap.setup.prepare import prepare
+from bootstrap.setup.secrets import fingerprint, packed, take
+from tests.person import Person
+
+NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
+VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+CANARY = "canary-5f0c7e1a'$(x)`\n\"é"
+
+
+def test_all_that_are_missing_are_named_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        take(["A", "B", "C"], {"B": "x", "C": ""})
+    assert "A, C" in caught.value.what
+    assert "export A=" in caught.value.next
+
+
+def test_only_what_is_named_is_taken() -> None:
+    assert take(["B"], {"A": "1", "B": "2"}) == {"B": "2"}
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5))
+def test_packed_comes_apart_again(values: dict[str, str]) -> None:
+    parts = packed(values).decode().split("\0")
+    assert parts.pop() == ""
+    assert dict(part.partition("=")[::2] for part in parts) == values
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4), st.dictionaries(NAMES, VALUES, max_size=4))
+def test_the_fingerprint_changes_when_a_value_does(
+    one: dict[str, str], two: dict[str, str]
+) -> None:
+    same = list(one.items()) == list(two.items())
+    assert (fingerprint(one) == fingerprint(two)) is same
+
+
+def test_the_fingerprint_tells_nothing_without_this_machines_key() -> None:
+    before = fingerprint({"A": "guess"})
+    assert fingerprint({"A": "guess"}) == before
+    key = state_dir() / "secrets.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert len(key.read_bytes()) == 32
+    key.unlink()
+    assert fingerprint({"A": "guess"}) != before
+    assert fingerprint({}) == ""
+
+
+def script(person: Person, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("RIG_SECRET", value)
+    loaded = load(None, repo_root=person.place).for_provider("vast")
+    prepared = prepare(loaded, person.place, local=False)
+    assert prepared.secrets == {"RIG_SECRET": value}
+    return prepared.script
+
+
+def test_no_secret_is_in_the_script_and_a_new_value_makes_another(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
+    one = script(person, CANARY, monkeypatch)
+    assert "canary" not in one
+    assert "SECRETS_ID='" in one
+    assert script(person, CANARY, monkeypatch) == one
+    assert script(person, CANARY + "x", monkeypatch) != one
+    kept = [path for path in Path(person.home).rglob("*") if path.is_file()]
+    holding = [path for path in kept if b"canary" in path.read_bytes()]
+    assert holding == []
+
+
+def test_a_missing_one_stops_before_anything_is_rendered(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
+    monkeypatch.delenv("RIG_SECRET", raising=False)
+    loaded = load(None, repo_root=person.place).for_provider("vast")
+    with pytest.raises(UsageError, match="RIG_SECRET"):
+        prepare(loaded, person.place, local=False)

@@ -1,0 +1,204 @@
+"""`boxstrap` and `inv` as they are typed: exit codes, one clear message, one JSON document."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from bootstrap.link import known
+from bootstrap.link.known import KnownBox
+from bootstrap.tasks import namespace
+from tests.person import HERE, Done, Person
+
+PROGRAMS = ["boxstrap", "inv"]
+TASKS = sorted(namespace.task_names)
+BUILT = ["attach", "boxes", "demo", "doctor", "init", "logs", "plan", "profiles", "setup"]
+BUILT += ["status", "stop", "verify"]
+PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
+WRONG = {
+    "unknown task": (["setpu"], "setpu"),
+    "unknown option": (["setup", "--hots", "x"], "--hots"),
+    "no value": (["setup", "--host"], "host"),
+    "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
+    "two tasks in one": (["setup", "plna"], "plna"),
+    "unquoted ssh": (["setup", *PASTE], '--host "ssh -p 46769 root@5.17.27.63'),
+    "unquoted status": (["status", *PASTE[:5]], '--host "ssh -p 46769 root@5.17.27.63"'),
+    "odd host": (["status", "--host", "a;b"], "`;`"),
+    "option as a host": (["status", "--host=-oProxyCommand=x"], "dash"),
+    "no such profile": (["profiles", "--show", "vsat"], "vast"),
+    "wrong set": (["profiles", "--show", "vast", "--set", "gpu.cuont=2"], "gpu.count"),
+    "no equals sign": (["profiles", "--show", "vast", "--set", "gpu.count"], "gpu.count"),
+    "no such box": (["boxes", "--forget", "x"], "no box"),
+    "no such step": (["logs", "--host", "local", "--step", "x"], "no step"),
+}
+
+
+@pytest.fixture
+def at(person: Person) -> Person:
+    """Somebody in a repository; `inv` needs a checkout with tasks.py to stand in."""
+    repository = person.repository()
+    (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
+    return person
+
+
+def one_message(done: Done) -> None:
+    """A few lines on standard error, nothing on standard output."""
+    assert done.out == ""
+    assert 1 <= len(done.err.strip().splitlines()) <= 14, done.err
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_wrong_usage_is_2(program: str, case: str, at: Person) -> None:
+    arguments, said = WRONG[case]
+    done = at.run(*arguments, program=program).must(2)
+    assert said in done.err
+    one_message(done)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_same_tasks_are_listed_and_none_that_is_not_built(program: str, at: Person) -> None:
+    shown = at.run("--list", program=program).must(0).out
+    listed = [line.split()[0] for line in shown.splitlines() if line[:3].strip() and line[0] == " "]
+    names = [name for name in listed if name in TASKS]
+    assert names == TASKS == BUILT
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_explains_itself_with_an_example(task: str, at: Person) -> None:
+    shown = at.run(task, "--help").must(0).out
+    assert f"Example: boxstrap {task}" in shown
+    assert "--host" in shown or task in {"boxes", "demo", "init", "profiles"}
+    options = [line.split()[0] for line in shown.splitlines() if line.startswith("  --")]
+    undescribed = [line for line in shown.splitlines() if line.strip() in options]
+    assert undescribed == []
+
+
+def test_version(at: Person) -> None:
+    assert at.run("--version").must(0).out.startswith("boxstrap ")
+
+
+def test_a_task_imports_nothing_heavy_before_it_runs(at: Person) -> None:
+    done = at.run("--help", PYTHONPROFILEIMPORTTIME="1").must(0)
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.err.splitlines()}
+    assert "bootstrap" in imported
+    assert imported & {"fabric", "paramiko", "rich", "git", "jinja2", "pydantic"} == set()
+
+
+JSON_ERRORS = {
+    "no box is known": (["status", "--json"], 2),
+    "odd host": (["status", "--json", "--host", "a;b"], 2),
+    "nobody there": (["status", "--json", "--host", "root@127.0.0.1:1"], 3),
+    "nobody there either": (["setup", "--json", "--host", "root@127.0.0.1:1"], 3),
+    "wrong profile": (["setup", "--json", "--host", "local", "--profile", "nobody"], 2),
+    "wrong value": (["plan", "--json", "--host", "local", "--set", "gpu.count=x"], 2),
+    "missing secret": (["setup", "--json", "--host", "local", "--set", "secrets=[NO_SUCH]"], 2),
+    "no such box": (["boxes", "--json", "--forget", "x"], 2),
+    "nothing started": (["logs", "--json", "--host", "local"], 2),
+    "there already": (["init", "--json"], 2),
+}
+
+
+@pytest.mark.parametrize("case", JSON_ERRORS)
+def test_json_is_one_document_after_an_error_too(case: str, at: Person) -> None:
+    arguments, code = JSON_ERRORS[case]
+    done = at.run(*arguments).must(code)
+    document = json.loads(done.out)
+    assert done.out.count("\n") == 1
+    assert (document["v"], document["exit"]) == (1, code)
+    assert document["error"]["what"]
+    assert document["error"]["exit"] == code
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profiles", "--json"],
+        ["profiles", "--json", "--show", "vast"],
+        ["profiles", "--json", "--validate", "vast"],
+        ["boxes", "--json"],
+        ["doctor", "--json"],
+        ["status", "--json", "--host", "local"],
+        ["plan", "--json", "--host", "local"],
+    ],
+    ids=" ".join,
+)
+def test_json_is_one_document(arguments: list[str], at: Person) -> None:
+    done = at.run(*arguments).must(0)
+    document = json.loads(done.out)
+    assert (document["v"], document["exit"]) == (1, 0)
+    assert (done.out.count("\n"), done.err) == (1, "")
+
+
+def remember(person: Person, *names: str) -> None:
+    for number, name in enumerate(names):
+        known.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
+
+
+def test_which_box_is_asked_with_the_list(at: Person) -> None:
+    remember(at, "one", "two")
+    for task in ("setup", "status", "logs", "stop", "plan", "verify"):
+        done = at.run(task).must(2)
+        assert "--host one" in done.err
+        assert "--host two" in done.err
+        one_message(done)
+
+
+def test_without_any_box_it_says_how_to_name_one(at: Person) -> None:
+    done = at.run("setup").must(2)
+    assert "--host root@" in done.err
+
+
+def test_in_boxstraps_own_checkout_a_training_is_asked_for(at: Person) -> None:
+    at.place = HERE
+    for program in PROGRAMS:
+        done = at.run("setup", "--host", "local", program=program).must(2)
+        assert "boxstrap's own source" in done.err
+        assert "--repo" in done.err
+
+
+def test_where_there_is_no_repository_it_says_so(person: Person, tmp_path: Path) -> None:
+    person.place = tmp_path
+    done = person.run("setup", "--host", "local").must(2)
+    one_message(done)
+
+
+def test_init_writes_a_profile_that_is_right_and_never_over_one(person: Person) -> None:
+    repository = person.repository(requirements__txt="iniconfig\n")
+    (repository.root / "boxstrap.yaml").unlink()
+    person.run("init").must(0)
+    written = (repository.root / "boxstrap.yaml").read_text()
+    assert "#" in written
+    person.run("profiles", "--validate", "./boxstrap.yaml").must(0)
+    refused = person.run("init").must(2)
+    assert "there already" in refused.err
+    assert (repository.root / "boxstrap.yaml").read_text() == written
+
+
+def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: Person) -> None:
+    state = at.state
+    state.mkdir(parents=True)
+    (at.home / "broken").mkdir()
+    (at.home / "broken" / "sitecustomize.py").write_text(
+        "import bootstrap.doctor\n"
+        "def broken(*_):\n    raise RuntimeError('on purpose')\n"
+        "bootstrap.doctor.examine = broken\n"
+    )
+    done = at.run("doctor", PYTHONPATH=f"{at.home / 'broken'}:{HERE}").must(1)
+    assert "boxstrap itself failed: RuntimeError: on purpose" in done.err
+    (report,) = (state / "reports").iterdir()
+    assert "Traceback" in report.read_text()
+    as_json = at.run("doctor", "--json", PYTHONPATH=f"{at.home / 'broken'}:{HERE}").must(1).json()
+    assert as_json["exit"] == 1
+
+
+def test_ctrl_c_is_130(at: Person) -> None:
+    """In the midst of waiting for a host that doesn't answer."""
+    going = at.begin("status", "--host", "root@203.0.113.1")
+    time.sleep(1.5)
+    going.interrupt()
+    done = going.end(10).must(130)
+    assert "interrupted" in done.err
