@@ -36,7 +36,7 @@ def perform(order: Order, screen: Screen) -> None:
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, order.wishes)
     ready.link.then.append(drive.again)
     try:
-        hello = drive.hello()
+        hello = ready.look() or drive.hello()
         setup = drive.run(hello)
         remember(ready)
         _finish(ready, drive, drive.hello() if setup else hello, setup, began)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from bootstrap.contact import LOCAL, Asked, Contact, contact
 from bootstrap.link.steady import SteadyLink
 from bootstrap.profile.load import Loaded, load
+from bootstrap.setup.ahead import Ahead
 from bootstrap.setup.prepare import Prepared, prepare, repository_root
-from bootstrap.talk.hello import greet
+from bootstrap.talk.hello import Hello, greet
 from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 
@@ -21,6 +22,14 @@ class Ready:
     link: SteadyLink
     prepared: Prepared
     loaded: Loaded
+    ahead: Ahead
+
+    def look(self) -> Hello | None:
+        """What the box said of this very script already, if it was asked."""
+        prepared = self.prepared
+        return self.ahead.look(
+            (prepared.profile.box.workdir, prepared.repo_key, prepared.script_id)
+        )
 
 
 def get_ready(
@@ -32,11 +41,12 @@ def get_ready(
     """
     loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
     box = reach(asked, loaded, screen)
+    ahead = Ahead(box)
     link = None
     if loaded.needs_provider:
         provider = LOCAL if box.is_local else box.recall("provider")
         if not provider:
-            link = connect(box, screen)
+            link = connect(ahead, screen)
             provider = recognise(box, link, screen)
         loaded = loaded.for_provider(provider)
     prepared = prepare(
@@ -51,7 +61,7 @@ def get_ready(
         screen.hide = Redactor(prepared.secrets).text
     if with_work:
         screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
-    return Ready(box, link or connect(box, screen), prepared, loaded)
+    return Ready(box, link or connect(ahead, screen), prepared, loaded, ahead)
 
 
 def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
@@ -74,9 +84,9 @@ def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
     return box
 
 
-def connect(box: Contact, screen: Screen) -> SteadyLink:
-    """Log in."""
-    return SteadyLink(box.login, lost=screen.lost, back=screen.back)
+def connect(ahead: Ahead, screen: Screen) -> SteadyLink:
+    """Log in, or wait for the login that was begun."""
+    return SteadyLink(ahead.login, lost=screen.lost, back=screen.back)
 
 
 def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
@@ -103,4 +113,5 @@ def remember(ready: Ready) -> None:
         repo_name=prepared.repo_name,
         workdir=prepared.profile.box.workdir,
         console=prepared.profile.provider.console or "",
+        script=prepared.script_id,
     )

@@ -17,10 +17,12 @@ def setup(call: Call) -> None:
 
     Example: boxstrap setup --host root@203.0.113.7:46769 --set train.command="python train.py"
     """
+    given = call.given
+    if given["host"]:
+        call.screen.note("host", given["host"])  # before anything heavy is imported
     from bootstrap.setup.drive import Wishes
     from bootstrap.setup.perform import Order, perform
 
-    given = call.given
     wishes = Wishes(restart=given["restart"], wait_s=given["wait"])
     perform(Order(call.asked(), wishes, given["committed_only"]), call.screen)
 
