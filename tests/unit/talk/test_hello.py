@@ -42,6 +42,7 @@ def check(found: Hello) -> None:
     assert set(found.plan) <= set(STEPS)
     assert set(found.plan.values()) <= set(WHY)
     assert all(run.state in STATES and run.name and run.repo_key for run in found.runs)
+    assert all(0 <= run.log_bytes < 10**18 and 0 <= run.started < 10**18 for run in found.runs)
     assert all(re.fullmatch("[0-9a-f]{40}(?:[0-9a-f]{24})?", commit) for commit in found.have)
     assert set(found.last_setup) <= {"setup", "state", "exit"}
 
