@@ -44,6 +44,7 @@ class Store:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            bufsize=0,  # else its end writes what is left, and meets a git that was killed
         )
         with child:
             assert child.stdin
