@@ -118,6 +118,17 @@ def test_a_package_whose_files_are_gone_is_noticed_and_built_again(rent: Rent) -
     assert rented.runs() == ["train-1"]
 
 
+def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
+    """As when the power goes between the two."""
+    rented = rent("vast")
+    rented.person.repository()
+    rented.run("setup").must(0)
+    rented.as_user(f"rm {rented.folder}/steps/*/train.ok")
+    assert step(rented, "train") == {"step": "train", "runs": True, "why": "new"}
+    rented.run("setup").must(0)
+    assert rented.runs() == ["train-1"]
+
+
 def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> None:
     rented = rent("vast")
     rented.person.repository(boxstrap__yaml=LONG)
