@@ -24,7 +24,7 @@ demo: $(VENV)/installed  ## see a training begin on this machine: no account, no
 	@$(BIN)/boxstrap demo
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@$(PYTEST) -n auto --dist loadgroup
+	@$(PYTEST) -n auto
 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes alone; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make test-boxes" >&2; exit 1; }

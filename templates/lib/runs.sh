@@ -46,27 +46,27 @@ absolute_command() {
   esac
 }
 
-# The profile's name for the session; a live run of another repository keeps it, and ours gets a longer one.
+# A server of our own, apart from the provider's tmux and the person's settings.
+our_tmux() { env -u TMUX tmux -u -L boxstrap -f /dev/null "$@" 3>&- 9>&-; }
+
+# The profile's name for the session; where a live one has it, another repository's, ours is longer.
 session_name() {
-  local dir
-  for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ "$(cat "$dir/session" 2>/dev/null)" = "$TRAIN_SESSION" ] && [ "$(run_state "${dir%/}")" = running ]; then
-      printf '%s-%s\n' "$TRAIN_SESSION" "$REPO_KEY" | tr -c 'A-Za-z0-9_\n-' '-'
-      return
-    fi
-  done
-  printf '%s\n' "$TRAIN_SESSION"
+  if have tmux && our_tmux list-panes -t "=$TRAIN_SESSION" -F '#{pane_dead}' 2>/dev/null | grep -qx 0; then
+    printf '%s-%s\n' "$TRAIN_SESSION" "$REPO_KEY" | tr -c 'A-Za-z0-9_\n-' '-'
+  else
+    printf '%s\n' "$TRAIN_SESSION"
+  fi
 }
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
   local dir=$1 session
-  session=$(cat "$dir/session")
+  session=$(<"$dir/session")
   if have tmux; then
-    env -u TMUX tmux -L boxstrap kill-session -t "=$session" 2>/dev/null 3>&- 9>&- || :
-    env -u TMUX tmux -u -L boxstrap -f /dev/null new-session -d -x 200 -y 50 -s "$session" -c "$(cat "$dir/dir")" \
-      bash "$BOX_HOME/box/runner.sh" "$dir" "$ENV_FILE" 3>&- 9>&- || fail no-tmux 'tmux would not start a session'
-    env -u TMUX tmux -L boxstrap set-option -t "=$session:" remain-on-exit on 2>/dev/null 3>&- 9>&- || :
+    our_tmux kill-session -t "=$session" 2>/dev/null || :
+    our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" \
+      bash "$BOX_HOME/box/runner.sh" "$dir" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
+    our_tmux set-option -t "=$session:" remain-on-exit on 2>/dev/null || :
   else
     setsid bash "$BOX_HOME/box/runner.sh" "$dir" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   fi
@@ -81,12 +81,14 @@ await_begin() {
   done
 }
 
+# Ends the live run, and waits for its runner too: until then it has its session.
 stop_alive_run() {
-  local name dir until
+  local name dir runner until
   name=$(alive_run "$RUNS") || return 0
   dir=$RUNS/$name
-  kill -TERM "$(sed -n '1s/ .*//p' "$dir/pid")" 2>/dev/null || :
+  runner=$(sed -n 1p "$dir/pid")
+  kill -TERM "${runner%% *}" 2>/dev/null || :
   until=$((SECONDS + 15))
-  while [ "$(run_state "$dir")" = running ] && [ "$SECONDS" -lt "$until" ]; do sleep 0.1; done
+  while alive "$runner" && [ "$SECONDS" -lt "$until" ]; do sleep 0.05; done
   [ "$(run_state "$dir")" != running ] || kill -KILL "-$(sed -n '2s/ .*//p' "$dir/pid")" 2>/dev/null || :
 }
