@@ -14,6 +14,9 @@ from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
 from tests.person import Person, plain_environment
 
+# The table of faults, and `--seed`.
+pytest_plugins = ["tests.faults.plugin"]
+
 # Layers of boxes are kept for the next run; a test's own home would hide them.
 if os.geteuid() == 0:
     os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())

@@ -1,0 +1,139 @@
+"""Records tries of faults and prints their table at the end of a run.
+
+A test takes the fixture `faults`:
+
+    with faults.attempt("link black-holed", at="python") as attempt:
+        ...
+        attempt.noticed(seconds, at_most=20)
+
+A test that fails inside, or afterwards, is a FAILED try. `seeded` is a random.Random of this run's
+`--seed` and of the test: the same seed makes the same choices, in whichever order tests run.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.faults.table import FAILED, Row, Try, lines, rows
+
+_MARK = "faults"
+# What a test's report carries to the controller: that it is a row, and each of its tries.
+_IS_ROW = ("row of the table of faults", "yes")
+_TRY = "fault"
+
+
+class Attempt:
+    """A try that is under way."""
+
+    def __init__(self, fault: str, at: str | None) -> None:
+        self.record = Try(fault, at)
+        self._began = time.monotonic()
+
+    def begin(self) -> None:
+        """The fault bites from now on: what `noticed()` counts from. Else it is the try's begin."""
+        self._began = time.monotonic()
+
+    def noticed(self, seconds: float | None = None, *, at_most: float | None = None) -> None:
+        """It was noticed, after so many seconds (now, unless given); fails if that is late."""
+        took = time.monotonic() - self._began if seconds is None else seconds
+        self.record = replace(self.record, noticed_s=took)
+        assert at_most is None or took <= at_most, f"noticed after {took:.1f} s, not {at_most:g} s"
+
+    def outcome(self, words: str) -> None:
+        """What became of it, where there is more to say than that it held."""
+        self.record = replace(self.record, outcome=words)
+
+
+class Faults:
+    """The recorder of one test."""
+
+    def __init__(self, properties: list[tuple[str, object]]) -> None:
+        self._properties = properties
+
+    @contextmanager
+    def attempt(self, fault: str, at: str | None = None) -> Iterator[Attempt]:
+        """One try of a fault; `at` says where or when it bit."""
+        under_way = Attempt(fault, at)
+        try:
+            yield under_way
+        except pytest.skip.Exception:
+            raise
+        except BaseException:
+            under_way.outcome(FAILED)
+            self._keep(under_way)
+            raise
+        self._keep(under_way)
+
+    def _keep(self, attempt: Attempt) -> None:
+        self._properties.append((_TRY, attempt.record.as_data()))
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest) -> Faults:
+    """Where this test writes down what it tried."""
+    return Faults(request.node.user_properties)
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest) -> random.Random:
+    """Chance that comes again with the same `--seed`; another one for each test."""
+    return random.Random(f"{request.config.getoption('seed')} {request.node.nodeid}")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--seed", type=int, default=None, help="what `seeded` is made from; printed, else random"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{_MARK}: a row of the table of faults")
+    if config.option.seed is None:  # workers are given the controller's
+        config.option.seed = random.SystemRandom().randrange(1_000_000)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.option.seed} (the same choices again: --seed {config.option.seed})"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever records is a row of the table: `-m faults` finds it."""
+    for item in items:
+        if "faults" in getattr(item, "fixturenames", ()):
+            item.add_marker(_MARK)
+            item.user_properties.append(_IS_ROW)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the table, and count what never came to a try."""
+    ended = [one for reports in terminalreporter.stats.values() for one in reports]
+    reports = [one for one in ended if isinstance(one, pytest.TestReport)]
+    tests = [one for one in reports if _IS_ROW in map(tuple, one.user_properties)]
+    tried = [one for test in tests if test.when == "call" for one in _tries(test)]
+    failed = sum(test.failed and not _tries(test) for test in tests)
+    skipped = sum(test.skipped for test in tests)
+    table = rows(tried)
+    if not (table or failed):
+        return
+    terminalreporter.section("faults")
+    for row, line in zip([None, *table], lines(table), strict=True):
+        terminalreporter.write_line(line, red=isinstance(row, Row) and FAILED in row.outcome)
+    for count, words in ((failed, "failed before the first try"), (skipped, "left out")):
+        if count:
+            terminalreporter.write_line(f"tests of this table {words}: {count}")
+
+
+def _tries(report: pytest.TestReport) -> list[Try]:
+    """What a test tried; where it failed after all of its tries, the last one is to blame."""
+    found = [Try(**data) for name, data in report.user_properties if name == _TRY]  # type: ignore[arg-type]
+    if found and report.failed and all(one.outcome != FAILED for one in found):
+        found[-1] = replace(found[-1], outcome=FAILED)
+    return found

@@ -1,0 +1,93 @@
+"""The recorder: what a test writes down comes out as a row, over workers too."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.faults.table import FAILED, Row, Try, lines, rows
+from tests.person import HERE
+
+TESTS = """\
+import pytest, random
+
+def test_holds(faults):
+    for seconds in (1, 9, 2):
+        with faults.attempt("link cut") as attempt:
+            attempt.noticed(seconds, at_most=20)
+
+def test_fails(faults):
+    with faults.attempt("link cut", at="python"):
+        assert False
+
+def test_fails_afterwards(faults):
+    with faults.attempt("disk full"):
+        pass
+    assert False
+
+def test_too_late(faults):
+    with faults.attempt("slow") as attempt:
+        attempt.noticed(21, at_most=20)
+
+@pytest.fixture
+def broken():
+    raise OSError
+
+def test_never_began(faults, broken):
+    pass
+
+@pytest.mark.skip(reason="no root")
+def test_left_out(faults):
+    pass
+
+def test_chance(seeded, faults):
+    with faults.attempt("chance") as attempt:
+        attempt.outcome(f"drew {seeded.randrange(10 ** 9)}")
+"""
+
+
+def recorded(folder: Path, *options: str) -> str:
+    (folder / "test_inner.py").write_text(TESTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.faults.plugin", "-q", *options],
+        cwd=folder,
+        env={"PYTHONPATH": str(HERE), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_table_is_the_same_with_and_without_workers(tmp_path: Path, workers: str) -> None:
+    out = recorded(tmp_path, "-n", workers, "--seed", "7")
+    table = out[out.index(" faults ") :]
+    assert re.search(r"^link cut +4  FAILED 1 of 4 \(python\)  2.0 s, 9.0 s$", table, re.M), out
+    assert re.search(r"^disk full +1  FAILED 1 of 1 +-$", table, re.M)
+    assert re.search(r"^slow +1  FAILED 1 of 1 +21.0 s$", table, re.M)
+    assert "tests of this table failed before the first try: 1" in table
+    assert "tests of this table left out: 1" in table
+
+
+def test_a_seed_brings_the_same_choices_again(tmp_path: Path) -> None:
+    def drew(*options: str) -> str:
+        return str(re.findall(r"drew \d+", recorded(tmp_path, "-k", "chance", *options)))
+
+    assert drew("--seed", "7") == drew("--seed", "7", "-n", "1") != drew("--seed", "8")
+    assert re.search(r"^seed: \d+", recorded(tmp_path, "-k", "chance", "-v"), re.M)
+
+
+def test_rows_are_aligned_and_in_the_order_of_their_names() -> None:
+    table = rows([Try("b", outcome="exit 4"), Try("a long one", noticed_s=3.14), Try("b", "x")])
+    assert table == [Row("a long one", 1, "held", (3.14,)), Row("b", 2, "exit 4, held")]
+    assert lines(table) == [
+        "fault       tries  outcome       time to notice (median, worst)",
+        "a long one      1  held          3.1 s",
+        "b               2  exit 4, held  -",
+    ]
+    assert rows([Try("b", "x", FAILED)])[0].outcome == "FAILED 1 of 1 (x)"
