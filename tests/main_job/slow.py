@@ -1,0 +1,81 @@
+"""A setup that lasts as long as a test needs, and what the box tells of it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from tests.main_job.rented import Rented
+from tests.person import Repository
+
+# A package that takes its time: a build that sleeps, so that a setup lasts as long as a test needs.
+SLOW = """\
+[build-system]
+requires = []
+build-backend = "slow"
+backend-path = ["."]
+[project]
+name = "slow"
+version = "1"
+"""
+BACKEND = """\
+import os, time, zipfile
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    limit = time.time() + 60
+    while not os.path.exists("/tmp/go-on") and time.time() < limit:
+        time.sleep(0.1)
+    name = "slow-1-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("slow.py", "")
+        about = "Metadata-Version: 2.1\\nName: slow\\nVersion: 1\\n"
+        wheel.writestr("slow-1.dist-info/METADATA", about)
+        wheel.writestr("slow-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("slow-1.dist-info/RECORD", "")
+    return name
+build_wheel = build_editable
+def get_requires_for_build_editable(config_settings=None):
+    return []
+get_requires_for_build_wheel = get_requires_for_build_editable
+"""
+LONG = """\
+version: 1
+gpu: {require: false}
+env: {LINGER: "600"}
+train: {command: python train.py}
+"""
+
+
+def slow(rented: Rented, name: str = "homework") -> Repository:
+    """A repository whose environment is not built before /tmp/go-on is there."""
+    return rented.person.repository(
+        name, boxstrap__yaml=LONG, pyproject__toml=SLOW, slow__py=BACKEND
+    )
+
+
+def go_on(rented: Rented) -> None:
+    rented.box.run("touch /tmp/go-on; chmod 666 /tmp/go-on")
+
+
+def await_step(rented: Rented, step: str, event: str = "start") -> str:
+    """Wait until a setup on the box tells this; its id."""
+    limit = time.monotonic() + 60
+    while time.monotonic() < limit:
+        found = rented.box.run("cat /workspace/.boxstrap/setups/*/events.jsonl 2>/dev/null || true")
+        for line in found.splitlines():
+            told = json.loads(line)
+            if (told["step"], told["event"]) == (step, event):
+                return str(told["setup"])
+        time.sleep(0.1)
+    raise AssertionError(f"no {event} of {step}:\n{found}")
+
+
+def await_nothing(rented: Rented, pattern: str) -> None:
+    """Wait until no process has such a command."""
+    limit = time.monotonic() + 10
+    while found := rented.box.run(f"pgrep -fa '{pattern}' || true"):
+        assert time.monotonic() < limit, found
+        time.sleep(0.1)
+
+
+def setups(rented: Rented) -> list[str]:
+    return rented.box.run("ls /workspace/.boxstrap/setups").split()
