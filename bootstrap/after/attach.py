@@ -10,7 +10,7 @@ import sys
 from bootstrap.after.visit import visit
 from bootstrap.contact import Asked, Contact
 from bootstrap.errors import BoxLacksError, UsageError
-from bootstrap.link.exchange import exchange
+from bootstrap.link.exchange import exchange, shell_command
 from bootstrap.ui.screen import Screen
 
 
@@ -55,7 +55,8 @@ def _command(box: Contact, session: str) -> list[str]:
     if endpoint.chosen_identity:
         flags += ["-i", str(endpoint.chosen_identity)]
     place = ["-p", str(endpoint.port), "-l", endpoint.user, "--", endpoint.alias]
-    return ["ssh", "-t", *flags, *place, shlex.join(tmux)]
+    # Through sh, since zsh as a login shell takes `=train` for the path of a program.
+    return ["ssh", "-t", *flags, *place, shell_command(f"exec {shlex.join(tmux)}")]
 
 
 def _become(command: list[str]) -> None:

@@ -41,7 +41,7 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     """Log in and ask. Raises UsageError, UnreachableError, HostKeyError."""
     box = contact(asked, screen.say, repo_key=_repo_key(asked))
     box.dial()
-    link = SteadyLink(box.login, lost=screen.lost, back=screen.back)
+    link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
         hello = greet(link.wire, workdir=workdir, repo_key=box.known.repo_key)

@@ -2,6 +2,7 @@
 
 UnreachableError   3   can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box goes on
+├── LoginRefused       the box answers, and lets none of our keys in
 └── NoAnswer           the box printed something else than an answer
 """
 
@@ -19,6 +20,10 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
             where=label,
             next_="What runs on the box goes on. Run the same command again to follow it.",
         )
+
+
+class LoginRefused(UnreachableError):  # noqa: N818 - likewise
+    """The box answers, but not to any key that we have."""
 
 
 class NoAnswer(UnreachableError):  # noqa: N818 - likewise

@@ -20,6 +20,7 @@ from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.agent import Agent, AgentKey
+from bootstrap.link.errors import LoginRefused
 from bootstrap.link.hostkeys import HostKey, Trust
 from bootstrap.link.keyfiles import (
     KeyFile,
@@ -186,16 +187,16 @@ class KeyLogin(AuthStrategy):
             raise KeyUnusable("no passphrase was given")
         return load_private(file.path, passphrase)
 
-    def _refused(self) -> UnreachableError:
+    def _refused(self) -> LoginRefused:
         user = self._endpoint.user
         if not self._tried:
             problem = f" ({self._agent.problem})" if self._agent.problem else ""
-            return self._error(
+            return self._refusal(
                 f"there is no ssh key to log in with{problem}.",
                 "Make one with `ssh-keygen -t ed25519`, add its .pub file on the provider's page, "
                 "or name one with --identity.",
             )
-        return self._error(
+        return self._refusal(
             f"it accepts none of your keys for the user {user}.\n{self._table()}",
             f"{self._paste()}\nIs {user} the right user? boxstrap logs in with keys only, "
             "never with passwords.",
@@ -213,10 +214,10 @@ class KeyLogin(AuthStrategy):
             )
         raise self._error("it hung up during the login.", "Try again in a minute.")
 
-    def _no_keys(self, allowed: list[str], *, second: bool = False) -> UnreachableError:
+    def _no_keys(self, allowed: list[str], *, second: bool = False) -> LoginRefused:
         ways = ", ".join(allowed)
         what = "it wants more than a key" if second else "it does not accept keys"
-        return self._error(
+        return self._refusal(
             f"{what}; it asks for: {ways}.",
             "boxstrap logs in with keys only, never with passwords. Add your public key on the "
             "provider's page.",
@@ -240,6 +241,9 @@ class KeyLogin(AuthStrategy):
 
     def _error(self, what: str, next_: str) -> UnreachableError:
         return UnreachableError(what, where=self._endpoint.label, next_=next_)
+
+    def _refusal(self, what: str, next_: str) -> LoginRefused:
+        return LoginRefused(what, where=self._endpoint.label, next_=next_)
 
 
 def _agent_name(key: PublicKey) -> str:

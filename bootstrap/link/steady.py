@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.errors import LinkLost, LoginRefused
 from bootstrap.link.wire import Wire
 
 PAUSES_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries in seconds; the last one repeats."""
 PATIENCE_S = 3600.0
 """How long to try before giving up, in seconds. The box goes on all the while."""
+REFUSED_PATIENCE_S = 120.0
+"""How long a box that answers may refuse us, in seconds: after a restart its sshd is often up
+before its keys are back in place. Longer would be knocking at a stranger's door."""
 
 
 class SteadyLink:
@@ -24,6 +27,7 @@ class SteadyLink:
         *,
         lost: Callable[[float], None],
         back: Callable[[], None],
+        warn: Callable[[str], None],
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.wire = login()
@@ -33,17 +37,21 @@ class SteadyLink:
         self._login = login
         self._lost = lost
         self._back = back
+        self._warn = warn
         self._patience = patience_s
 
     def again(self, why: LinkLost) -> None:
-        """Log in again. Raises `why` when patience ends; HostKeyError at once."""
+        """Log in again, and say once why that doesn't succeed.
+
+        Raises, when patience ends, what stood in the way last; HostKeyError at once.
+        """
         began = time.monotonic()
+        refused_at: float | None = None
+        reason: UnreachableError = why
         self.wire.close()
         tries = 0
         while True:
             waited = time.monotonic() - began
-            if waited > self._patience:
-                raise why
             self._lost(waited)
             try:
                 self.wire = self._login()
@@ -51,7 +59,13 @@ class SteadyLink:
                     action()
             except HostKeyError:
                 raise
-            except UnreachableError:
+            except UnreachableError as error:
+                if not isinstance(error, LinkLost) and error.what != reason.what:
+                    reason = error
+                    self._warn(f"the link can't be made yet: {error.what}")
+                refused_at = _since(refused_at, error)
+                if waited > self._patience or _too_long(refused_at):
+                    raise reason from None
                 time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1
                 continue
@@ -61,3 +75,14 @@ class SteadyLink:
     def close(self) -> None:
         """Close the wire that stands."""
         self.wire.close()
+
+
+def _since(refused_at: float | None, error: UnreachableError) -> float | None:
+    """Since when the box has refused us without a break; None where it doesn't."""
+    if not isinstance(error, LoginRefused):
+        return None
+    return time.monotonic() if refused_at is None else refused_at
+
+
+def _too_long(refused_at: float | None) -> bool:
+    return refused_at is not None and time.monotonic() - refused_at > REFUSED_PATIENCE_S

@@ -86,7 +86,7 @@ def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
 
 def connect(ahead: Ahead, screen: Screen) -> SteadyLink:
     """Log in, or wait for the login that was begun."""
-    return SteadyLink(ahead.login, lost=screen.lost, back=screen.back)
+    return SteadyLink(ahead.login, lost=screen.lost, back=screen.back, warn=screen.warn)
 
 
 def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:

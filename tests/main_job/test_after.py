@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from tests.boxes import Rig
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
-from tests.person import Person
+from tests.person import BIN, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -90,6 +91,24 @@ def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
     assert "last wrote" in shown
     run = rented.status()["runs"][0]
     assert (run["state"], run["session"]) == ("running", "train")
+
+
+def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
+    person = rented.person
+    terminal = pexpect.spawn(
+        str(BIN / "boxstrap"),
+        ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
+        cwd=str(person.place),
+        env={**person.env, "TERM": "xterm-256color"},
+        timeout=20,
+    )
+    terminal.expect("more")
+    terminal.send(b"\x02d")  # tmux's own keys: let go, and leave it
+    terminal.expect("detached")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    assert rented.status()["runs"][0]["state"] == "running"
 
 
 def test_attach_wants_a_terminal(rented: Rented) -> None:

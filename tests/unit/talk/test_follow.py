@@ -61,7 +61,12 @@ def folder(tmp_path: Path) -> Path:
 
 def link(login: Any) -> tuple[SteadyLink, list[str]]:
     told: list[str] = []
-    made = SteadyLink(login, lost=lambda _: told.append("lost"), back=lambda: told.append("back"))
+    made = SteadyLink(
+        login,
+        lost=lambda _: told.append("lost"),
+        back=lambda: told.append("back"),
+        warn=told.append,
+    )
     return made, told
 
 

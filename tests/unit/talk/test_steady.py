@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost
-from bootstrap.link.steady import PAUSES_S, SteadyLink
+from bootstrap.link.errors import LinkLost, LoginRefused
+from bootstrap.link.steady import PAUSES_S, REFUSED_PATIENCE_S, SteadyLink
 from bootstrap.link.wire import Stream
 
 
@@ -53,7 +53,11 @@ class World:
     def link(self, patience_s: float = 3600) -> SteadyLink:
         lost: Callable[[float], None] = lambda seconds: self.told.append(f"lost {seconds:g}")  # noqa: E731
         return SteadyLink(
-            self.login, lost=lost, back=lambda: self.told.append("back"), patience_s=patience_s
+            self.login,
+            lost=lost,
+            back=lambda: self.told.append("back"),
+            warn=self.told.append,
+            patience_s=patience_s,
         )
 
 
@@ -85,13 +89,38 @@ def test_pauses_grow_and_then_stay(world: World) -> None:
     assert world.told.count("back") == 1
 
 
-def test_patience_ends_with_the_first_error(world: World) -> None:
+def test_patience_ends_with_what_stood_in_the_way_last(world: World) -> None:
     link = world.link(patience_s=60)
-    world.errors = [UnreachableError("no")] * 1000
-    with pytest.raises(LinkLost) as caught:
+    world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
+    with pytest.raises(UnreachableError, match="no answer"):
         link.again(LOST)
-    assert caught.value is LOST
-    assert 60 < sum(world.pauses) <= 60 + PAUSES_S[-1]
+    assert 60 < sum(world.pauses) <= 60 + 2 * PAUSES_S[-1]
+
+
+def test_each_reason_is_said_once(world: World) -> None:
+    link = world.link()
+    world.errors = [UnreachableError("no route")] * 5 + [LoginRefused("no key fits")] * 3
+    link.again(LOST)
+    said = [line for line in world.told if "the link can't be made yet" in line]
+    assert said == [
+        "the link can't be made yet: no route",
+        "the link can't be made yet: no key fits",
+    ]
+
+
+def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: World) -> None:
+    link = world.link()
+    world.errors = [LoginRefused("no key fits")] * 1000
+    with pytest.raises(LoginRefused):
+        link.again(LOST)
+    assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
+
+
+def test_a_box_whose_keys_come_back_late_is_waited_for(world: World) -> None:
+    link = world.link()
+    world.errors = [LoginRefused("no key fits")] * 7
+    link.again(LOST)
+    assert world.told[-1] == "back"
 
 
 def test_a_changed_host_key_ends_it_at_once(world: World) -> None:
