@@ -100,6 +100,15 @@ gpu-throttle | the GPU is slowed down | expect it to be slower than its model
 gpu-hot | the GPU is nearly too hot | expect it to be slower than its model
 gpu-bus | the GPU's bus is thinner than it could be | expect slow copies to and from it
 gpu-unread | the driver did not tell all that was asked | see the verdict: boxstrap verify
+box-cpus | the container is granted fewer CPU cores than the profile wants | return this box, or change box.min_cpus
+box-memory | the container is granted less memory than the profile wants | return this box, or change box.min_memory_gib
+box-shm | the container has little shared memory (/dev/shm) | train with num_workers=0, or rent it with more
+box-disk | the working folder has little free disk | rent a larger disk, or set box.workdir to another one
+box-unread | the box did not tell all that was asked | see the verdict: boxstrap verify
+disk-slow | the working folder's disk writes slowly | expect checkpoints to take their time
+index-slow | the package index is slow or can't be used | check the box's network and its pip settings
+git-slow | the git host is slow or can't be reached | check git.url, or set git.access: over-ssh
+clock-wrong | the box's clock is wrong | set its clock, or restart the box
 nvml-missing | the driver's library (NVML) is missing | return this box, or rent an image with the driver
 """  # noqa: E501 - one line a code
 

@@ -1,4 +1,4 @@
-"""The GPU verdict of a box, read from the document that the box wrote, and shown.
+"""The verdict on a box, read from the document that the box wrote.
 
 The box may be hostile: its document has limits, a closed vocabulary, and text
 that can't command a terminal. Keys that this version doesn't know are ignored.
@@ -6,14 +6,16 @@ that can't command a terminal. Keys that this version doesn't know are ignored.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.ui.clean import clean
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Advice
 
 MAX_BYTES = 1 << 20
 MAX_TEXT = 300
@@ -25,7 +27,7 @@ def _one_line(text: object) -> object:
 
 Text = Annotated[str, BeforeValidator(_one_line)]
 Word = Annotated[str, Field(pattern=r"^[a-z0-9-]{0,32}$")]
-Outcome = Literal["pass", "warn", "return", "n/a"]
+Outcome = Literal["pass", "warn", "return", "n/a", "ignored"]
 Index = Annotated[int, Field(ge=0, lt=1024)]
 
 
@@ -59,16 +61,24 @@ class Gpu(_Part):
 
 
 class Row(_Part):
-    """What one check found of one GPU, or of the box where `gpu` is None."""
+    """What one check found of one GPU, or of the box where `gpu` is None.
+
+    `read` and `expected` may be empty; `says` is a sentence where they disagree.
+    """
 
     check: Text
     gpu: Index | None
     outcome: Outcome
+    read: Text
+    expected: Text
     says: Text
 
 
 class Verdict(_Part):
-    """Keep the box, keep it with warnings, or return it; reasons in the order of weight."""
+    """Keep the box, keep it with warnings, or return it; reasons in the order of weight.
+
+    `advice` is ours and never the box's: what this provider's renters can do.
+    """
 
     version: Annotated[int, Field(ge=1, le=1)]
     verdict: Literal["keep", "warn", "return"]
@@ -78,6 +88,7 @@ class Verdict(_Part):
     gpus: Annotated[tuple[Gpu, ...], Field(max_length=128)]
     checks: Annotated[tuple[Row, ...], Field(max_length=4096)]
     seconds: Annotated[float, Field(ge=0)]
+    advice: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
 
     @model_validator(mode="after")
     def _agrees(self) -> Verdict:
@@ -86,6 +97,16 @@ class Verdict(_Part):
         if self.verdict != heaviest:
             raise ValueError(f"the verdict is {self.verdict}, its reasons say {heaviest}")
         return self
+
+
+def advised(verdict: Verdict, provider: Advice) -> Verdict:
+    """The verdict with what this provider's renters can do about it, the weightiest first."""
+    codes = {reason.code for reason in verdict.reasons}
+    told = (
+        provider.return_box if verdict.verdict == "return" else None,
+        provider.shm if "box-shm" in codes else None,
+    )
+    return verdict.model_copy(update={"advice": tuple(filter(None, told))})
 
 
 def read(doc: bytes) -> Verdict:
@@ -111,56 +132,6 @@ def _unreadable(why: object) -> BoxstrapError:
         f"the box's GPU check wrote a report that can't be read: {why}",
         next_="Run it again; if it stays so, don't trust this box with your work.",
     )
-
-
-def lines(verdict: Verdict) -> list[str]:
-    """The verdict as a table for the terminal: the GPUs, the checks, then why and what to do."""
-    blocks = [_gpu_lines(verdict), _check_lines(verdict)] if verdict.gpus else []
-    blocks += [[f"{r.outcome}: {r.sentence()}", f"  {r.advice}"] for r in verdict.reasons]
-    return [line for block in [*blocks, [_end(verdict)]] for line in ["", *block]][1:]
-
-
-def _end(verdict: Verdict) -> str:
-    warnings = len(verdict.reasons)
-    notes = "; ".join(row.says for row in verdict.checks) if not verdict.gpus else ""
-    return {
-        "keep": f"Keep this box: {notes}." if notes else "Keep this box.",
-        "warn": f"Keep this box, with {warnings} warning{'s' * (warnings > 1)}.",
-        "return": "Return this box.",
-    }[verdict.verdict]
-
-
-def _gpu_lines(verdict: Verdict) -> list[str]:
-    kinds: dict[tuple[str, ...], list[int]] = {}
-    for gpu in verdict.gpus:
-        memory = "?" if gpu.memory_mib is None else f"{gpu.memory_mib / 1024:.1f} GiB"
-        kind = (gpu.name or "?", memory, f"compute capability {gpu.capability or '?'}")
-        kinds.setdefault(kind, []).append(gpu.index)
-    rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds.items()]
-    versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
-    return [*_aligned(rows), versions]
-
-
-def _check_lines(verdict: Verdict) -> list[str]:
-    """One line for all GPUs of which a check says the same; they are named where it says more."""
-    merged: dict[tuple[str, str, str], list[int]] = {}
-    for row in verdict.checks:
-        same = merged.setdefault((row.check, row.outcome, row.says), [])
-        same += [] if row.gpu is None else [row.gpu]
-    answers = Counter(check for check, _, _ in merged)
-    return _aligned(
-        (check, outcome, f"{gpus_named(gpus)}: {says}" if gpus and answers[check] > 1 else says)
-        for (check, outcome, says), gpus in merged.items()
-    )
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def gpus_named(indexes: Sequence[int]) -> str:

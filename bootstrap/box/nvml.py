@@ -1,19 +1,22 @@
 """Reads the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
 
-Writes one JSON list a line: `[gpu, key]` before a reading is asked for, then
-`[gpu, key, value]`. `gpu` is null for what belongs to the whole box; a call
-that failed has the value `{"error": NVML's code}`. The last line is `[null, "end"]`.
+Writes lines as `tell.py` says; a call that failed has the value `{"error": NVML's
+code}`. The last line is `[null, "end"]`.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+
+from .tell import say
 
 Reading = Any  # what NVML answers
 
@@ -57,11 +60,6 @@ GPU: dict[str, Sequence[Any]] = {
     "pcie_max_gen": [("nvmlDeviceGetMaxPcieLinkGeneration",)],
     "persistence": [("nvmlDeviceGetPersistenceMode",)],
 }
-
-
-def say(*line: Reading) -> None:
-    """One line to the parent, unbuffered, so that it outlives a hang."""
-    os.write(1, json.dumps(line).encode() + b"\n")
 
 
 def traces(root: str) -> dict[str, Any]:

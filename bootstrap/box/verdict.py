@@ -1,6 +1,6 @@
 """Keep this box, or return it? `python box/verdict.py --order ORDER.json --out RESULT.json`.
 
-The order has the keys of `checks.Order`; `judge.py` documents the result. Exit
+The order has the keys of `order.Order`; `judge.py` documents the result. Exit
 code: 0 keep or warn, 6 return, 1 own error. Standard output gets the same in
 lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,67 +22,54 @@ sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
 
-from .checks import Order  # noqa: E402
 from .judge import judge  # noqa: E402
+from .order import Order, parse_order  # noqa: E402
 from .problems import CRASH, HANG  # noqa: E402
+from .readers import Facts, OwnError, Reader, Told, run  # noqa: E402
 
-LIMIT = 9.5  # seconds for all readings, so that a hang costs less than 10 in all
-
-
-class OwnError(Exception):
-    """The check itself could not be made."""
+LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
+MACHINE_LIMIT, NETWORK_LIMIT = 4.0, 2.0
 
 
-def read(limit: float) -> dict[str, Any]:
-    """The facts, read by `nvml.py` in a process of its own; see there.
-
-    A reader that hangs is killed and abandoned, never waited for: in the
-    kernel's D state even SIGKILL has no effect.
-    """
-    reader = subprocess.Popen(
-        [sys.executable, "-B", str(HERE / "nvml.py")],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, err = reader.communicate(timeout=limit)
-    except subprocess.TimeoutExpired as late:
-        reader.kill()
-        facts, asked, _ = assemble(late.output or b"")
-        hang = HANG._replace(says=HANG.says.format(limit=limit, asked=asked))
-        return {**facts, "stopped": hang}
-    facts, asked, whole = assemble(out)
-    if whole:
-        return facts
-    if reader.returncode < 0:
-        return {**facts, "stopped": CRASH._replace(says=CRASH.says.format(asked=asked))}
-    last = err.decode(errors="replace").strip().splitlines()[-1:]
-    raise OwnError("the GPU reader failed: " + "".join(last))
+def read(options: argparse.Namespace, order: Order) -> Facts:
+    """The facts that the readers tell, in one document."""
+    gpus, *others = run(readers(options, order))
+    facts = {**gpus.facts, **stopped(gpus, options.limit)}
+    for told in others:
+        del told.facts["gpus"]
+        facts.update(told.facts)
+    ahead = {"index": facts.pop("date", None), "client": options.ahead}
+    if others:
+        facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
+    return facts
 
 
-def assemble(lines: bytes) -> tuple[dict[str, Any], str, bool]:
-    """Facts from the reader's lines, what was last asked, and whether they are complete."""
-    facts: dict[str, Any] = {"gpus": {}}
-    asked, whole = "its start", False
-    for line in lines.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
-            break
-        gpu, key, *value = json.loads(line)
-        asked = key if gpu is None else f"{key} of GPU {gpu}"
-        whole = key == "end"
-        where = facts if gpu is None else facts["gpus"].setdefault(gpu, {"handle": None})
-        if value:
-            where[key] = value[0]
-    return facts, asked, whole
+def readers(options: argparse.Namespace, order: Order) -> list[Reader]:
+    """Who reads what; nothing is measured that a run of ours would feel."""
+    wanted = [Reader("nvml.py", (), options.limit)]
+    if options.workdir:
+        write = () if order.run_alive else ("--write",)
+        wanted.append(Reader("machine.py", (options.workdir, *write), MACHINE_LIMIT))
+    if options.index and not order.run_alive:
+        git = ("--git", options.git) if options.git else ()
+        asked = ("--index", options.index, "--wheel", options.wheel, *git)
+        wanted.append(Reader("network.py", asked, NETWORK_LIMIT))
+    return wanted
+
+
+def stopped(told: Told, limit: float) -> Facts:
+    """The problem that kept the GPUs from being read to the end."""
+    if told.whole:
+        return {}
+    problem = HANG if told.exit_code is None else CRASH
+    return {"stopped": problem._replace(says=problem.says.format(limit=limit, asked=told.asked))}
 
 
 def read_order(path: str) -> Order:
-    """The order: a mapping with the keys of `Order`."""
+    """What was ordered."""
     try:
-        return Order(**json.loads(Path(path).read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return parse_order(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise OwnError(f"the order {path} can't be read: {error}") from error
 
 
@@ -110,17 +97,29 @@ def write(result: dict[str, Any], out: str) -> None:
     sys.stdout.write(summary(result))
 
 
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = options.add_argument
+    add("--order", required=True, help="what was ordered, as JSON")
+    add("--out", required=True, help="where the result goes; - is standard output")
+    add("--limit", type=float, default=LIMIT, help="seconds for reading the GPUs")
+    add("--workdir", default="", help="the working folder; without it the machine isn't judged")
+    add("--index", default="", help="a package index; without it the network isn't judged")
+    add("--wheel", default="", help="a file of the index whose transfer tells its speed")
+    add("--git", default="", help="where the box is to clone from")
+    add("--run-alive", action="store_true", help="a run of ours lives on the box")
+    add("--ahead", type=float, help="by how many seconds this clock is ahead of the client's")
+    return options
+
+
 def main() -> int:
     """Read, judge, write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--order", required=True, help="what was ordered, as JSON")
-    parser.add_argument("--out", required=True, help="where the result goes; - is standard output")
-    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for reading the GPUs")
-    options = parser.parse_args()
+    options = parser().parse_args()
     started = time.monotonic()
     try:
-        order = read_order(options.order)
-        result = judge(read(options.limit), order, time.monotonic() - started)
+        order = replace(read_order(options.order), run_alive=options.run_alive)
+        result = judge(read(options, order), order, time.monotonic() - started)
         write(result, options.out)
     except OwnError as error:
         sys.stderr.write(f"{error}\n")

@@ -29,6 +29,7 @@ Torch = Annotated[str, values.TORCH]
 RepoPath = Annotated[str, values.REPO_PATH]
 Extra = Annotated[str, values.EXTRA]
 Package = Annotated[str, values.PACKAGE]
+CheckName = Annotated[str, values.CHECK]
 GpuName = Annotated[str, values.GPU_NAME]
 Driver = Annotated[str, values.DRIVER]
 Cuda = Annotated[str, values.CUDA]
@@ -57,6 +58,17 @@ class Detect(Section):
     )
 
 
+class Advice(Section):
+    """What only this provider's renters can do."""
+
+    return_box: FreeText | None = Field(
+        default=None, description="How a box that isn't what was ordered is given back."
+    )
+    shm: FreeText | None = Field(
+        default=None, description="How a box gets more shared memory (/dev/shm)."
+    )
+
+
 class Provider(Section):
     """Who rents the box out."""
 
@@ -67,6 +79,9 @@ class Provider(Section):
     detect: Detect = Field(
         default_factory=Detect, description="How a box of this provider shows itself."
     )
+    advice: Advice = Field(
+        default_factory=Advice, description="What only this provider's renters can do."
+    )
 
 
 class Box(Section):
@@ -74,6 +89,18 @@ class Box(Section):
 
     workdir: Workdir = Field(
         default="~", description="Folder on the box for everything; best on its volume."
+    )
+    min_cpus: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+        default=None, description="CPU cores that the container must be granted."
+    )
+    min_memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None, description="Memory that it must be granted, judged with 4 % tolerance."
+    )
+    min_shm_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None, description="Shared memory (/dev/shm) that it must have."
+    )
+    min_disk_gib: Annotated[float, Field(gt=0, le=10_000_000)] | None = Field(
+        default=None, description="Free disk that the working folder must have."
     )
 
 
@@ -169,6 +196,25 @@ class Gpu(Section):
     )
     min_cuda: Cuda | None = Field(
         default=None, description="Oldest CUDA that the driver must support."
+    )
+    min_power_watts: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+        default=None, description="Power that each GPU may draw at the least."
+    )
+    min_pcie_generation: Annotated[int, Field(ge=1, le=100)] | None = Field(
+        default=None, description="Generation of PCIe that card and slot can do together."
+    )
+    min_pcie_width: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None, description="Lanes of PCIe that card and slot can do together."
+    )
+    mig: bool = Field(default=False, description="Whether a slice of a GPU (MIG) was ordered.")
+    nvlink: bool = Field(default=False, description="Whether GPUs with all NVLinks up were.")
+    strict: bool = Field(
+        default=False, description="Whether a warning is a reason to return the box."
+    )
+    checks: dict[CheckName, Literal["return", "warn", "ignore"]] = Field(
+        default_factory=dict,
+        max_length=MOST,
+        description="What a check that fails means, by its name: return, warn or ignore.",
     )
 
 

@@ -155,6 +155,18 @@ def _git_takes(url: str) -> str:
     return url
 
 
+def _known_check(name: str) -> str:
+    """The table of checks lies with what runs on the box."""
+    from bootstrap.box.checks import NAMES
+    from bootstrap.profile.problems import nearest
+
+    if name in NAMES:
+        return name
+    close = nearest(name, NAMES)
+    hint = f"did you mean {close}?" if close else f"there are {', '.join(NAMES)}"
+    raise ValueError(f"there is no check {shown(name)}: {hint}")
+
+
 _ANYTHING = re.compile(r".+", re.DOTALL)
 
 ENV_NAME = Rule(
@@ -218,5 +230,6 @@ PACKAGE = Rule(
 )
 SESSION = Rule("a session's name (letters, digits, _ -)", re.compile(r"[A-Za-z0-9_-]+"), 64)
 GPU_NAME = Rule("a part of the GPU's name, as in A100", re.compile(r"[A-Za-z0-9 ._+()/-]+"), 64)
+CHECK = Rule("the name of a check, as in ecc", re.compile(r"[a-z0-9-]+"), 64, finish=_known_check)
 DRIVER = Rule('a driver version, as in "550.54"', re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}"))
 CUDA = Rule('a CUDA version, as in "12.1"', re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bootstrap.box.order import BoxOrder, Order
 from bootstrap.plan import Step, needs_among
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
@@ -34,6 +35,9 @@ class Work:
     user_name: str | None
     user_email: str | None
 
+
+_ORDERED = {field.name for field in fields(Order)} - {"box", "run_alive"}
+_ORDERED_OF_BOX = {field.name for field in fields(BoxOrder)}
 
 NO_WORK = Work("none", "none", "", None, None, None, None)
 
@@ -71,6 +75,7 @@ def variables(
         ("EXTRAS", python.extras),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
+        ("CLONE_URL", (work.url or profile.git.url or "") if profile.git.access == "url" else ""),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
         ("SECRETS_ID", secrets_id),
@@ -88,8 +93,10 @@ def variables(
 
 
 def gpu_order(profile: Profile) -> str:
-    """What was ordered, as the check on the box reads it (JSON)."""
-    return json.dumps(profile.gpu.model_dump(), separators=(",", ":"))
+    """What was ordered, as the check on the box reads it (JSON): what differs from its defaults."""
+    gpu = profile.gpu.model_dump(include=_ORDERED, exclude_defaults=True)
+    box = profile.box.model_dump(include=_ORDERED_OF_BOX, exclude_defaults=True)
+    return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
 
 
 def public_keys(profile: Profile) -> list[str]:

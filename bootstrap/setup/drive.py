@@ -122,6 +122,7 @@ class Drive:
             wait_s=self.wishes.wait_s,
             step=self._failed_step,
             code=self._failed_code,
+            advice=self.prepared.profile.provider.advice,
         )
 
     def _follow_the_same(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bootstrap.codes import Code
 from bootstrap.errors import (
@@ -16,6 +17,9 @@ from bootstrap.events import Event
 from bootstrap.link.wire import Wire
 from bootstrap.talk.tail import file_tail
 from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Advice
 
 ERRORS: dict[int, type[BoxstrapError]] = {
     5: BoxLacksError,
@@ -37,6 +41,8 @@ class Ended:
     wait_s: int
     step: str
     code: Code
+    advice: Advice
+    """What the provider's renters can do with a box that isn't as ordered."""
 
 
 def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
@@ -64,12 +70,10 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
 
 def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     from bootstrap.setup.verdict import fetch_verdict
-    from bootstrap.verdict import lines
+    from bootstrap.ui.verdict_table import lines
 
-    verdict = fetch_verdict(ended.wire, ended.workdir)
-    # The error below says why; the table is worth reading where there are GPUs to tell of.
-    table = "\n".join(lines(verdict)) if verdict.gpus else ""
-    screen.result({"verdict": verdict.model_dump()}, table)
+    verdict = fetch_verdict(ended.wire, ended.workdir, ended.advice)
+    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
     worst = verdict.reasons[0] if verdict.reasons else None
     return ReturnBoxError(
         f"return this box: {worst.sentence() if worst else ended.code.what}",

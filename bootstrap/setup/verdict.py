@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import StepFailedError
 from bootstrap.talk.tail import file_tail
-from bootstrap.verdict import MAX_BYTES, Verdict, read
+from bootstrap.verdict import MAX_BYTES, Verdict, advised, read
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
+    from bootstrap.profile.schema import Advice
 
 
-def fetch_verdict(wire: Wire, workdir: str) -> Verdict:
-    """What it found. Raises StepFailedError where there was no check, LinkLost, NoAnswer."""
+def fetch_verdict(wire: Wire, workdir: str, advice: Advice) -> Verdict:
+    """What it found, with what the provider's renters can do.
+
+    Raises StepFailedError where there was no check, LinkLost, NoAnswer.
+    """
     document = file_tail(wire, "gpu.json", workdir, MAX_BYTES + 1)
     if not document:
         raise StepFailedError("the GPU check left no verdict.", where=wire.label)
-    return read(document)
+    return advised(read(document), advice)

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bootstrap.errors import ReturnBoxError
 from bootstrap.setup.drive import Drive, Wishes
-from bootstrap.setup.ready import get_ready
+from bootstrap.setup.ready import Ready, get_ready
 from bootstrap.setup.verdict import fetch_verdict
-from bootstrap.verdict import lines
+from bootstrap.ui.verdict_table import lines
 
 if TYPE_CHECKING:
     from bootstrap.contact import Asked
     from bootstrap.ui.screen import Screen
+    from bootstrap.verdict import Verdict
 
 
-def verify_box(asked: Asked, screen: Screen, *, wait_s: int) -> None:
-    """Check the GPUs of a box now, and show the verdict. Raises ReturnBoxError for a bad one."""
+def verify_box(asked: Asked, screen: Screen, *, wait_s: int, report: Path | None = None) -> None:
+    """Check a box now and show the verdict; into `report` goes a page for the host's owner.
+
+    Raises ReturnBoxError for a bad one, after the page is written.
+    """
+    if report:
+        from bootstrap.verdict_page import check_place
+
+        check_place(report)
     ready = get_ready(asked, screen, committed_only=True, with_work=False)
     drive = Drive(
         ready.box.known.name, ready.link, ready.prepared, screen, Wishes(only="gpu", wait_s=wait_s)
     )
     try:
-        drive.run(drive.hello())
+        try:
+            drive.run(drive.hello())
+        except ReturnBoxError:
+            if report:
+                _write_report(report, _verdict(ready), ready, screen)
+            raise
         ready.box.remember(workdir=drive.workdir, profile=ready.prepared.profile.name)
-        verdict = fetch_verdict(ready.link.wire, drive.workdir)
+        verdict = _verdict(ready)
         screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
+        if report:
+            _write_report(report, verdict, ready, screen)
     finally:
         ready.link.close()
+
+
+def _verdict(ready: Ready) -> Verdict:
+    profile = ready.prepared.profile
+    return fetch_verdict(ready.link.wire, profile.box.workdir, profile.provider.advice)
+
+
+def _write_report(file: Path, verdict: Verdict, ready: Ready, screen: Screen) -> None:
+    from datetime import datetime, timezone
+
+    from bootstrap.verdict_page import Subject, page, write
+
+    box, provider = ready.link.wire.label, ready.prepared.profile.provider.name
+    write(file, page(verdict, Subject(box, provider, datetime.now(timezone.utc))))
+    screen.result({"report": str(file)}, f"\nreport: {file}")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from bootstrap.tasks.command import BOX, Call, Option, command
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Asked
 
 _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays behind.", False
 )
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
+_STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
 _WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
 
 
-@command(*BOX, _COMMITTED, _RESTART, _WAIT)
+@command(*BOX, _COMMITTED, _RESTART, _STRICT, _WAIT)
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -24,7 +32,7 @@ def setup(call: Call) -> None:
     from bootstrap.setup.perform import Order, perform
 
     wishes = Wishes(restart=given["restart"], wait_s=given["wait"])
-    perform(Order(call.asked(), wishes, given["committed_only"]), call.screen)
+    perform(Order(_asked(call), wishes, given["committed_only"]), call.screen)
 
 
 @command(*BOX, Option("show_origin", "Where each value of the profile comes from.", False))
@@ -38,12 +46,26 @@ def plan(call: Call) -> None:
     foresee(call.asked(), call.screen, show_origin=call.given["show_origin"])
 
 
-@command(*BOX, _WAIT)
+@command(
+    *BOX,
+    _STRICT,
+    Option("report", "Write the verdict as a page of HTML, for the host's owner."),
+    _WAIT,
+)
 def verify(call: Call) -> None:
-    """Keep this box, or return it? Looks at its GPU through NVML, before anything is built.
+    """Keep this box, or return it? Its GPUs, what its container grants, its disk and network.
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
     from bootstrap.setup.verify import verify_box
 
-    verify_box(call.asked(), call.screen, wait_s=call.given["wait"])
+    given = call.given
+    report = Path(given["report"]).expanduser() if given["report"] else None
+    verify_box(_asked(call), call.screen, wait_s=given["wait"], report=report)
+
+
+def _asked(call: Call) -> Asked:
+    """What was asked of a box that is to be judged."""
+    asked = call.asked()
+    strict = ("gpu.strict=true",) if call.given["strict"] else ()
+    return replace(asked, sets=(*asked.sets, *strict))

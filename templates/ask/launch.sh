@@ -12,7 +12,10 @@ if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
   printf 'short\n'
   exit 0
 fi
-lacks=$(CLIENT_TIME=$client_time bash --norc -c "$script" setup preflight)
+# Without the box's files, which would be too long for one argument of a command (128 KiB).
+look=${script%"# ---- files of the box"*}
+[ "$look" = "$script" ] || look="$look main \"\$@\"; exit; }"
+lacks=$(CLIENT_TIME=$client_time bash --norc -c "$look" setup preflight)
 if [ -n "$lacks" ]; then
   printf '%s\n' "$lacks"
   exit 0
@@ -28,7 +31,7 @@ fi
 : >"$folder/events.jsonl"
 trap '' HUP
 # shellcheck disable=SC2086 # words of our own
-setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
+CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
 # Not before it stands on its own feet may this connection end.
 waited=0
 until [ -f "$folder/pid" ]; do

@@ -15,15 +15,23 @@ known_uv() { { read -r UV <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
 # at_least VERSION OLDEST
 at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
-fetch_uv() {
-  local row machine file='' sum=''
+# find_wheel: uv's file for this machine in WHEEL, its SHA-256 in WHEEL_SUM; empty where there is none.
+find_wheel() {
+  local row machine
   machine=$(uname -s)-$(uname -m)
+  WHEEL='' WHEEL_SUM=''
   for row in "${UV_WHEELS[@]}"; do
     [ "${row%%|*}" = "$machine" ] || continue
     row=${row#*|}
-    file=${row%%|*} sum=${row#*|}
+    WHEEL=${row%%|*} WHEEL_SUM=${row#*|}
   done
-  [ -n "$file" ] || fail uv-missing "no uv is known for $machine: install it, then set up again"
+}
+
+fetch_uv() {
+  local file sum
+  find_wheel
+  file=$WHEEL sum=$WHEEL_SUM
+  [ -n "$file" ] || fail uv-missing "no uv is known for $(uname -sm): install it, then set up again"
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
     with_retries python3 "$BOX_HOME/box/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed

@@ -7,17 +7,29 @@ inputs_gpu() { inputs v1 "$GPU_ORDER" "$(identity 1)"; }
 check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
 
 apply_gpu() {
-  local rc=0 order=$GPU_ORDER code
-  [ -z "$ALIVE_RUN" ] || order="${order%\}},\"run_alive\":true}"
-  printf '%s\n' "$order" | write_file "$BOX_HOME/gpu.order" 600
+  local rc=0 code asked=()
+  printf '%s\n' "$GPU_ORDER" | write_file "$BOX_HOME/gpu.order" 600
   gpu_devices | write_file "$BOX_HOME/gpu.devices" 600
+  find_wheel
+  asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL")
+  [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD")
+  ! any_alive_run || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$BOX_HOME/box/verdict.py" --order "$BOX_HOME/gpu.order" \
-    --out "$BOX_HOME/gpu.json" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
+    --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
   cat "$BOX_HOME/gpu.said"
   sed -n 's/^driver //p' "$BOX_HOME/gpu.said" | write_file "$BOX_HOME/gpu.driver" 600
   reasons return | head -n 1 >"$STEP_CODE"
   for code in $(reasons warn); do tell warn "code=$code"; done
   return "$rc"
+}
+
+# Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
+any_alive_run() {
+  local runs
+  for runs in "$BOX_HOME"/runs/*/; do
+    if alive_run "${runs%/}" >/dev/null; then return; fi
+  done
+  return 1
 }
 
 # The codes of what spoke against the box, the weightiest first.

@@ -36,7 +36,8 @@ REQUIREMENTS=()
 LOCK=''
 EXTRAS=()
 PACKAGES=()
-GPU_ORDER='{"require":true,"count":null,"name":null,"min_memory_gib":null,"min_driver":null,"min_cuda":null}'
+GPU_ORDER='{}'
+CLONE_URL=''
 ENV_NAMES=()
 ENV_VALUES=()
 SECRETS_ID=''
@@ -131,11 +132,20 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   mkdir -p "$BOX_HOME/box"
+  write_if_changed "$BOX_HOME/box/cgroup.py" 644 <<'END_OF_BOX_FILE'
+# (the file cgroup.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/check.py" 644 <<'END_OF_BOX_FILE'
+# (the file check.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file checks.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
 # (the file fetch_uv.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
+# (the file gpu_checks.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/indexes.py" 644 <<'END_OF_BOX_FILE'
 # (the file indexes.py)
@@ -143,14 +153,32 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/judge.py" 644 <<'END_OF_BOX_FILE'
 # (the file judge.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/machine.py" 644 <<'END_OF_BOX_FILE'
+# (the file machine.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/machine_checks.py" 644 <<'END_OF_BOX_FILE'
+# (the file machine_checks.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/network.py" 644 <<'END_OF_BOX_FILE'
+# (the file network.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/nvml.py" 644 <<'END_OF_BOX_FILE'
 # (the file nvml.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/order.py" 644 <<'END_OF_BOX_FILE'
+# (the file order.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/problems.py" 644 <<'END_OF_BOX_FILE'
 # (the file problems.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/readers.py" 644 <<'END_OF_BOX_FILE'
+# (the file readers.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/runner.sh" 644 <<'END_OF_BOX_FILE'
 # (the file runner.sh)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/tell.py" 644 <<'END_OF_BOX_FILE'
+# (the file tell.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verdict.py" 644 <<'END_OF_BOX_FILE'
 # (the file verdict.py)

@@ -5,7 +5,8 @@ from bootstrap.codes import CODES
 
 PROBLEMS = [value for value in vars(problems).values() if isinstance(value, problems.Problem)]
 SENT = {problem.code for problem in [*PROBLEMS, *problems.NVML.values()]}
-SENT |= {check.code for check in (*checks.BOX_CHECKS, *checks.GPU_CHECKS)}
+SENT |= {check.code for check in (*checks.OF_GPUS, *checks.BOX_CHECKS)}
+SENT |= {"gpu-unread", "box-unread", "gpu-sick"}
 
 
 def test_every_code_of_the_gpu_check_is_known_here():

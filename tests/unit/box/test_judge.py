@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.box import checks, judge, nvml
-from bootstrap.box.checks import Order
+from bootstrap.box import checks, gpu_checks, judge, nvml
+from bootstrap.box.order import Order
 
 BOX = Path(nvml.__file__).parent
 NOTHING: dict[str, Any] = {
@@ -119,7 +120,7 @@ def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str) -> None:
-    assert checks.judge_name(Order(name=ordered), name)[0] == outcome
+    assert gpu_checks.judge_name(Order(name=ordered), name)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str)
     ],
 )
 def test_versions_are_compared_as_numbers(here: str, asked: str | None, outcome: str) -> None:
-    assert checks.at_least("is", here, asked)[0] == outcome
+    assert gpu_checks.at_least("is", here, asked)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -156,22 +157,10 @@ def test_memory_has_its_tolerance(
     ordered: float | None, mib: int, ecc: list[int] | None, outcome: str
 ) -> None:
     memory = {"total": mib << 20, "used": 0}
-    assert checks.judge_memory(Order(min_memory_gib=ordered), memory, ecc)[0] == outcome
+    assert gpu_checks.judge_memory(Order(min_memory_gib=ordered), memory, ecc)[0] == outcome
 
 
-SOURCES = [
-    p
-    for p in sorted(BOX.glob("*.py"))
-    if p.stem
-    in {
-        "__init__",
-        "checks",
-        "judge",
-        "nvml",
-        "problems",
-        "verdict",
-    }
-]
+SOURCES = [p for p in sorted(BOX.glob("*.py")) if p.stem not in {"fetch_uv", "indexes"}]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
@@ -195,9 +184,14 @@ def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None
 
 
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
-    every = [*checks.BOX_CHECKS, *checks.GPU_CHECKS]
-    assert len({check.name for check in every}) == len(every)
+    every = [*checks.OF_GPUS, *checks.BOX_CHECKS]
+    assert len(set(checks.NAMES)) == len(every) + 2
+    readings = {*nvml.BOX, *nvml.GPU, "usable", "nvlink"}
+    fields = set(Order.__dataclass_fields__)
     for check in every:
-        assert not check.code or check.code.startswith("gpu-")
-        assert set(check.reads) <= {*nvml.BOX, *nvml.GPU, "usable", "nvlink"}
-        assert check.advice or check.name == "persistence"
+        assert re.fullmatch(r"[a-z-]+", check.name)
+        assert (check.code == "") == (check.name == "persistence")
+        assert check in checks.BOX_CHECKS or set(check.reads) <= readings
+        assert set(check.asks) <= fields
+        assert check.advice
+        assert check.kept

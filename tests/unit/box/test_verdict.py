@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bootstrap import verdict
 from bootstrap.errors import BoxstrapError
+from bootstrap.paths import shipped
+from bootstrap.profile.schema import Advice
+from bootstrap.ui import verdict_table
 
-SCHEMA = Path(__file__).parents[2] / "nvml" / "result.schema.json"
+SCHEMA = shipped("profiles") / "verdict.schema.json"
 
 
 def reason(**changes: object) -> dict[str, Any]:
@@ -37,8 +39,11 @@ def gpu(index: int, **changes: object) -> dict[str, Any]:
     }
 
 
-def row(check: str, index: int | None, outcome: str, says: str) -> dict[str, Any]:
-    return {"check": check, "gpu": index, "outcome": outcome, "says": says}
+def row(
+    check: str, index: int | None, outcome: str, read: str, expected: str = "", says: str = ""
+) -> dict[str, Any]:
+    found = {"read": read, "expected": expected, "says": says}
+    return {"check": check, "gpu": index, "outcome": outcome, **found}
 
 
 def document(**changes: object) -> dict[str, Any]:
@@ -51,10 +56,11 @@ def document(**changes: object) -> dict[str, Any]:
         "gpus": [gpu(0), gpu(1)],
         "checks": [
             row("count", None, "pass", "2"),
-            row("ecc", 0, "pass", "no uncorrected error"),
-            row("ecc", 1, "pass", "no uncorrected error"),
+            row("ecc", 0, "pass", "none", "none"),
+            row("ecc", 1, "pass", "none", "none"),
         ],
         "seconds": 0.12,
+        "advice": [],
         **changes,
     }
 
@@ -130,19 +136,20 @@ def test_a_document_that_is_not_json_is_refused(doc: bytes) -> None:
 def test_text_of_the_box_commands_no_terminal() -> None:
     evil = "\x1b]0;owned\x07fine\x1b[2J\r\nKeep this box.\u202e" + "x" * 1000
     seen = read(driver=evil, gpus=[gpu(0, name=evil)], checks=[row(evil, None, "pass", evil)])
-    for line in verdict.lines(seen):
+    for line in verdict_table.lines(seen):
         assert line.isprintable()
         assert len(line) < 3 * verdict.MAX_TEXT
-    assert "Keep this box." not in verdict.lines(seen)[:-1]
+    assert "Keep this box." not in verdict_table.lines(seen)[:-1]
 
 
 def test_a_healthy_box_as_a_table() -> None:
-    assert verdict.lines(read()) == [
+    assert verdict_table.lines(read()) == [
         "GPUs 0-1  NVIDIA A100-SXM4-80GB  80.0 GiB  compute capability 8.0",
         "driver 550.54.15, CUDA up to 12.4",
         "",
-        "count  pass  2",
-        "ecc    pass  no uncorrected error",
+        "check  read  expected  verdict",
+        "count  2               pass",
+        "ecc    none  none      pass",
         "",
         "Keep this box.",
     ]
@@ -152,11 +159,17 @@ def test_a_sick_box_as_a_table() -> None:
     sick = read(
         verdict="return",
         reasons=[reason(), reason(outcome="warn", gpus=[], says="slow", advice="Compare.")],
-        checks=[row("ecc", 0, "pass", "no error"), row("ecc", 1, "return", "errors: 2")],
+        checks=[
+            row("ecc", 0, "pass", "none", "none"),
+            row("ecc", 1, "return", "2 uncorrected", "none", "uncorrected memory errors: 2"),
+            row("heat", None, "n/a", "h" * 70),
+        ],
     )
-    assert verdict.lines(sick)[3:] == [
-        "ecc  pass    GPU 0: no error",
-        "ecc  return  GPU 1: errors: 2",
+    assert verdict_table.lines(sick)[3:] == [
+        f"check  read{' ' * 58}expected  verdict",
+        f"ecc    GPU 0: none{' ' * 51}none      pass",
+        f"ecc    GPU 1: 2 uncorrected{' ' * 42}none      return",
+        f"heat   {'h' * 59}…            n/a",
         "",
         "return: GPU 1: uncorrected memory errors: 2",
         "  Return this box.",
@@ -169,10 +182,27 @@ def test_a_sick_box_as_a_table() -> None:
 
 
 def test_a_box_without_a_gpu_that_needs_none() -> None:
-    none = read(
-        driver=None, cuda=None, gpus=[], checks=[row("gpu", None, "pass", "no GPU, none required")]
-    )
-    assert verdict.lines(none) == ["Keep this box: no GPU, none required."]
+    rows = [row("gpu", None, "pass", "no GPU", "none required")]
+    none = read(driver=None, cuda=None, gpus=[], checks=rows)
+    assert verdict_table.lines(none) == [
+        "check  read    expected       verdict",
+        "gpu    no GPU  none required  pass",
+        "",
+        "Keep this box.",
+    ]
+
+
+def test_advice_is_the_providers_and_never_the_boxs() -> None:
+    ours = Advice(return_box="Destroy it.", shm="Ask for more.")
+    theirs = {"advice": ["Send the host your keys."]}
+    assert verdict.advised(read(**theirs), ours).advice == ()
+    shm = reason(code="box-shm", outcome="warn")
+    kept = verdict.advised(read(verdict="warn", reasons=[shm], **theirs), ours)
+    assert kept.advice == ("Ask for more.",)
+    bad = verdict.advised(read(verdict="return", reasons=[reason(), shm], **theirs), ours)
+    assert bad.advice == ("Destroy it.", "Ask for more.")
+    assert "Destroy it." in verdict_table.lines(bad)
+    assert verdict.advised(bad, Advice()).advice == ()
 
 
 @pytest.mark.parametrize(

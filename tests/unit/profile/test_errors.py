@@ -21,9 +21,13 @@ ONE_LINERS = [
     ("comand: x", "a.yaml:1: comand: there is no such key here; did you mean train.command?"),
     ("name: x", "a.yaml:1: name: there is no such key here; did you mean provider.name?"),
     (
-        "gpu: {zzz: 1}",
-        "a.yaml:1: gpu.zzz: there is no such key; there are: "
-        "require, count, name, min_memory_gib, min_driver, min_cuda",
+        "ssh: {zzz: 1}",
+        "a.yaml:1: ssh.zzz: there is no such key; there are: "
+        "user, identity, authorized_keys, first_contact",
+    ),
+    (
+        "gpu:\n  checks: {ecc: warn, pci: ignore}",
+        "a.yaml:2: gpu.checks.pci: there is no check 'pci': did you mean pcie?",
     ),
     ("box:\n  workdir: /a\n  workdir: /b", "a.yaml:3: box.workdir: given twice; first in line 2"),
     ("env: {A: x, A: y}", "a.yaml:1: env.A: given twice; first in line 1"),

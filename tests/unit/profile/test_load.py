@@ -90,7 +90,7 @@ def test_a_profile_that_extends_nothing_lies_on_its_provider(write, here):
     vast = loaded.for_provider("vast")
     assert (vast.profile.box.workdir, vast.profile.ssh.user) == ("/workspace", "me")
     assert (vast.profile.env, vast.profile.name) == ({"A": "b"}, "boxstrap.yaml")
-    assert str(vast.origins["box.workdir"]) == "shipped vast.yaml:14"
+    assert str(vast.origins["box.workdir"]) == "shipped vast.yaml:17"
     assert vast.for_provider("runpod") is vast
 
 
@@ -116,9 +116,11 @@ def test_a_chain_from_file_to_file(write, here):
         "provider.console": "shipped vast.yaml:8",
         "provider.detect.env": "shipped vast.yaml:10",
         "provider.detect.files": "shipped vast.yaml:11",
-        "box.workdir": "shipped vast.yaml:14",
-        "ssh.user": "shipped vast.yaml:17",
-        "gpu.require": "shipped vast.yaml:24",
+        "provider.advice.return_box": "shipped vast.yaml:13",
+        "provider.advice.shm": "shipped vast.yaml:14",
+        "box.workdir": "shipped vast.yaml:17",
+        "ssh.user": "shipped vast.yaml:20",
+        "gpu.require": "shipped vast.yaml:27",
         "packages": "lib/mid.yaml:3",
         "env.A": "lib/base.yaml:3",
         "env.B": "lib/mid.yaml:2",
@@ -224,6 +226,10 @@ version: 1
 extends: vast                     # a shipped profile, or a path
 box:
   workdir: /workspace
+  min_cpus: 7.5
+  min_memory_gib: 64
+  min_shm_gib: 8
+  min_disk_gib: 100
 ssh:
   user: root
   identity: ~/.ssh/id_gpu
@@ -249,6 +255,13 @@ gpu:
   min_memory_gib: 40
   min_driver: "550.54.14"
   min_cuda: "12.1"
+  min_power_watts: 400
+  min_pcie_generation: 4
+  min_pcie_width: 16
+  mig: false
+  nvlink: true
+  strict: true
+  checks: {ecc: warn, pcie: ignore}
 env: {WANDB_PROJECT: homework}
 secrets: [WANDB_API_KEY, HF_TOKEN]
 train:
@@ -263,4 +276,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:35"
+    assert str(loaded.origins["train.results"]) == "a.yaml:46"

@@ -1,0 +1,106 @@
+"""Reads the machine around the GPUs, in a process of its own: a disk can hang as well.
+
+`python machine.py WORKDIR [--write]` writes lines as `tell.py` says; a value of
+null is something that this system does not have. Reads only, but for `--write`:
+then the disk's speed is measured with a file that has no name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+
+from . import cgroup
+from .tell import say, tell
+
+ENOUGH = 0.12  # seconds in which a block must be written to tell of the speed
+SMALLEST, LARGEST = 256 * 1024, 64 * 1024**2  # bytes of a block
+OF_FREE = 16  # never more than this part of what is free
+
+
+def cpus(root: Path) -> dict[str, float]:
+    """Cores that this process may use, and those of the machine."""
+    machine = os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    own = len(affinity(0)) if affinity else machine
+    limits = [machine, own, cgroup.cpuset(root), cgroup.cpu_quota(root)]
+    return {"granted": round(cgroup.least(limits) or machine, 2), "machine": machine}
+
+
+def ram(root: Path) -> dict[str, int]:
+    """Bytes of memory that this container may use, and those of the machine."""
+    import psutil
+
+    machine = int(psutil.virtual_memory().total)
+    return {
+        "granted": min(machine, cgroup.memory_limit(root) or machine),
+        "machine": machine,
+    }
+
+
+def shm(root: Path) -> int | None:
+    """Bytes of /dev/shm; 0 where Linux has none, None on other systems."""
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        found = os.statvfs(root / "dev/shm")
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
+
+
+def disk(workdir: Path) -> int:
+    """Free bytes where the working folder is, for this user."""
+    found = os.statvfs(existing(workdir))
+    return found.f_bavail * found.f_frsize
+
+
+def existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(each for each in (folder, *folder.parents) if each.is_dir())
+
+
+def disk_speed(workdir: Path) -> float | None:
+    """Megabytes a second, synced; None where there is no room to try. Takes about 0.3 s.
+
+    Blocks double until one takes long enough to tell; what they hold can't be
+    compressed. The file has no name, so it is gone with this process.
+    """
+    most = disk(workdir) // OF_FREE
+    size, best = SMALLEST, 0.0
+    noise = os.urandom(1 << 20)
+    with tempfile.TemporaryFile(dir=existing(workdir)) as file:
+        while size <= min(LARGEST, most):
+            started = time.monotonic()
+            os.lseek(file.fileno(), 0, os.SEEK_SET)
+            for _ in range(max(1, size >> 20)):
+                os.write(file.fileno(), noise[: min(size, 1 << 20)])
+            os.fsync(file.fileno())
+            took = time.monotonic() - started
+            best = max(best, size / took / 1e6)
+            if took >= ENOUGH:
+                break
+            size *= 2
+    return round(best, 2) or None
+
+
+def main() -> None:
+    """Say everything."""
+    workdir, root = Path(sys.argv[1]), Path("/")
+    tell("cpus", lambda: cpus(root))
+    tell("ram", lambda: ram(root))
+    tell("shm", lambda: shm(root))
+    tell("disk", lambda: disk(workdir))
+    if "--write" in sys.argv[2:]:
+        tell("disk_speed", lambda: disk_speed(workdir))
+    say(None, "end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Measures the ways out of the box, in a process of its own: a name server can hang.
+
+`python network.py --index URL [--wheel NAME] [--git URL]` writes lines as `tell.py`
+says: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
+`date`, by how many seconds this box is ahead of the index. The index is the one
+that the box's pip is set to or has built in; the URL given is for boxes without.
+Each takes 1 s at the most, all at the same time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gzip
+import re
+import socket
+import ssl
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+
+from . import fetch_uv
+from .indexes import pip_setting
+from .tell import say
+
+LIMIT_S = 1.0
+MOST = 16 * 1024**2  # bytes taken of a file
+LEAST = 256 * 1024  # fewer bytes tell little of a line
+PIECE = 64 * 1024
+PORTS = {"ssh": 22, "git+ssh": 22, "git": 9418}
+AGENT = {"User-Agent": "boxstrap"}
+
+
+class Taken(NamedTuple):
+    """What arrived of a body: `seconds` from its first piece to its last."""
+
+    body: bytes
+    size: int
+    seconds: float
+    headers: Any
+    url: str
+
+
+def take(url: str, deadline: float, *, keep: bool = False, **headers: str) -> Taken:
+    """Read a body until it ends or time is up. Raises OSError, HTTPException, ValueError."""
+    body, size = [], 0
+    with fetch(url, deadline, headers) as answer:
+        began = last = time.monotonic()
+        while size < MOST and last < deadline:
+            piece = answer.read1(PIECE)
+            last = time.monotonic()
+            if not piece:
+                break
+            size += len(piece)
+            if keep:
+                body.append(piece)
+        return Taken(b"".join(body), size, last - began, answer.headers, answer.url)
+
+
+def fetch(url: str, deadline: float, headers: dict[str, str]) -> Any:  # noqa: ANN401
+    """Open a URL of http or https; user and password in it become a header."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("no http")
+    user, _, host = parts.netloc.rpartition("@")
+    if user:
+        words = base64.b64encode(unquote(user).encode()).decode()
+        headers = {**headers, "Authorization": f"Basic {words}"}
+    url = urlunsplit(parts._replace(netloc=host))
+    request = urllib.request.Request(url, headers={**AGENT, **headers})  # noqa: S310
+    context = ssl.create_default_context(cafile=pip_setting("cert") or None)
+    left = max(0.05, deadline - time.monotonic())
+    return urllib.request.urlopen(request, timeout=left, context=context)  # noqa: S310
+
+
+def read_index(index: str, wheel: str) -> None:
+    """Say how fast the index gives a file, and what time it has."""
+    host = urlsplit(index).hostname or ""
+    deadline = time.monotonic() + LIMIT_S
+    if urlsplit(index).scheme not in ("http", "https"):
+        say(None, "index", None)  # a folder
+        return
+    try:
+        page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
+        say(None, "date", ahead(page.headers.get("Date")))
+        speeds = [page, *([] if time.monotonic() >= deadline else take_file(page, wheel, deadline))]
+    except (OSError, HTTPException, ValueError) as error:
+        say(None, "index", None if is_ours(error) else {"host": host, "error": why(error)})
+        return
+    best = max(speeds, key=lambda taken: taken.size)
+    if best.size < LEAST and time.monotonic() < deadline:
+        say(None, "index", None)  # all there is came at once: too little to tell
+        return
+    mb_s = round(best.size / max(best.seconds, 1e-3) / 1e6, 2)
+    say(None, "index", {"host": host, "mb_s": mb_s})
+
+
+def take_file(page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
+    """A wheel that the page names: the one given, else the last."""
+    gzipped = page.headers.get("Content-Encoding") == "gzip"
+    text = (gzip.decompress(page.body) if gzipped else page.body).decode("utf-8", "replace")
+    names = re.findall(r'href="[^"]*?([^/"#]+\.whl)(?:#[^"]*)?"', text)
+    name = wheel if wheel in names else "".join(names[-1:])
+    return [take(fetch_uv.link_of(page.url, text, unquote(name)), deadline)] if name else []
+
+
+def ahead(date: str | None) -> float | None:
+    """By how many seconds this box is ahead of an answer's Date."""
+    try:
+        return round(time.time() - parsedate_to_datetime(date or "").timestamp(), 1)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_ours(error: Exception) -> bool:
+    """A certificate that this Python can't judge: uv and pip have certificates of their own."""
+    reason = getattr(error, "reason", error)
+    return isinstance(reason, ssl.SSLCertVerificationError)
+
+
+def why(error: Exception) -> str:
+    """An error in a few words."""
+    if isinstance(error, urllib.error.HTTPError):
+        return f"it answers {error.code}"
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, socket.timeout):
+        return f"no answer within {LIMIT_S:g} s"
+    if isinstance(reason, socket.gaierror):
+        return "its name can't be looked up"
+    if isinstance(reason, ConnectionRefusedError):
+        return "the connection was refused"
+    return getattr(reason, "strerror", None) or type(reason).__name__
+
+
+def read_git(url: str) -> None:
+    """Say how soon the git host answers: a connection, and its first bytes."""
+    deadline = time.monotonic() + LIMIT_S
+    scheme, user_host, port = git_address(url)
+    began = time.monotonic()
+    try:
+        if scheme in ("http", "https"):
+            take_ref(url, deadline)
+        else:
+            greet(user_host, port, speaks_first=scheme != "git")
+    except (OSError, HTTPException, ValueError) as error:
+        said = None if is_ours(error) else {"host": user_host, "error": why(error)}
+        say(None, "git", said)
+        return
+    say(None, "git", {"host": user_host, "seconds": round(time.monotonic() - began, 3)})
+
+
+def git_address(url: str) -> tuple[str, str, int]:
+    """Scheme, host, port of a git URL; `user@host:path` is ssh."""
+    parts = urlsplit(url)
+    if "://" in url:
+        return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+    return "ssh", url.partition(":")[0].rpartition("@")[2], PORTS["ssh"]
+
+
+def take_ref(url: str, deadline: float) -> None:
+    """Ask as `git clone` does; "who are you" is an answer too."""
+    try:
+        with fetch(f"{url.rstrip('/')}/info/refs?service=git-upload-pack", deadline, {}) as answer:
+            answer.read1(PIECE)
+    except urllib.error.HTTPError as refused:
+        if refused.code >= 500:
+            raise
+
+
+def greet(host: str, port: int, *, speaks_first: bool) -> None:
+    """Connect; where the host speaks first, wait for its first word."""
+    with socket.create_connection((host, port), timeout=LIMIT_S) as line:
+        if speaks_first and not line.recv(4):
+            raise OSError("it hung up")
+
+
+def main() -> None:
+    """Measure, at the same time."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--index", required=True, help="for a box that has none of its own")
+    parser.add_argument("--wheel", default="", help="a file that is fetched anyway, as others do")
+    parser.add_argument("--git", default="", help="where the box is to clone from")
+    asked = parser.parse_args()
+    say(None, "index")
+    work = [threading.Thread(target=read_index, args=(fetch_uv.index(asked.index), asked.wheel))]
+    if asked.git:
+        say(None, "git")
+        work.append(threading.Thread(target=read_git, args=(asked.git,)))
+    for each in work:
+        each.start()
+    for each in work:
+        each.join()
+    say(None, "end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Runs the readers, all at the same time, each in a process of its own with a time limit.
+
+A reader that hangs is killed and abandoned, never waited for: in the kernel's D
+state even SIGKILL has no effect. What it asked last and never got is known then.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).resolve().parent
+Facts = Any  # readings by key, and `gpus`: such readings by index
+
+LATE = {"error": "late"}  # was asked for, and never answered
+
+
+class OwnError(Exception):
+    """The check itself could not be made."""
+
+
+class Reader(NamedTuple):
+    """A script beside this one, its arguments, and the seconds that it has."""
+
+    script: str
+    arguments: Sequence[str]
+    limit: float
+
+
+class Told(NamedTuple):
+    """What a reader told: facts, what it asked last, whether it came to its end, and how it ended.
+
+    `exit_code` is None for one that was killed for taking too long; negative for a signal.
+    """
+
+    facts: Facts
+    asked: str
+    whole: bool
+    exit_code: int | None
+
+
+def run(readers: Sequence[Reader]) -> list[Told]:
+    """What each told. Raises OwnError where one failed by its own fault.
+
+    The one with the least time is listened to first: what the others tell
+    meanwhile waits in their pipes.
+    """
+    started = time.monotonic()
+    running = [(reader, start(reader)) for reader in readers]
+    running.sort(key=lambda each: each[0].limit)
+    told = {reader: finish(reader, process, started) for reader, process in running}
+    return [told[reader] for reader in readers]
+
+
+def start(reader: Reader) -> subprocess.Popen[bytes]:
+    """Begin to read."""
+    return subprocess.Popen(
+        [sys.executable, "-B", str(HERE / reader.script), *reader.arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def finish(reader: Reader, process: subprocess.Popen[bytes], started: float) -> Told:
+    """Wait for its end, but not for longer than its limit."""
+    try:
+        left = max(0.0, started + reader.limit - time.monotonic())
+        out, err = process.communicate(timeout=left)
+    except subprocess.TimeoutExpired as late:
+        process.kill()
+        return assemble((late.output or b"").splitlines(keepends=True), None)
+    told = assemble(out.splitlines(keepends=True), process.returncode)
+    if not told.whole and process.returncode >= 0:
+        last = err.decode(errors="replace").strip().splitlines()[-1:]
+        raise OwnError(f"the reader {reader.script} failed: {''.join(last)}")
+    return told
+
+
+def assemble(lines: Iterable[bytes], exit_code: int | None) -> Told:
+    """Facts from a reader's lines, as `tell.py` writes them."""
+    facts: Facts = {"gpus": {}}
+    asked, whole = "its start", False
+    for line in lines:
+        if not line.endswith(b"\n"):
+            break
+        gpu, key, *value = json.loads(line)
+        asked = key if gpu is None else f"{key} of GPU {gpu}"
+        whole = key == "end"
+        where = facts if gpu is None else facts["gpus"].setdefault(gpu, {"handle": None})
+        if value:
+            where[key] = value[0]
+        elif not whole and gpu is None:
+            where.setdefault(key, LATE)
+    return Told(facts, asked, whole, exit_code)

@@ -1,0 +1,81 @@
+"""A verdict as a table for the terminal: the GPUs, every check, then why and what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from bootstrap.verdict import Verdict, gpus_named
+
+HEAD = ("check", "read", "expected", "verdict")
+WIDEST = 60  # of a cell; what is longer is in --json and in the report
+
+
+def lines(verdict: Verdict) -> list[str]:
+    """The lines, without colours."""
+    blocks = [_gpu_lines(verdict)] if verdict.gpus else []
+    blocks += [_check_lines(verdict)] if verdict.checks else []
+    blocks += [[f"{r.outcome}: {r.sentence()}", f"  {r.advice}"] for r in verdict.reasons]
+    blocks += [list(verdict.advice)] if verdict.advice else []
+    return [line for block in [*blocks, [end(verdict)]] for line in ["", *block]][1:]
+
+
+def end(verdict: Verdict) -> str:
+    """The verdict in a sentence."""
+    warnings = len(verdict.reasons)
+    return {
+        "keep": "Keep this box.",
+        "warn": f"Keep this box, with {warnings} warning{'s' * (warnings > 1)}.",
+        "return": "Return this box.",
+    }[verdict.verdict]
+
+
+def _gpu_lines(verdict: Verdict) -> list[str]:
+    rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds(verdict).items()]
+    versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
+    return [*_aligned(rows), versions]
+
+
+def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
+    """Name, memory, compute capability, and the GPUs that are alike in them."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for gpu in verdict.gpus:
+        memory = "?" if gpu.memory_mib is None else f"{gpu.memory_mib / 1024:.1f} GiB"
+        kind = (gpu.name or "?", memory, f"compute capability {gpu.capability or '?'}")
+        found.setdefault(kind, []).append(gpu.index)
+    return found
+
+
+def rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    """Check, read, expected, outcome: one row for all GPUs of which a check says the same."""
+    merged: dict[tuple[str, str, str, str], list[int]] = {}
+    for row in verdict.checks:
+        same = merged.setdefault((row.check, row.read, row.expected, row.outcome), [])
+        same += [] if row.gpu is None else [row.gpu]
+    answers = Counter(check for check, *_ in merged)
+    return [
+        (
+            check,
+            f"{gpus_named(gpus)}: {read}" if gpus and answers[check] > 1 else read,
+            expected,
+            outcome,
+        )
+        for (check, read, expected, outcome), gpus in merged.items()
+    ]
+
+
+def _check_lines(verdict: Verdict) -> list[str]:
+    return _aligned([HEAD, *(tuple(map(_short, row)) for row in rows(verdict))])
+
+
+def _short(cell: str) -> str:
+    return cell if len(cell) <= WIDEST else cell[: WIDEST - 1] + "…"
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
