@@ -22,6 +22,8 @@ from __future__ import annotations
 from invoke.exceptions import Exit
 
 INTERRUPTED = 130
+LONGEST = 20_000
+"""Characters of one part of an error; what is longer, a box has made so."""
 
 
 class BoxstrapError(Exit):
@@ -30,9 +32,9 @@ class BoxstrapError(Exit):
     code = 1
 
     def __init__(self, what: str, *, where: str = "", next_: str = "") -> None:
-        self.what = what
-        self.where = where
-        self.next = next_
+        self.what = _harmless(what)
+        self.where = _harmless(where)
+        self.next = _harmless(next_)
         super().__init__(message=self.text(), code=type(self).code)
 
     def __str__(self) -> str:
@@ -52,6 +54,17 @@ class BoxstrapError(Exit):
             "next": self.next,
             "exit": type(self).code,
         }
+
+
+def _harmless(text: str) -> str:
+    """Whoever's words these are, no terminal obeys them, and they have an end."""
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}…"
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
+    from bootstrap.ui.clean import clean
+
+    return clean(text)
 
 
 class UsageError(BoxstrapError):

@@ -22,7 +22,7 @@ def attach_to(asked: Asked, screen: Screen, *, run: str | None) -> None:
         )
     with visit(asked, screen) as there:
         chosen = there.run(run)
-        has_tmux = exchange(there.link.wire, "command -v tmux || :").strip()
+        has_tmux = exchange(there.link.wire, "command -v tmux || :", timeout=60).strip()
         name = there.box.known.name
         if not has_tmux:
             raise BoxLacksError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
@@ -14,6 +14,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
+from bootstrap.talk.comebacks import Comebacks
 from bootstrap.talk.follow import after_mark, grow
 from bootstrap.talk.question import question
 from bootstrap.talk.run import Run
@@ -23,6 +24,8 @@ from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 
 _PIECE = 1024 * 1024
+_LONGEST_LINE = 1024 * 1024
+"""Bytes of a line in one JSON object; a longer one comes in several."""
 
 
 def show_log(  # noqa: PLR0913 - what was asked for
@@ -46,11 +49,12 @@ def show_log(  # noqa: PLR0913 - what was asked for
         on_terminal = sys.stdout.isatty()
         cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
         masks = Redactor(_secrets(asked)).stream()
-        write = _writer(as_json)
+        out = _JsonLines() if as_json else _Plain()
         pieces = _growing(there, file, one) if follow else _as_it_is(there, file)
         for piece in pieces:
-            write(masks.feed(cleaner.feed(piece)))
-        write(masks.feed(cleaner.finish()) + masks.flush())
+            out.write(masks.feed(cleaner.feed(piece)))
+        out.write(masks.feed(cleaner.finish()) + masks.flush())
+        out.end()
 
 
 def _step_log(there: Visit, step: str) -> str:
@@ -64,7 +68,7 @@ def _as_it_is(there: Visit, file: str) -> Iterator[bytes]:
     mark = os.urandom(16).hex()
     asked = question("tail", workdir=there.workdir, file=file, bytes="+1")
     stream = there.link.wire.start(shell_command(f"echo\necho {mark}\n{asked}"))
-    yield from _pieces(after_mark(stream, mark))
+    yield from _pieces(after_mark(stream, mark, there.link.label))
 
 
 def _pieces(stream: Stream) -> Iterator[bytes]:
@@ -74,7 +78,7 @@ def _pieces(stream: Stream) -> Iterator[bytes]:
 
 def _growing(there: Visit, file: str, run: Run | None) -> Iterator[bytes]:
     """The file as it grows, each byte once, across lost links; to the end of its run."""
-    read = 0
+    read, comebacks = 0, Comebacks()
     while True:
         try:
             wire = there.link.wire
@@ -87,8 +91,11 @@ def _growing(there: Visit, file: str, run: Run | None) -> Iterator[bytes]:
                 yield piece
             if end and end.reached:
                 return
+            if end and end.trouble:
+                raise end.trouble
             raise LinkLost(there.link.label)
         except LinkLost as lost:
+            comebacks.lost(lost, news=read)
             there.link.again(lost)
 
 
@@ -108,25 +115,45 @@ def _secrets(asked: Asked) -> dict[str, str]:
     return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
-def _writer(as_json: bool) -> Callable[[bytes], None]:
-    out = sys.stdout.buffer
-    if not as_json:
+class _Plain:
+    """Log as it is."""
 
-        def plainly(data: bytes) -> None:
-            out.write(data)
-            out.flush()
+    def write(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
-        return plainly
-    rest = bytearray()
+    def end(self) -> None:
+        """Nothing is held back."""
 
-    def in_lines(data: bytes) -> None:
-        rest.extend(data)
-        *whole, last = bytes(rest).split(b"\n")
-        rest[:] = last
-        for line in whole:
-            out.write(
-                json.dumps({"v": 1, "line": line.decode("utf-8", "replace")}).encode() + b"\n"
-            )
-        out.flush()
 
-    return in_lines
+class _JsonLines:
+    """One JSON object a line; of a line that is too long several, all but the last `cut`."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def write(self, data: bytes) -> None:
+        begin, *others = data.split(b"\n")
+        self._rest += begin
+        for other in others:
+            self._put(len(self._rest))
+            self._rest += other
+        while len(self._rest) > _LONGEST_LINE:
+            self._put(_whole_characters(self._rest, _LONGEST_LINE), cut=True)
+        sys.stdout.buffer.flush()
+
+    def end(self) -> None:
+        """A last line need not end with a newline."""
+        if self._rest:
+            self.write(b"\n")
+
+    def _put(self, size: int, **also: object) -> None:
+        text = self._rest[:size].decode("utf-8", "replace")
+        del self._rest[:size]
+        line = json.dumps({"v": 1, "line": text, **also})
+        sys.stdout.buffer.write(line.encode() + b"\n")
+
+
+def _whole_characters(data: bytearray, most: int) -> int:
+    """No more than `most` bytes, without cutting a character of UTF-8 in two."""
+    return next((at for at in range(most, most - 4, -1) if data[at] & 0xC0 != 0x80), most)

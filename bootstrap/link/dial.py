@@ -223,7 +223,7 @@ def _ready(connected: socket.socket) -> HeardSocket:
 
 
 def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None) -> None:
-    """Wait until `SSH-` is there to read, and leave it to be read."""
+    """Wait until a whole line that begins with `SSH-` is there to read, and leave it to be read."""
     patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
     deadline = time.monotonic() + patience
     while True:
@@ -238,7 +238,8 @@ def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | 
             if proxy:
                 time.sleep(0.05)  # the command's last words come after its output's end
             raise reasons.closed_early(endpoint, proxy.errors() if proxy else None)
-        if any(line.startswith(b"SSH-") for line in seen.split(b"\n")):
+        # Only a line that has an end: paramiko would read one that has none for ever.
+        if any(line.startswith(b"SSH-") for line in seen.split(b"\n")[:-1]):
             connected.settimeout(None)
             return
         if len(seen) >= 4096 or not _could_become_ssh(seen) or time.monotonic() > deadline:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import paramiko
@@ -32,6 +32,8 @@ from bootstrap.ui.clean import clean
 
 _BANNER_TIMEOUT = 15
 _AUTH_TIMEOUT = 30
+_START_TIMEOUT = 60
+"""Seconds that a box may take to begin a command; paramiko would wait an hour, or for ever."""
 _GULP = 4 * 1024 * 1024
 """Bytes taken from the channel at once: taking them costs as much as what stays behind."""
 _ERRORS_KEPT = 64 * 1024
@@ -137,9 +139,10 @@ class SshWire:
     def start(self, command: str) -> SshStream:
         """Run `command` with the login shell of the box. Raises LinkLost."""
         try:
-            channel = self._transport.open_session()
+            channel = self._transport.open_session(timeout=_START_TIMEOUT)
             stream = SshStream(channel, self)
-            channel.exec_command(command)
+            with _closed_after(_START_TIMEOUT, channel):
+                channel.exec_command(command)
         except (paramiko.SSHException, EOFError, OSError) as error:
             if self.alive():
                 raise UnreachableError(
@@ -168,6 +171,18 @@ class SshWire:
             return LinkLost(self.label, "the link was lost: nothing came from the box any more")
         farewell = clean(self._transport.farewell).strip()
         return LinkLost(self.label, f"the box closed the link{f': {farewell}' if farewell else ''}")
+
+
+@contextlib.contextmanager
+def _closed_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
+    """Whoever waits for the channel's answer waits no longer than that."""
+    timer = threading.Timer(seconds, channel.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class SshStream:

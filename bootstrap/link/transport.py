@@ -14,10 +14,12 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import paramiko
 from paramiko.auth_handler import AuthOnlyHandler
-from paramiko.common import cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.channel import Channel
+from paramiko.common import MSG_CHANNEL_DATA, cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
 from paramiko.message import Message
 from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
@@ -27,6 +29,8 @@ from bootstrap.link.dial import HeardSocket
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, and little memory (docs/adr/0004)."""
 _PACKET = 128 * 1024
+_LONGEST_READ = 1024 * 1024
+"""Bytes; OpenSSH's packets have 256 KiB at the most (PACKET_MAX_SIZE)."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _RSA = ["rsa-sha2-512", "rsa-sha2-256"]
 
@@ -40,11 +44,33 @@ class _Packetizer(Packetizer):
     REKEY_BYTES = 1 << 35
     REKEY_PACKETS = 1 << 31
 
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        """As paramiko's, which would believe any length that a packet claims, up to 4 GiB."""
+        if n > _LONGEST_READ:
+            raise paramiko.SSHException("it sent a packet of an impossible length")
+        data: bytes = super().read_all(n, check_rekey)
+        return data
+
+
+def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
+    """`feed` for a channel whose box keeps to the window that it was given; paramiko trusts it."""
+
+    def take(channel: Channel, message: Message) -> None:
+        if len(channel.in_buffer) > 2 * WINDOW:
+            raise paramiko.SSHException("it sent more than it was allowed to")
+        feed(channel, message)
+
+    return take
+
 
 class BoxTransport(ServiceRequestingTransport):
     """A transport to a box."""
 
     auth_handler: KeyAuth | None
+    _channel_handler_table: ClassVar[dict[int, Callable[[Channel, Message], None]]] = {
+        **ServiceRequestingTransport._channel_handler_table,  # type: ignore[attr-defined]
+        MSG_CHANNEL_DATA: _within_window(Channel._feed),  # type: ignore[attr-defined]
+    }
 
     def __init__(self, sock: HeardSocket, kinds: Sequence[str] = (), **_: object) -> None:
         super().__init__(
@@ -78,6 +104,13 @@ class BoxTransport(ServiceRequestingTransport):
         self.ensure_session()
         assert self.auth_handler is not None  # noqa: S101 - what ensure_session is for
         return self.auth_handler.would_accept(username, kind, blob)
+
+    def get_exception(self) -> Exception | None:
+        """As paramiko's; what a message that makes no sense raised in it is the box's fault."""
+        error: Exception | None = super().get_exception()
+        if error is None or isinstance(error, paramiko.SSHException | EOFError | OSError):
+            return error
+        return paramiko.SSHException(f"it sent what makes no sense ({type(error).__name__})")
 
     def close(self) -> None:
         """Close at once: a reader asleep in `recv` is woken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 MIN_FREE_MB = 512
+_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?")
+_LONGEST_KEY = 16 * 1024
 COMMIT_PATIENCE_S = 600
 """How long the box waits for a commit whose sender is gone, in seconds."""
 
@@ -110,22 +113,23 @@ def public_keys(profile: Profile) -> list[str]:
 def _public_key(entry: str) -> str:
     from bootstrap.errors import ProfileError
 
-    if " " in entry.strip() and not entry.startswith(("~", "/", ".")):
-        return entry.strip()
     path = Path(entry).expanduser()
     try:
-        line = path.read_text(encoding="utf-8").strip()
+        if not path.is_file():  # a pipe would keep us waiting
+            raise FileNotFoundError
+        with path.open("rb") as file:
+            line = file.read(_LONGEST_KEY).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(
             f"ssh.authorized_keys: {entry} can't be read",
-            next_="Name a public key file (*.pub), or paste its line.",
+            next_="Name a public key file (*.pub) that is there.",
         ) from error
     if "PRIVATE KEY" in line:
         raise ProfileError(
             f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
             next_=f"You probably mean {entry}.pub",
         )
-    if "\n" in line or len(line.split()) < 2 or not line.startswith(("ssh-", "ecdsa-", "sk-")):
+    if not _PUBLIC_KEY.fullmatch(line) or not line.isprintable():
         raise ProfileError(
             f"ssh.authorized_keys: {entry} is not a public key",
             next_="A public key file has one line that begins with its type, as in ssh-ed25519.",

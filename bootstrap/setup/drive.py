@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.codes import Code, explain
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.events import Event
 from bootstrap.link.steady import SteadyLink
 from bootstrap.setup import secrets
@@ -22,6 +22,8 @@ from bootstrap.ui.screen import Screen
 
 _OBJECT_TELLS_S = 0.2
 """Seconds between two words on objects sent."""
+_MOST_SAME = 5
+"""How often a box may answer that the same setup is at work already, without showing one end."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Drive:
         self._failed_code = Code("", "")
         self._sending: Sending | None = None
         self._last_tell = 0.0
+        self._same = 0
         self._telling = threading.Lock()
 
     @property
@@ -127,6 +130,13 @@ class Drive:
 
     def _follow_the_same(self) -> str:
         """Two of the same began at once, and the other one won."""
+        self._same += 1
+        if self._same > _MOST_SAME:
+            raise StepFailedError(
+                "it says again and again that the same setup is at work, and shows none.",
+                where=self.link.label,
+                next_="Run the same command again; if it stays so, don't trust this box.",
+            )
         hello = self.hello()
         return self._follow(hello.working[0], hello.have) if hello.working else self.run(hello)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import ProfileError, UsageError
 from bootstrap.plan import Step, steps_for
 from bootstrap.setup import secrets
 
@@ -37,6 +37,21 @@ def repository_root(place: Path) -> Path | None:
     """The nearest folder upwards that holds a `.git`; a look, no git."""
     place = place.resolve()
     return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
+
+
+def check_keys(loaded: Loaded) -> None:
+    """Read the public keys that the profile names, before any box hears of it.
+
+    Raises ProfileError with the file and line that names the wrong one.
+    """
+    if loaded.profile.ssh.authorized_keys:
+        from bootstrap.render.variables import public_keys
+
+        try:
+            public_keys(loaded.profile)
+        except ProfileError as error:
+            origin = loaded.origins.get("ssh.authorized_keys")
+            raise ProfileError(error.what, where=str(origin or ""), next_=error.next) from None
 
 
 def prepare(  # noqa: PLR0913

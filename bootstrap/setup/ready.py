@@ -8,7 +8,7 @@ from bootstrap.contact import LOCAL, Asked, Contact, contact
 from bootstrap.link.steady import SteadyLink
 from bootstrap.profile.load import Loaded, load
 from bootstrap.setup.ahead import Ahead
-from bootstrap.setup.prepare import Prepared, prepare, repository_root
+from bootstrap.setup.prepare import Prepared, check_keys, prepare, repository_root
 from bootstrap.talk.hello import Hello, greet
 from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
@@ -40,6 +40,7 @@ def get_ready(
     A box whose provider nobody named is logged in to first, and asked.
     """
     loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    check_keys(loaded)
     box = reach(asked, loaded, screen)
     ahead = Ahead(box)
     link = None
@@ -97,7 +98,7 @@ def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
     hints = all_hints()
     hello = greet(link.wire, hint_names=hints.env, hint_files=hints.files)
     provider = by_hints(hello.env, hello.files)
-    signs = sorted(hello.env | hello.files)
+    signs = sorted((hello.env & hints.env) | (hello.files & hints.files))
     why = f"it shows {', '.join(signs[:3])}" if signs else "it shows no provider's signs"
     screen.note("profile", f"{provider} ({why})")
     box.remember(provider=provider)

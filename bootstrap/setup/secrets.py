@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 
+BYTES = ("utf-8", "surrogateescape")
+"""How Python gives the environment's bytes as text (PEP 383)."""
+
 
 def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Name and value of each. Raises UsageError naming those that are not set."""
@@ -27,7 +30,8 @@ def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> 
 
 def packed(values: Mapping[str, str]) -> bytes:
     """As the box reads them: NAME=VALUE, each ended by a NUL."""
-    return b"".join(f"{name}={value}".encode() + b"\0" for name, value in values.items())
+    # A value of the environment may be any bytes, and arrives as these.
+    return b"".join(f"{name}={value}\0".encode(*BYTES) for name, value in values.items())
 
 
 def fingerprint(values: Mapping[str, str]) -> str:

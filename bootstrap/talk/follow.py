@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections.abc import Iterator
 
 from bootstrap.errors import StepFailedError
 from bootstrap.events import Event, EventLines
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.steady import SteadyLink
 from bootstrap.link.wire import Stream, Wire
+from bootstrap.talk.comebacks import Comebacks
 from bootstrap.talk.question import question
 from bootstrap.talk.watch import EndWatch
 
-_MOST_NOISE = 1024 * 1024
+MOST_TOLD = 16 * 1024 * 1024
+"""Bytes of events that one setup may tell: two events a second for most of a day."""
+MOST_REFUSED = 100_000
+"""Lines among them that may be no events; another version's may be some."""
+MARK_S = 60.0
+"""How long a box may take to begin an answer, in seconds."""
+_MOST_NOISE = 8 * 1024 * 1024
+_HELD = 64 * 1024
 
 
 def grow(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
     """A stream of `file` (below boxstrap's folder) from byte `start` on; it ends with the link.
 
-    Raises LinkLost; NoAnswer is never raised: a file that isn't there yet is waited for.
+    Raises LinkLost; a file that isn't there yet is waited for. Reading raises
+    NoAnswer where the box says something else.
     """
     sentinel = secrets.token_hex(16)
     asked = question("follow", workdir=workdir, file=file, **{"from": start + 1})
     stream = wire.start(shell_command(f"echo\necho {sentinel}\n{asked}"))
-    return after_mark(stream, sentinel)
+    return after_mark(stream, sentinel, wire.label)
 
 
 def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Event]:
     """The events of a setup from its first on, each once and in order, up to its `done`.
 
     A lost link is taken up again where it broke (`SteadyLink.again`, which may
-    give up with UnreachableError). Raises StepFailedError where the setup died without a word.
+    give up with UnreachableError). Raises StepFailedError where the setup died without a word,
+    NoAnswer where the box tells no end of anything, or answers no more.
     """
-    lines = EventLines()
-    last = 0
+    lines, comebacks = EventLines(), Comebacks()
+    last = told = 0
     asked = question("setup_end", workdir=workdir, setup_id=setup)
     while True:
         try:
@@ -45,6 +56,11 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
             )
             end = EndWatch(wire, stream, asked)
             while piece := stream.read(64 * 1024):
+                told += len(piece)
+                if told > MOST_TOLD or lines.refused > MOST_REFUSED:
+                    end.stop()
+                    stream.close()
+                    raise _endless(link.label)
                 for event in lines.feed(piece):
                     if event.seq <= last or event.setup != setup:
                         continue
@@ -57,9 +73,12 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
                 end.seen = lines.consumed
             if end.reached:
                 raise _gone(link.label)
+            if end.trouble:
+                raise end.trouble
             raise LinkLost(link.label, "the box stopped telling how the setup goes")
         except LinkLost as lost:
             lines.link_lost()
+            comebacks.lost(lost, news=lines.consumed)
             link.again(lost)
 
 
@@ -71,28 +90,59 @@ def _gone(label: str) -> StepFailedError:
     )
 
 
-class _After:
-    """A stream without what came before a mark: noise of rc files."""
+def _endless(label: str) -> NoAnswer:
+    return NoAnswer(
+        "it tells of a setup without end what no setup has to tell.",
+        where=label,
+        next_="Don't trust this box with your work, or log in with ssh and see what it does.",
+    )
 
-    def __init__(self, stream: Stream, mark: bytes) -> None:
+
+class _After:
+    """A stream without what came before a mark: noise of rc files, which has its limits."""
+
+    def __init__(self, stream: Stream, mark: bytes, label: str) -> None:
         self._stream = stream
         self._mark: bytes | None = mark
+        self._label = label
         self._held = b""
+        self._noise = 0
+        self._is_late = False
+        self._timer = threading.Timer(MARK_S, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
 
     def read(self, n: int) -> bytes:
         while self._mark is not None:
             piece = self._stream.read(n)
+            if self._is_late:
+                raise self._no_answer(f"it began no answer within {MARK_S:g} s.")
             if not piece:
+                self._timer.cancel()
                 return b""
             self._held += piece
             _, found, rest = self._held.partition(self._mark)
             if found:
+                self._timer.cancel()
                 self._mark, self._held = None, b""
                 if rest:
                     return rest
-            elif len(self._held) > _MOST_NOISE:
+                continue
+            self._noise += len(piece)
+            if self._noise > _MOST_NOISE:
+                self.close()
+                limit = _MOST_NOISE // 2**20
+                raise self._no_answer(f"it printed more than {limit} MiB instead of an answer.")
+            if len(self._held) > _HELD:
                 self._held = self._held[-len(self._mark) :]
         return self._stream.read(n)
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._stream.close()
+
+    def _no_answer(self, what: str) -> NoAnswer:
+        return NoAnswer(what, where=self._label, next_="Log in with ssh and look at its rc files.")
 
     def read_err(self) -> bytes:
         return self._stream.read_err()
@@ -107,9 +157,13 @@ class _After:
         return self._stream.exit_status()
 
     def close(self) -> None:
+        self._timer.cancel()
         self._stream.close()
 
 
-def after_mark(stream: Stream, mark: str) -> Stream:
-    """`stream` without all that comes before a line with `mark`: noise of rc files."""
-    return _After(stream, f"\n{mark}\n".encode())
+def after_mark(stream: Stream, mark: str, label: str) -> Stream:
+    """`stream` without all that comes before a line with `mark`: noise of rc files.
+
+    Reading it raises NoAnswer where the mark does not come.
+    """
+    return _After(stream, f"\n{mark}\n".encode(), label)

@@ -18,6 +18,7 @@ from bootstrap.ui.clean import clean
 OLDEST_BASH = (4, 4)
 _MOST_LINES = 5000
 _LONGEST = 4096
+_SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
@@ -133,7 +134,7 @@ def _check_system(hello: Hello, label: str) -> None:
     system = hello.facts.get("system", "")
     if not system.startswith("Linux"):
         raise BoxLacksError(
-            f"this box runs {system or 'an unknown system'}; a box runs Linux.",
+            f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
             where=label,
             next_="On a Mac, `local` and `demo` work inside a Linux container or VM; "
             "rented boxes are set up from the Mac itself.",
@@ -152,7 +153,7 @@ def _check_bash(hello: Hello, label: str) -> None:
     if numbers < OLDEST_BASH:
         wanted = ".".join(map(str, OLDEST_BASH))
         raise BoxLacksError(
-            f"its bash is {version}; {wanted} or later is needed.",
+            f"its bash is {version[:_SHOWN]}; {wanted} or later is needed.",
             where=label,
             next_="Install a newer bash on it, or rent it with a newer image.",
         )

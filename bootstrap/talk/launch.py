@@ -15,6 +15,10 @@ from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
 from bootstrap.ui.clean import clean
 
+_MOST_LACKS = 20
+"""Sentences that are shown; `lacks` in templates/steps/preflight.sh has fewer."""
+_LONGEST = 300
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -69,7 +73,7 @@ def launch(wire: Wire, start: Launch) -> None:
 
 
 def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:
-    sentences = [row[1] if len(row) > 1 else row[0] for row in lacks]
+    sentences = [(row[1] if len(row) > 1 else row[0])[:_LONGEST] for row in lacks[:_MOST_LACKS]]
     advice = explain(lacks[0][0], {}).next_
     what = "; ".join(sentences)
     return BoxLacksError(f"{what}.", where=label, next_=f"Nothing was changed. {advice}.")

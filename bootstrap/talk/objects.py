@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
-from bootstrap.link.wire import Wire
+from bootstrap.link.wire import Stream, Wire
 from bootstrap.repo.here import Here
 from bootstrap.repo.objects import ObjectStream, Progress, have_locally, parse_report, wanted_ref
 from bootstrap.talk.question import question
 
 _MARK = b"receive-pack\n"
+_MOST_ANSWER = 1024 * 1024
+"""Bytes of report, noise before it included: a line for each of our refs, of which there is one."""
 
 
 class Sending(threading.Thread):
@@ -72,8 +74,20 @@ class Sending(threading.Thread):
         finally:
             objects.close()
         stream.close_write()
-        answer = b""
-        while piece := stream.read(64 * 1024):
-            answer += piece
-        parse_report(answer.rpartition(_MARK)[2], stream.read_err())
+        parse_report(_answer(stream).rpartition(_MARK)[2], stream.read_err())
         self.arrived = True
+
+
+def _answer(stream: Stream) -> bytes:
+    """All of it; of an endless one, no more than a report could have."""
+    answer = bytearray()
+    while piece := stream.read(64 * 1024):
+        answer += piece
+        if len(answer) > _MOST_ANSWER:
+            stream.close()
+            raise BoxstrapError(
+                f"the box did not take the commit: its git reports more than "
+                f"{_MOST_ANSWER // 2**20} MiB.",
+                next_="Nothing changed; log in with ssh and look what `git` is on that box.",
+            )
+    return bytes(answer)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import threading
 
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import UnreachableError
+from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Stream, Wire
+from bootstrap.talk.run import number
 
 EVERY_S = 1.0
+ANSWER_S = 30.0
+"""How long one answer may take, in seconds."""
+_MOST_UNANSWERED = 3
+_LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
 class EndWatch(threading.Thread):
     """Asks now and then, over the same login; closes the stream once all was read.
 
     `asked` is a question whose answer is `running`, or another word, then a tab
-    and the size of the file in bytes.
+    and the size of the file in bytes. A box that leaves it unanswered three
+    times in a row is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(self, wire: Wire, stream: Stream, asked: str) -> None:
@@ -24,6 +31,8 @@ class EndWatch(threading.Thread):
         """Bytes of the file that were read so far; the reader keeps it."""
         self.reached = False
         """Whether the writer has ended and everything it wrote was read."""
+        self.trouble: UnreachableError | None = None
+        """Why nothing more is to be expected of this box."""
         self._wire = wire
         self._stream = stream
         self._asked = asked
@@ -32,19 +41,29 @@ class EndWatch(threading.Thread):
 
     def run(self) -> None:
         """Ask, once nothing came for a while, until the end, or until the link is gone."""
-        before = -1
+        before, unanswered = -1, 0
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:
                 before = self.seen
                 continue
             try:
-                state, _, size = exchange(self._wire, self._asked, timeout=30).partition(b"\t")
-            except BoxstrapError:
+                self.reached = self._is_over()
+                unanswered = 0
+            except LinkLost:
                 return
-            if state != b"running" and size.strip().isdigit() and self.seen >= int(size):
-                self.reached = True
+            except UnreachableError as error:
+                unanswered += 1
+                self.trouble = error if unanswered == _MOST_UNANSWERED else None
+            if self.reached or self.trouble:
                 self._stream.close()
                 return
+
+    def _is_over(self) -> bool:
+        state, _, size = exchange(self._wire, self._asked, timeout=ANSWER_S).partition(b"\t")
+        written = number(size.decode("ascii", "replace").strip())
+        if written is None:
+            raise NoAnswer("its answers make no sense.", where=self._wire.label, next_=_LOOK)
+        return state != b"running" and self.seen >= written
 
     def stop(self) -> None:
         """The reader has ended by itself."""

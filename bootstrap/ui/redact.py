@@ -105,13 +105,13 @@ class RedactStream:
 
 
 def _forms(value: str) -> Iterator[bytes]:
-    raw = value.encode()
+    raw = value.encode("utf-8", "surrogateescape")  # as the environment had it
     yield raw
-    for quoted in (quote(value, safe=""), quote(value), quote_plus(value)):
+    for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
         yield quoted.encode()
         yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()
     yield json.dumps(value)[1:-1].encode()
-    yield json.dumps(value, ensure_ascii=False)[1:-1].encode()
+    yield json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(raw)
         yield encode(raw).rstrip(b"=")

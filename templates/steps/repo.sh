@@ -41,6 +41,8 @@ await_commit() {
 fetch_by_url() {
   has_commit && return
   [ -d "$REPO_STORE" ] || box_git init -q --bare --template= "$REPO_STORE"
+  # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
+  printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
   # A server may refuse to give a bare commit: then its branches and tags hold it.
   store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" ||
     with_retries store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*' ||

@@ -18,7 +18,6 @@ apply_ssh() {
     authorized "$key" || add_line "$HOME/.ssh/authorized_keys" "$key"
   done
   unknown_hosts | while IFS= read -r key; do add_line "$HOME/.ssh/known_hosts" "$key"; done
-  printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
   chmod go-w "$HOME" 2>/dev/null || :
   chmod 700 "$HOME/.ssh"
   [ ! -f "$HOME/.ssh/authorized_keys" ] || chmod 600 "$HOME/.ssh/authorized_keys"

@@ -1,0 +1,1 @@
+"""People and boxes that mean harm: what they type and answer, and that nothing comes of it."""

@@ -1,0 +1,391 @@
+"""A box that lies: it stands in the place of a login shell, behind a real sshd.
+
+    python -I -S liar.py FILE
+
+FILE holds the name of one of `LIES`. The command that boxstrap sends comes in
+SSH_ORIGINAL_COMMAND; the question in it is recognised by its text, and answered
+as an honest box would, with no work done, but for the one that the lie is about.
+It imports little, since it is started for each command.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+MIB = 1024 * 1024
+SETUP = "20260101-000000-abcdef"
+# A title, colours, a cursor that goes up, a clipboard, 8-bit controls, direction marks, a bell.
+ESCAPES = (
+    "\x1b]0;owned\x07\x1b[31m\x1b[2J\x1b[1A\x1b]52;c;b3duZWQ=\x1b\\\x9b31m\x9d0;owned\x9c"
+    "\u202eevil\u2066\u200f\x07\x08\r\x1bP+q\x1b\\"
+)
+BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
+# Text that only one question has.
+SIGNS = {
+    "hello": "show_runs()",
+    "launch": "receive()",
+    "receive": "receive-pack --stateless-rpc",
+    "follow": "tail --version",
+    "setup_end": "state=gone",
+    "tail": 'tail -c "$bytes"',
+    "first": '"$tenths"',
+    "run_end": 'printf \'%s\\t%s\\n\' "$(run_state "$run")"',
+}
+
+
+class Asked:
+    """A question: its name, what frames its answer, and the variables in front of it."""
+
+    def __init__(self, command: str) -> None:
+        packed = re.search(r"echo ([A-Za-z0-9+/=]+) \| base64 -d", command)
+        text = base64.b64decode(packed[1]).decode() if packed else command
+        self.name = next((name for name, sign in SIGNS.items() if sign in text), "?")
+        framed = re.search(r"echo ([0-9a-f]{32})\+\n", text)
+        plain = re.search(r"^echo ([0-9a-f]{32})$", text, re.MULTILINE)
+        self.framed = framed is not None
+        found = framed or plain
+        self.mark = found[1] if found else ""
+        self.values: dict[str, str] = {}
+        for name, value in re.findall(r"^([a-z_]+)='([^'\n]*)'$", text, re.MULTILINE):
+            self.values.setdefault(name, value)
+
+    def begin(self) -> bytes:
+        return f"\n{self.mark}{'+' if self.framed else ''}\n".encode()
+
+    def end(self) -> bytes:
+        if not self.framed:
+            return b""
+        os.write(2, f"{self.mark}\n".encode())
+        return f"{self.mark}- 0\n".encode()
+
+
+Answer = Callable[[Asked], Iterator[bytes]]
+
+
+def event(asked: Asked, seq: int, step: str, word: str, **fields: object) -> bytes:
+    setup = asked.values.get("file", "").split("/")[1]
+    more = "".join(
+        f',"{key}":{value}' if isinstance(value, int) else f',"{key}":"{value}"'
+        for key, value in fields.items()
+    )
+    head = f'"v":1,"setup":"{setup}","seq":{seq},"t":1.5,"step":"{step}","event":"{word}"'
+    return f"{{{head}{more}}}\n".encode()
+
+
+# -- what an honest box would say
+
+RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\t1700000001 12\tpython train.py"
+
+
+def hello(asked: Asked) -> Iterator[bytes]:
+    facts = ["system\tLinux x86_64", "user\troot", "home\t/root", "bash\t5.2.15(1)-release"]
+    facts += [f"time\t{int(time.time())}", "boxhome\t/root/.boxstrap"]
+    key = asked.values.get("repo_key") or "homework-01234567"
+    facts += [f"run\t{key}\t{RUN.format(commit='a' * 40)}", "work\tw"]
+    yield "".join(f"{fact}\n" for fact in facts).encode()
+
+
+def launch(asked: Asked) -> Iterator[bytes]:
+    yield b"launched\n"
+
+
+def receive(asked: Asked) -> Iterator[bytes]:
+    while os.read(0, MIB):
+        pass
+    yield b"receive-pack\n" + packet("unpack ok\n") + packet("ok refs/boxstrap/x\n") + b"0000"
+
+
+def packet(text: str) -> bytes:
+    """A pkt-line of git (gitprotocol-common(5))."""
+    data = text.encode()
+    return f"{len(data) + 4:04x}".encode() + data
+
+
+def follow(asked: Asked) -> Iterator[bytes]:
+    yield event(asked, 1, "preflight", "start", why="new")
+    yield event(asked, 2, "preflight", "ok") + event(asked, 3, "train", "ok")
+    yield from over(asked, rc=0)
+
+
+def over(asked: Asked, **fields: object) -> Iterator[bytes]:
+    yield event(asked, 9_000_000, "setup", "done", **fields)
+    time.sleep(20)
+
+
+def log(asked: Asked) -> Iterator[bytes]:
+    yield b"a line of a log\n"
+
+
+HONEST: dict[str, Answer] = {
+    "hello": hello,
+    "launch": launch,
+    "receive": receive,
+    "follow": follow,
+    "setup_end": lambda asked: iter([b"running\t0\n"]),
+    "run_end": lambda asked: iter([b"finished 0\t0\n"]),
+    "tail": log,
+    "first": lambda asked: iter([b"finished 0\nstep 1\n"]),
+    "?": lambda asked: iter([b"\n"]),
+}
+
+# -- lies
+
+
+def endless(piece: bytes) -> Answer:
+    def say(asked: Asked) -> Iterator[bytes]:
+        while True:
+            yield piece
+
+    return say
+
+
+def fixed(text: bytes | str) -> Answer:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+    return lambda asked: iter([data])
+
+
+def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
+    """So many bytes in one line."""
+
+    def say(asked: Asked) -> Iterator[bytes]:
+        for _ in range(size // MIB):
+            yield char * MIB
+        yield end
+
+    return say
+
+
+def dressed_hello(text: str) -> Answer:
+    """Every fact, and every part of a run, with `text` in it."""
+
+    def say(asked: Asked) -> Iterator[bytes]:
+        yield from hello(asked)
+        key = asked.values.get("repo_key") or "homework-01234567"
+        facts = f"home\t/root{text}\nboxhome\t/root{text}/.boxstrap\nuser\t{text}\n"
+        facts += f"env\tVAST_CONTAINERLABEL{text}\nfile\t/etc/x{text}\n"
+        yield facts.encode("utf-8", "surrogateescape")
+        parts = ["running", "1700000000", f"c{text}", f"w{text}", f"s{text}", "1 2", f"x{text}"]
+        row = "\t".join([f"run\t{key}", "train-2", *parts]) + "\n"
+        yield row.encode("utf-8", "surrogateescape")
+        last = f'last\t{{"setup":"{SETUP}{text}","state":"over","exit":0}}\n'
+        yield last.encode("utf-8", "surrogateescape")
+
+    return say
+
+
+def many_runs(asked: Asked) -> Iterator[bytes]:
+    yield from hello(asked)
+    row = f"run\tkey-1\t{RUN.format(commit='b' * 40)}{'x' * 3000}\n".encode()
+    yield row * 2000
+
+
+def failed(**fields: object) -> Answer:
+    def say(asked: Asked) -> Iterator[bytes]:
+        yield event(asked, 1, "python", "start", why="new")
+        yield event(asked, 2, "python", "fail", **fields)
+        yield from over(asked, rc=7)
+
+    return say
+
+
+def returned(asked: Asked) -> Iterator[bytes]:
+    yield event(asked, 2, "gpu", "fail", code="no-gpu", rc=6)
+    yield from over(asked, rc=6)
+
+
+def odd_events(asked: Asked) -> Iterator[bytes]:
+    """Everything that is no event of this setup, or not its turn."""
+    good = event(asked, 5, "python", "progress", done=1, total=2, unit="packages")
+    yield good
+    yield good * 100  # the same again
+    yield event(asked, 3, "python", "ok")  # an earlier one
+    yield good.replace(b'"seq":5', b'"seq":-5') + good.replace(b'"seq":5', b'"seq":1e999')
+    yield good.replace(b'"seq":5', b'"seq":' + b"9" * 3000)
+    yield good.replace(b'"setup":"', b'"setup":"other')
+    yield b"[" * 4000 + b"\n" + b'{"a":' * 700 + b"\n" + BAD_UTF8 + b"\n\0\0\0\n"
+    yield event(asked, 6, "python", f"ok{ESCAPES}") + event(asked, 7, f"gpu{ESCAPES}", "warn")
+    yield event(asked, 8, "python", "warn", code=f"no-gpu{ESCAPES}", why=ESCAPES)
+    yield good.replace(b'"seq":5', b'"seq":8').replace(b'"done":1', b'"done":-1e300')
+    yield good.replace(b'"seq":5', b'"seq":9').replace(b'"total":2', b'"total":0.0000001')
+    yield b"x" * (8 * MIB) + b"\n"
+    yield event(asked, 10, "setup", "wait", code="busy", pid=10**15)
+    yield event(asked, 11, "train", "ok")
+    yield from over(asked, rc=0)
+
+
+def begun(asked: Asked) -> Iterator[bytes]:
+    yield event(asked, 1, "preflight", "start", why="new")
+    time.sleep(20)
+
+
+def endless_events(asked: Asked) -> Iterator[bytes]:
+    seq = 0
+    while True:
+        yield b"".join(
+            event(asked, seq + n, "python", "progress", done=n, total=10**9, unit="packages")
+            for n in range(1, 5000)
+        )
+        seq += 5000
+
+
+def endless_warnings(asked: Asked) -> Iterator[bytes]:
+    """Each of them is news."""
+    seq = 0
+    while True:
+        yield b"".join(
+            event(asked, seq + n, "python", "warn", code=("no-tmux", "busy")[n % 2])
+            for n in range(1, 5000)
+        )
+        seq += 5000
+
+
+def same_for_ever(asked: Asked) -> Iterator[bytes]:
+    yield from over(asked, rc=0, code="same")
+
+
+def working_hello(asked: Asked) -> Iterator[bytes]:
+    yield from hello(asked)
+    yield f"working\t{SETUP}\t{'b' * 64}\n".encode()
+
+
+def late_receive(asked: Asked) -> Iterator[bytes]:
+    """The setup goes on until the objects were answered."""
+    yield event(asked, 1, "repo", "start", why="new")
+    time.sleep(3)
+    yield from over(asked, rc=0)
+
+
+def verdict(text: str) -> str:
+    reason = f'"check":"{text}","code":"no-gpu","outcome":"return","gpus":[],'
+    return (
+        f'{{"version":1,"verdict":"return","reasons":[{{{reason}"says":"{text}",'
+        f'"advice":"{text}"}}],"driver":"{text}","cuda":null,"gpus":[{{"index":0,"name":"{text}",'
+        f'"uuid":null,"memory_mib":1,"capability":null}}],"checks":[],"seconds":1.0}}'
+    )
+
+
+def quoted(text: str) -> str:
+    """For a JSON document: what JSON can't hold raw is escaped, so that it arrives."""
+    return "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\u{ord(c):04x}" for c in text)
+
+
+def wrong_mark(asked: Asked) -> Iterator[bytes]:
+    asked.mark = "0" * 32
+    yield b""
+
+
+def stutter(asked: Asked) -> Iterator[bytes]:
+    """A pretended end inside the answer, and the real one after it."""
+    yield f"{asked.mark}- 1\n{asked.mark}+\nsystem\tBSD\n".encode()
+    yield from hello(asked)
+
+
+def noise_first(piece: bytes) -> Answer:
+    """Without any mark."""
+
+    def say(asked: Asked) -> Iterator[bytes]:
+        asked.begin = lambda: b""  # type: ignore[method-assign]
+        while True:
+            yield piece
+
+    return say
+
+
+def half(asked: Asked) -> Iterator[bytes]:
+    asked.end = lambda: b""  # type: ignore[method-assign]
+    yield from hello(asked)
+
+
+def loud(asked: Asked) -> Iterator[bytes]:
+    """Errors without end beside the answer."""
+    for _ in range(60):
+        os.write(2, ESCAPES.encode() * 5000)
+    yield from hello(asked)
+
+
+Lie = dict[str, Answer]
+LIES: dict[str, Lie] = {
+    "honest": {},
+    "hello without an end": {"hello": endless(b"x\n" * 30_000)},
+    "hello in one line without an end": {"hello": endless(b"x" * 60_000)},
+    "hello with another mark": {"hello": wrong_mark},
+    "hello cut in two": {"hello": half},
+    "hello with a pretended end": {"hello": stutter},
+    "hello that says nothing": {"hello": fixed("")},
+    "hello of another system": {"hello": fixed(f"system\t{ESCAPES}{'x' * 5000}\n")},
+    "hello with an odd bash": {
+        "hello": fixed(f"system\tLinux\nbash\t3.2{ESCAPES}" + "9" * 4000 + "\n")
+    },
+    "hello full of escapes": {"hello": dressed_hello(ESCAPES)},
+    "hello with 2,000 runs": {"hello": many_runs},
+    "hello that is not UTF-8": {"hello": dressed_hello("\udcff\udcc3(")},
+    "errors without an end": {"hello": loud},
+    "lacks full of escapes": {"launch": fixed(f"lacks\t{ESCAPES}\tno{ESCAPES} room\n")},
+    "lacks of 7 MB": {"launch": fixed("lacks\tdisk-full\t" + "x" * 7_000_000 + "\n")},
+    "100,000 lacks": {"launch": fixed("lacks\tdisk-full\tno room\n" * 100_000)},
+    "launch without an end": {"launch": endless(b"launched" * 5000)},
+    "launch that says otherwise": {"launch": fixed(f"no {ESCAPES}\n")},
+    "a line of events without an end": {"follow": endless(b"x" * 60_000)},
+    "lines that are no events without an end": {"follow": endless(b"{}\n" * 20_000)},
+    "events without an end": {"follow": endless_events},
+    "warnings without an end": {"follow": endless_warnings},
+    "events that are none": {"follow": odd_events},
+    "noise in the place of events": {"follow": noise_first(b"welcome! " * 5000)},
+    "the same setup for ever": {"follow": same_for_ever, "hello": working_hello},
+    "a code that nobody knows": {"follow": failed(code="{0.__class__}")},
+    "the end of a size that is none": {
+        "follow": begun,
+        "setup_end": fixed("gone\t" + "9" * 6000 + "\n"),
+    },
+    "a log full of escapes": {"follow": failed(code="killed"), "tail": fixed(ESCAPES * 2000)},
+    "a log that is not UTF-8": {"follow": failed(code="killed"), "tail": fixed(BAD_UTF8 * 500)},
+    "a log of 1 GB": {"follow": failed(code="killed"), "tail": wide(b"x", 1024 * MIB)},
+    "a verdict of 1 GB": {"follow": returned, "tail": wide(b" ", 1024 * MIB)},
+    "a verdict full of escapes": {"follow": returned, "tail": fixed(verdict(quoted(ESCAPES)))},
+    "a verdict nested 500,000 deep": {"follow": returned, "tail": fixed('{"a":' * 500_000)},
+    "a verdict with 4,000,000 brackets": {"follow": returned, "tail": fixed("[" * 4_000_000)},
+    "a verdict that is none": {"follow": returned, "tail": fixed(BAD_UTF8)},
+    "a report of objects without an end": {
+        "receive": endless(b"0" * 60_000),
+        "follow": late_receive,
+    },
+    "a report of objects full of escapes": {
+        "receive": fixed(b"receive-pack\n" + packet(f"unpack {ESCAPES}") + b"0000"),
+        "follow": late_receive,
+    },
+    "first output full of escapes": {"first": fixed(f"running\n{ESCAPES}step 1{ESCAPES}\n")},
+    "first output of 100 MB without a newline": {"first": wide(b"x", 100 * MIB)},
+    "a log of a run of 100 MB without a newline": {"tail": wide(b"x", 100 * MIB)},
+    "a log of a run full of escapes": {"tail": fixed((ESCAPES + "step 1\n").encode() * 20_000)},
+    "a log of a run that is not UTF-8": {"tail": fixed(BAD_UTF8 * 100_000)},
+    "noise in the place of a log": {"tail": noise_first(b"\x1b[31mwelcome! " * 5000)},
+}
+
+
+def main() -> None:
+    with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to start
+        lie = LIES[file.read().strip()]
+    asked = Asked(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    answer = {**HONEST, **lie}[asked.name]
+    pieces = answer(asked)
+    first = next(pieces, b"")  # it may change how the answer is framed
+    put(asked.begin() + first)
+    for piece in pieces:
+        put(piece)
+    put(asked.end())
+
+
+def put(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        main()

@@ -1,0 +1,112 @@
+"""Programs, with what they cost: exit code, output as bytes, seconds, memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a terminal obeys, in UTF-8: C0 but newline and tab, DEL, C1, direction marks, separators.
+OBEYED = re.compile(
+    rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c"
+    rb"|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How a program ended."""
+
+    rc: int
+    out: bytes
+    err: bytes
+    seconds: float
+    mib: float
+    """The most memory it ever held, in MiB."""
+
+    @property
+    def text(self) -> str:
+        """All that it said."""
+        return (self.out + self.err).decode()
+
+    def must(self, rc: int, *, seconds: float, mib: float) -> Cost:
+        """Itself, where it ended like that, in bounds, and said nothing that a terminal obeys."""
+        said = (self.out[-4000:] + self.err[-4000:]).decode("utf-8", "replace")
+        assert self.rc == rc, f"exit {self.rc}, not {rc}\n{said!a}"
+        assert b"Traceback" not in self.err, said
+        for stream in (self.out, self.err):
+            found = OBEYED.search(stream)
+            assert not found, f"it prints {stream[max(0, found.start() - 80) :][:200]!a}"
+            stream.decode()
+        assert self.seconds < seconds, f"{self.seconds:.1f} s\n{said!a}"
+        assert self.mib < mib, f"{self.mib:.0f} MiB\n{said!a}"
+        return self
+
+
+def run(
+    argv: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    timeout: float = 60,
+    stdin: bytes = b"",
+) -> Cost:
+    """Run it, apart from this terminal; killed after `timeout` seconds."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        timer = threading.Timer(timeout, os.killpg, [process.pid, signal.SIGKILL])
+        timer.start()
+        memory = _Memory(process.pid)
+        if process.stdin:
+            process.stdin.write(stdin)
+            process.stdin.close()
+        process.wait()
+        timer.cancel()
+        memory.join()
+        for file in (out, err):
+            file.seek(0)
+        return Cost(
+            process.returncode,
+            out.read(),
+            err.read(),
+            time.monotonic() - began,
+            memory.mib,
+        )
+
+
+class _Memory(threading.Thread):
+    """Looks how much it ever held. `ru_maxrss` counts what its parent held when it was forked."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._status = Path(f"/proc/{pid}/status")
+        self.mib = 0.0
+        self.start()
+
+    def run(self) -> None:
+        """Until it is gone."""
+        while True:
+            try:
+                found = re.search(r"VmHWM:\s+(\d+) kB", self._status.read_text())
+            except (OSError, ValueError):
+                return
+            if not found:
+                return
+            self.mib = int(found[1]) / 1024
+            time.sleep(0.03)

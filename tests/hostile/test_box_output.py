@@ -1,0 +1,172 @@
+"""Whatever a box says: the program ends in time, in little memory, and prints nothing of it raw.
+
+The box is a real sshd whose every command is answered by `liar.py`; the program is the real one.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.hostile import measure
+from tests.hostile.liar import LIES
+from tests.hostile.measure import Cost
+from tests.person import BIN, Person
+from tests.unit.link.sshd import SSHD, Sshd, keygen
+
+FAULT = "a box that lies"
+NOISE = "noise in the place of a log"
+LONG = "a log of a run of 100 MB without a newline"
+# A program that only starts holds 70; a whole log that is shown passes through.
+MIB = 250
+SECONDS = 25
+
+
+@dataclass
+class Lying:
+    """A person, and a box that lies."""
+
+    person: Person
+    server: Sshd
+    key: Path
+    lie_file: Path
+
+    def run(self, lie: str, *task: str, **env: str) -> Cost:
+        """What a task makes of it, met for the first time."""
+        self.lie_file.write_text(lie)
+        shutil.rmtree(self.person.state, ignore_errors=True)
+        host = f"{getpass.getuser()}@127.0.0.1:{self.server.port}"
+        argv = [str(BIN / "boxstrap"), *task, "--host", host, "--identity", str(self.key)]
+        return measure.run(argv, self.person.place, {**self.person.env, **env})
+
+
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
+    if not Path(SSHD).exists():
+        pytest.skip("there is no sshd here: install openssh-server to test what a box says")
+    folder = tmp_path_factory.mktemp("lying")
+    lie_file = folder / "lie"
+    liar = Path(__file__).with_name("liar.py")
+    forced = f"ForceCommand {sys.executable} -I -S {liar} {lie_file}"
+    server = Sshd(folder / "sshd", options=[forced])
+    person = Person(folder / "home")
+    person.repository()
+    key = keygen(folder / "key")
+    server.authorize(key)
+    server.start()
+    yield Lying(person, server, key, lie_file)
+    server.stop()
+
+
+# Lie -> exit code, and words that the person is told.
+SETUP: dict[str, tuple[int, str]] = {
+    "honest": (0, "step 1"),
+    "hello without an end": (3, "more than 8 MiB instead of an answer"),
+    "hello in one line without an end": (3, "more than 8 MiB instead of an answer"),
+    "hello with another mark": (3, "no answer"),
+    "hello cut in two": (3, "no answer"),
+    "hello with a pretended end": (0, "step 1"),
+    "hello that says nothing": (5, "an unknown system"),
+    "hello of another system": (5, "a box runs Linux"),
+    "hello with an odd bash": (5, "4.4 or later"),
+    "hello full of escapes": (0, "step 1"),
+    "hello with 2,000 runs": (0, "step 1"),
+    "hello that is not UTF-8": (0, "step 1"),
+    "errors without an end": (0, "step 1"),
+    "lacks full of escapes": (5, "Nothing was changed"),
+    "lacks of 7 MB": (5, "Nothing was changed"),
+    "100,000 lacks": (5, "Nothing was changed"),
+    "launch without an end": (3, "more than 8 MiB"),
+    "launch that says otherwise": (1, "did not start the setup"),
+    "a line of events without an end": (3, "without end"),
+    "lines that are no events without an end": (3, "without end"),
+    "events without an end": (3, "without end"),
+    "warnings without an end": (3, "without end"),
+    "events that are none": (0, "step 1"),
+    "noise in the place of events": (3, "more than 8 MiB instead of an answer"),
+    "the same setup for ever": (7, "again and again"),
+    "a code that nobody knows": (7, "the step python failed"),
+    "the end of a size that is none": (3, "make no sense"),
+    "a log full of escapes": (7, "the step python failed"),
+    "a log that is not UTF-8": (7, "the step python failed"),
+    "a log of 1 GB": (3, "more than 8 MiB"),
+    "a verdict of 1 GB": (3, "more than 8 MiB"),
+    "a verdict full of escapes": (6, "return this box"),
+    "a verdict nested 500,000 deep": (1, "can't be read"),
+    "a verdict with 4,000,000 brackets": (1, "can't be read"),
+    "a verdict that is none": (1, "can't be read"),
+    "a report of objects without an end": (0, "reports more than 1 MiB"),
+    "a report of objects full of escapes": (0, "did not take the commit"),
+    "first output full of escapes": (0, "step 1"),
+    "first output of 100 MB without a newline": (3, "more than 8 MiB"),
+}
+
+
+@pytest.mark.parametrize("lie", SETUP)
+def test_setup(lie: str, lying: Lying, faults: Faults) -> None:
+    rc, words = SETUP[lie]
+    with faults.attempt(FAULT, at=lie) as attempt:
+        seen = lying.run(lie, "setup").must(rc, seconds=SECONDS, mib=MIB)
+        attempt.noticed(seen.seconds)
+        assert words in seen.text
+        assert len(seen.text) < 60_000, "a wall of text"
+
+
+OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("logs",): ("a log of a run full of escapes", "a log of a run that is not UTF-8"),
+    ("logs", "--json"): ("a log of a run full of escapes",),
+    ("status",): ("hello full of escapes", "hello that is not UTF-8"),
+    ("status", "--json"): ("hello full of escapes", "hello with 2,000 runs"),
+    ("setup", "--json"): (
+        "hello full of escapes",
+        "a log full of escapes",
+        "events that are none",
+        "a verdict full of escapes",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "lie"), [(task, lie) for task, lies in OTHERS.items() for lie in lies]
+)
+def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faults) -> None:
+    with faults.attempt(FAULT, at=f"{' '.join(task)}: {lie}") as attempt:
+        rc = SETUP.get(lie, (0, ""))[0] if task[0] == "setup" else 0
+        seen = lying.run(lie, *task).must(rc, seconds=SECONDS, mib=MIB)
+        attempt.noticed(seen.seconds)
+        if "--json" in task:
+            assert all(isinstance(json.loads(line), dict) for line in seen.out.splitlines())
+            assert rc or seen.err == b""
+
+
+def test_noise_in_the_place_of_a_log(lying: Lying, faults: Faults) -> None:
+    with faults.attempt(FAULT, at="logs: noise without an end"):
+        seen = lying.run(NOISE, "logs").must(3, seconds=SECONDS, mib=MIB)
+        assert "more than 8 MiB" in seen.text
+
+
+def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
+    size = 100 * 1024 * 1024
+    with faults.attempt(FAULT, at=f"logs: {LONG}"):
+        plain = lying.run(LONG, "logs").must(0, seconds=SECONDS, mib=MIB)
+        assert (len(plain.out), plain.out.strip(b"x")) == (size, b"")
+    with faults.attempt(FAULT, at=f"logs --json: {LONG}"):
+        told = lying.run(LONG, "logs", "--json").must(0, seconds=SECONDS, mib=MIB)
+        objects = [json.loads(line) for line in told.out.splitlines()]
+        objects = [each for each in objects if "line" in each]
+        assert sum(len(each["line"]) for each in objects) == size
+        *cut, last = [each.get("cut", False) for each in objects]
+        assert (all(cut), last) == (True, False)
+
+
+def test_every_lie_is_told() -> None:
+    told = {*SETUP, *(lie for lies in OTHERS.values() for lie in lies)}
+    assert set(LIES) - told == {NOISE, LONG}

@@ -1,0 +1,188 @@
+"""Following has an end where the box has none: what it may say, and how long it may say nothing."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.link.steady import SteadyLink
+from bootstrap.talk import comebacks, follow, objects, watch
+from bootstrap.talk.comebacks import Comebacks
+from bootstrap.talk.follow import after_mark, follow_events
+from bootstrap.talk.objects import Sending
+
+SETUP = "20260101-000000-abcdef"
+
+
+class Scripted(LocalWire):
+    """A wire on which each question is answered by a script of ours: the first that fits its text.
+
+    The questions travel as they are; what runs in their place is chosen by a word in them.
+    """
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def start(self, command: str) -> LocalStream:
+        packed = command.split("echo ", 1)[1].split(" | ", 1)[0]
+        text = base64.b64decode(packed).decode()
+        script = next((answer for word, answer in self._answers.items() if word in text), "exit")
+        mark = re.search("echo ([0-9a-f]{32})", text)
+        return super().start(shell_command(script.replace("MARK", mark[1] if mark else "")))
+
+
+Wires = Callable[[dict[str, str]], Scripted]
+
+
+@pytest.fixture
+def wires() -> Iterator[Wires]:
+    """Make wires; they are closed at the end."""
+    made: list[Scripted] = []
+
+    def make(answers: dict[str, str]) -> Scripted:
+        made.append(Scripted(answers))
+        return made[-1]
+
+    yield make
+    for wire in made:
+        wire.close()
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience of tenths of a second."""
+    monkeypatch.setattr(watch, "EVERY_S", 0.05)
+    monkeypatch.setattr(watch, "ANSWER_S", 0.2)
+    monkeypatch.setattr(follow, "MARK_S", 0.3)
+    monkeypatch.setattr(comebacks, "PAUSES_S", (0.01, 0.02))
+
+
+def steady(login: Callable[[], Any]) -> SteadyLink:
+    return SteadyLink(login, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("answer", ["sleep 30", "echo no; exit", "yes"])
+def test_a_box_that_answers_no_more_is_given_up(answer: str, wires: Wires) -> None:
+    silent = {"exec tail": "echo; echo MARK; sleep 30", "state=gone": answer}
+    began = time.monotonic()
+    with pytest.raises(NoAnswer):
+        list(follow_events(steady(lambda: wires(silent)), SETUP, workdir="/nowhere"))
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.usefixtures("quick")
+def test_one_late_answer_is_no_reason_to_give_up(tmp_path: Path, wires: Wires) -> None:
+    once = tmp_path / "once"
+    end = f'{{"v":1,"setup":"{SETUP}","seq":1,"t":1.5,"step":"setup","event":"done","rc":0}}'
+    box = {
+        "exec tail": f"echo; echo MARK; sleep 1.5; echo '{end}'",
+        "state=gone": f"echo; echo MARK+; [ -e {once} ] || {{ touch {once}; sleep 30; }}; "
+        "printf 'running\\t0\\n'; echo MARK >&2; echo MARK- 0",
+    }
+    found = list(follow_events(steady(lambda: wires(box)), SETUP, workdir="/nowhere"))
+    assert [event.event for event in found] == ["done"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_that_never_begins_has_its_time(wires: Wires) -> None:
+    stream = after_mark(LocalWire.start(wires({}), "exec sleep 30"), "mark", "box")
+    began = time.monotonic()
+    with pytest.raises(NoAnswer, match="began no answer"):
+        stream.read(100)
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.usefixtures("quick")
+def test_one_that_began_may_take_longer(wires: Wires) -> None:
+    late = LocalWire.start(wires({}), "echo; echo mark; sleep 0.8; echo late")
+    stream = after_mark(late, "mark", "box")
+    assert stream.read(100) == b"late\n"
+    assert stream.read(100) == b""
+
+
+@pytest.mark.usefixtures("quick")
+def test_logins_that_bring_nothing_new_get_rarer_and_end(
+    monkeypatch: pytest.MonkeyPatch, wires: Wires
+) -> None:
+    """Each login succeeds, and what follows ends at once."""
+    monkeypatch.setattr(follow, "Comebacks", lambda: Comebacks(patience_s=0.5))
+    logins: list[float] = []
+
+    def login() -> Scripted:
+        logins.append(time.monotonic())
+        return wires({"exec tail": "echo; echo MARK", "state=gone": "exit"})
+
+    with pytest.raises(LinkLost):
+        list(follow_events(steady(login), SETUP, workdir="/nowhere"))
+    assert 3 < len(logins) < 60
+
+
+def test_news_begin_the_patience_anew() -> None:
+    back = Comebacks(patience_s=0.0)
+    for news in range(5):
+        back.lost(LinkLost("box"), news)
+    time.sleep(0.01)
+    with pytest.raises(LinkLost):
+        back.lost(LinkLost("box"), 4)
+
+
+class _Silent:
+    """Objects of nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(())
+
+    def close(self) -> None: ...
+
+
+def test_a_report_of_objects_has_an_end(monkeypatch: pytest.MonkeyPatch, wires: Wires) -> None:
+    monkeypatch.setattr(objects, "ObjectStream", _Silent)
+    monkeypatch.setattr(objects, "have_locally", lambda *_: [])
+    told: list[BoxstrapError] = []
+    here = SimpleNamespace(commit="a" * 40, object_format="sha1")
+    sending = Sending(
+        wires({"receive-pack": "exec yes"}),
+        here,  # type: ignore[arg-type]
+        [],
+        workdir="/nowhere",
+        repo_key="k",
+        progress=lambda *_: None,
+        failed=told.append,
+    )
+    sending.start()
+    sending.join(20)
+    assert not sending.is_alive()
+    assert "more than 1 MiB" in told[0].what
+
+
+def test_no_thread_here_ends_with_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, wires: Wires
+) -> None:
+    """The size in an answer may be no number at all, or one of a million digits."""
+    monkeypatch.setattr(watch, "EVERY_S", 0.02)
+    ended: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", ended.append)
+    for size in ("9" * 50_000, "\u00b2", "-1", "1e9", "", "0x10"):
+        frame = f"echo; echo MARK+; printf 'gone\\t%s\\n' '{size}'; echo MARK >&2; echo MARK- 0"
+        wire = wires({"state=gone": frame})
+        end = watch.EndWatch(wire, LocalWire.start(wire, "exec sleep 5"), "state=gone")
+        end.join(10)
+        assert end.trouble is not None
+        assert not end.reached
+    assert ended == []
