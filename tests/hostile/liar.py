@@ -280,12 +280,6 @@ def wrong_mark(asked: Asked) -> Iterator[bytes]:
     yield b""
 
 
-def stutter(asked: Asked) -> Iterator[bytes]:
-    """A pretended end inside the answer, and the real one after it."""
-    yield f"{asked.mark}- 1\n{asked.mark}+\nsystem\tBSD\n".encode()
-    yield from hello(asked)
-
-
 def noise_first(piece: bytes) -> Answer:
     """Without any mark."""
 
@@ -316,7 +310,6 @@ LIES: dict[str, Lie] = {
     "hello in one line without an end": {"hello": endless(b"x" * 60_000)},
     "hello with another mark": {"hello": wrong_mark},
     "hello cut in two": {"hello": half},
-    "hello with a pretended end": {"hello": stutter},
     "hello that says nothing": {"hello": fixed("")},
     "hello of another system": {"hello": fixed(f"system\t{ESCAPES}{'x' * 5000}\n")},
     "hello with an odd bash": {
