@@ -15,6 +15,7 @@ from bootstrap.link.known import KnownBox
 from bootstrap.link.local import LocalWire
 from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.target import Target
+from bootstrap.link.way import way_of
 from bootstrap.link.wire import Wire
 
 if TYPE_CHECKING:
@@ -89,15 +90,28 @@ class Contact:
         return wire
 
     def remember(self, **facts: object) -> None:
-        """Keep what is known of the box: `profile`, `repo_key`, and anything else beside them."""
+        """Keep what is known of the box: `profile`, `repo_key`, and anything else beside them.
+
+        The way that led there is kept too.
+        """
         own = {name: str(facts.pop(name)) for name in ("profile", "repo_key") if name in facts}
         self.known = dataclasses.replace(
             self.known,
             **own,  # type: ignore[arg-type]
             seen=time.time(),
-            extra={**self.known.extra, **facts},
+            extra={
+                **self.known.extra,
+                **self._way(),
+                **facts,
+            },
         )
         registry.save(self.known)
+
+    def _way(self) -> dict[str, object]:
+        """How this login was made; what an entry of ours said is known already."""
+        if self.endpoint is None or registry.entry_owner(self.endpoint):
+            return {}
+        return way_of(self.endpoint)
 
     def recall(self, name: str) -> str:
         """A text that `remember` kept; "" if there is none."""
@@ -123,7 +137,8 @@ def contact(  # noqa: PLR0913
     if target.is_local:
         box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return Contact(asked, target, box, None, say)
-    endpoint = resolve(target, user=user, identity=asked.identity or identity)
+    identity = asked.identity or identity or _identity_of(box, target)
+    endpoint = resolve(target, user=user, identity=identity)
     box = _meet(asked, target, endpoint, box)
     return Contact(asked, target, box, endpoint, say, first_contact)
 
@@ -135,6 +150,12 @@ def _meet(asked: Asked, target: Target, endpoint: Endpoint, box: KnownBox | None
             box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
         )
     return registry.meet(target, endpoint, name=asked.name, new_box=asked.new_box)
+
+
+def _identity_of(box: KnownBox | None, target: Target) -> str | None:
+    """The key file that was named for this box before, where it is still there."""
+    named = box.extra.get("identity") if box and not target.identity else None
+    return named if isinstance(named, str) and named and Path(named).is_file() else None
 
 
 def _only_box(repo_key: str) -> KnownBox:

@@ -109,6 +109,9 @@ def meet(
             where="--name",
             next_="Use letters, digits, dots, dashes and underscores, 63 at most.",
         )
+    owner = entry_owner(endpoint)
+    if owner is not None:
+        target = parse_host(owner.host_text)  # an entry of ours is no way that lasts
     box = (by_name(name) if name else None) or find(target, endpoint)
     if box and not new_box and name in (None, box.name):
         return _at(box, target, endpoint)
@@ -125,6 +128,12 @@ def meet(
         created=time.time(),
     )
     return _at(fresh, target, endpoint)
+
+
+def entry_owner(endpoint: Endpoint) -> KnownBox | None:
+    """The box whose entry in the ssh config, which boxstrap wrote, led to this endpoint."""
+    box = by_name(endpoint.host_key_alias or "")
+    return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
 
 
 def name_for(target: Target, endpoint: Endpoint) -> str:

@@ -40,8 +40,12 @@ class Endpoint:
     identities_only: bool = False
     identity_agent: str | None = None
     proxy_command: str | None = None
+    proxy_jump: str | None = None
+    """The jump hosts of which `proxy_command` was made, if it was."""
     host_key_alias: str | None = None
     known_hosts_files: tuple[Path, ...] = ()
+    """The user's and the system's."""
+    user_known_hosts_files: tuple[Path, ...] = ()
     address_family: str = "any"
     connect_timeout: float = CONNECT_TIMEOUT
 
@@ -91,8 +95,12 @@ def resolve(
         identities_only=settings.first("identitiesonly") == "yes",
         identity_agent=_agent_socket(settings.first("identityagent"), tokens),
         proxy_command=_proxy_command(settings, tokens, config),
+        proxy_jump=_jump(settings),
         host_key_alias=settings.first("hostkeyalias"),
-        known_hosts_files=_known_hosts(settings, tokens),
+        known_hosts_files=_known_hosts(
+            settings, tokens, "userknownhostsfile", "globalknownhostsfile"
+        ),
+        user_known_hosts_files=_known_hosts(settings, tokens, "userknownhostsfile"),
         address_family=settings.first("addressfamily") or "any",
         connect_timeout=_seconds(settings.first("connecttimeout")),
     )
@@ -219,8 +227,8 @@ def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(p for p in paths if p.is_file() or p.with_name(p.name + ".pub").is_file())
 
 
-def _known_hosts(settings: _Settings, tokens: Mapping[str, str]) -> tuple[Path, ...]:
-    lines = [settings.first("userknownhostsfile"), settings.first("globalknownhostsfile")]
+def _known_hosts(settings: _Settings, tokens: Mapping[str, str], *options: str) -> tuple[Path, ...]:
+    lines = [settings.first(option) for option in options]
     words = [word for line in lines if line for word in line.split(" ")]
     return tuple(Path(expand(word, tokens)) for word in words if word != "none")
 
@@ -239,8 +247,8 @@ def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
 def _proxy_command(
     settings: _Settings, tokens: Mapping[str, str], config: Path | None
 ) -> str | None:
-    jump = settings.first("proxyjump")
-    if jump and jump != "none":
+    jump = _jump(settings)
+    if jump:
         *before, last = jump.split(",")
         arguments = ["ssh", *(["-F", str(config)] if config else [])]
         arguments += ["-J", ",".join(before)] if before else []
@@ -251,6 +259,11 @@ def _proxy_command(
     if not command or command == "none":
         return None
     return re.sub(r"%([%hnpr])", lambda m: tokens[m[1]], command)
+
+
+def _jump(settings: _Settings) -> str | None:
+    jump = settings.first("proxyjump")
+    return jump if jump and jump != "none" else None
 
 
 def _seconds(text: str | None) -> float:

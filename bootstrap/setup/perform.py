@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError
+from bootstrap.setup.alias import keep_alias
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready, remember
 from bootstrap.setup.report import next_steps, repo_dir
@@ -55,18 +56,20 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
     text = _told(screen, run, blocking, beginning, setup)
+    alias = keep_alias(ready.box, screen)
     took = time.monotonic() - began
     screen.result(
         {
             "setup": setup or None,
             "box": ready.box.known.name,
+            "alias": alias or None,
             "commit": prepared.commit,
             "repo_dir": repo_dir(prepared, hello),
             "run": run.as_dict() if run else None,
             "waits_for": blocking.name if blocking else None,
             "seconds": round(took, 3),
         },
-        "\n".join([*text, "", next_steps(ready.box, prepared, hello, run or blocking)]),
+        "\n".join([*text, "", next_steps(ready.box, prepared, hello, run or blocking, alias)]),
     )
     if beginning and beginning.rc:
         raise TrainingFailedError(

@@ -24,8 +24,10 @@ def repo_dir(prepared: Prepared, hello: Hello) -> str:
     return posixpath.join(posixpath.dirname(box_home), prepared.repo_name)
 
 
-def next_steps(contact: Contact, prepared: Prepared, hello: Hello, run: Run | None) -> str:
-    """The block that ends a setup."""
+def next_steps(
+    contact: Contact, prepared: Prepared, hello: Hello, run: Run | None, alias: str = ""
+) -> str:
+    """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
     name, program = contact.known.name, program_name(sys.argv[0])
     folder = repo_dir(prepared, hello)
     return what_next(
@@ -35,8 +37,8 @@ def next_steps(contact: Contact, prepared: Prepared, hello: Hello, run: Run | No
             state=run.outcome() if run else "",
             attach=f"{program} attach --host {name}" if run and run.state == "running" else "",
             follow=f"{program} logs -f --host {name}" if run else "",
-            code="" if contact.is_local else _open_code(contact, folder),
-            fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder),
+            code="" if contact.is_local else _open_code(alias or _place(contact), folder),
+            fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
             destroy_at="" if contact.is_local else prepared.profile.provider.console or "",
         )
@@ -51,8 +53,8 @@ def program_name(typed: str) -> str:
     return name if shutil.which(name) else shlex.quote(typed)
 
 
-def _open_code(contact: Contact, folder: str) -> str:
-    return f"code --remote ssh-remote+{_place(contact)} {shlex.quote(folder)}"
+def _open_code(place: str, folder: str) -> str:
+    return f"code --remote ssh-remote+{place} {shlex.quote(folder)}"
 
 
 def _place(contact: Contact) -> str:
@@ -64,12 +66,13 @@ def _place(contact: Contact) -> str:
     return f"{endpoint.user}@{endpoint.hostname}{port}"
 
 
-def _fetch(contact: Contact, profile: Profile, folder: str) -> list[str]:
+def _fetch(contact: Contact, profile: Profile, folder: str, alias: str) -> list[str]:
     endpoint = contact.endpoint
     if endpoint is None:
         return []
-    alias = endpoint.alias != endpoint.hostname
-    host = endpoint.alias if alias else f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
+    if not alias and endpoint.alias != endpoint.hostname:
+        alias = endpoint.alias
+    host = alias or f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
     port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
     results = profile.train.results if profile.train else []
     places = [posixpath.join(folder, result) for result in results]

@@ -24,6 +24,7 @@ def boxes(call: Call) -> None:
     """
     from bootstrap.errors import UsageError
     from bootstrap.link.known import all_boxes, by_name, forget
+    from bootstrap.setup.alias import drop_alias
     from bootstrap.ui.sizes import duration
 
     name = call.given["forget"]
@@ -32,6 +33,7 @@ def boxes(call: Call) -> None:
         if box is None:
             raise UsageError(f"there is no box {name!r}.", next_="See which: boxstrap boxes")
         forget(box)
+        drop_alias(call.screen)
         call.screen.result({"forgotten": name}, f"forgotten: {name}. The box itself goes on.")
         return
     known = all_boxes()

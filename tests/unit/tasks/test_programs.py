@@ -16,7 +16,7 @@ from tests.person import HERE, Done, Person
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
 BUILT = ["attach", "boxes", "demo", "doctor", "init", "logs", "plan", "profiles", "setup"]
-BUILT += ["status", "stop", "verify"]
+BUILT += ["ssh-config", "status", "stop", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),
@@ -32,6 +32,7 @@ WRONG = {
     "wrong set": (["profiles", "--show", "vast", "--set", "gpu.cuont=2"], "gpu.count"),
     "no equals sign": (["profiles", "--show", "vast", "--set", "gpu.count"], "gpu.count"),
     "no such box": (["boxes", "--forget", "x"], "no box"),
+    "no ssh config of theirs": (["ssh-config"], "HOME is not your account's home"),
     "no such step": (["logs", "--host", "local", "--step", "x"], "no step"),
 }
 
@@ -71,7 +72,7 @@ def test_the_same_tasks_are_listed_and_none_that_is_not_built(program: str, at: 
 def test_every_task_explains_itself_with_an_example(task: str, at: Person) -> None:
     shown = at.run(task, "--help").must(0).out
     assert f"Example: boxstrap {task}" in shown
-    assert "--host" in shown or task in {"boxes", "demo", "init", "profiles"}
+    assert "--host" in shown or task in {"boxes", "demo", "init", "profiles", "ssh-config"}
     options = [line.split()[0] for line in shown.splitlines() if line.startswith("  --")]
     undescribed = [line for line in shown.splitlines() if line.strip() in options]
     assert undescribed == []

@@ -1,0 +1,59 @@
+"""The box's alias in the user's ssh config, kept right at the end of a setup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bootstrap.sshconfig.place import Place, find_place
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Contact
+    from bootstrap.sshconfig.keep import Kept
+    from bootstrap.ui.screen import Screen
+
+
+def keep_alias(box: Contact, screen: Screen) -> str:
+    """What to type after `ssh` from now on; "" where nothing leads there.
+
+    Nothing is written for `local`, nor where the user wants none. What goes
+    wrong here is said, and is no reason for a setup to fail.
+    """
+    kept = None if box.is_local else _keep(screen)
+    if kept is None:
+        return ""
+    alias = kept.alias(box.known)
+    if kept.changed and alias:
+        screen.say(f"`ssh {alias}` leads to this box, for scp, rsync and editors too")
+    return alias
+
+
+def drop_alias(screen: Screen) -> None:
+    """After a box was forgotten."""
+    place = _wanted()
+    if place is not None and place.entries.exists():
+        _keep(screen)
+
+
+def _wanted() -> Place | None:
+    place = find_place()
+    return None if place is None or place.off.exists() else place
+
+
+def _keep(screen: Screen) -> Kept | None:
+    place = _wanted()
+    if place is None:
+        return None
+    from bootstrap.sshconfig.keep import keep
+
+    try:
+        kept = keep(place)
+    except OSError as error:
+        screen.warn(f"the ssh config's entries can't be written: {error}")
+        return None
+    if kept.changed:
+        from bootstrap.sshconfig.task import follow_on_windows
+
+        if kept.trouble:
+            screen.warn(kept.trouble)
+        follow_on_windows(screen)
+    return kept

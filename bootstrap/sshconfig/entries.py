@@ -1,0 +1,100 @@
+"""All boxes that are alive, as one file of entries. Pure, but for a look whether files exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bootstrap.link.known import KnownBox
+from bootstrap.sshconfig.entry import (
+    Entry,
+    UnwritableError,
+    added_entry,
+    alias_of,
+    is_users_alias,
+    own_entry,
+)
+
+HEAD = """\
+# Written by boxstrap, and written anew when a box changes: edit nothing here.
+# Your ssh config includes this file. To take it out: boxstrap ssh-config --remove
+"""
+TAKEN = "your own ssh config has a host of that name"
+_LEFT_OUT = "# left out: "
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The file's entries, and the boxes without one, each with the reason."""
+
+    entries: tuple[Entry, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """What may be typed after `ssh`."""
+        return tuple(entry.alias for entry in self.entries)
+
+    def text(self) -> str:
+        """The file."""
+        notes = [f"{_LEFT_OUT}{alias}: {why}\n" for alias, why in self.left_out.items()]
+        return "\n".join([HEAD + "".join(notes), *(entry.text() for entry in self.entries)])
+
+
+def living(boxes: Iterable[KnownBox]) -> list[KnownBox]:
+    """Boxes that ssh can reach, in the given order (newest first).
+
+    Rented addresses are reused: of the boxes at one place the first, which is
+    the newest, is alive.
+    """
+    found: dict[tuple[object, ...], KnownBox] = {}
+    for box in boxes:
+        if box.address and box.known_hosts.is_file():
+            place = (box.address.lower(), box.port, box.extra.get("jump"), box.extra.get("proxy"))
+            found.setdefault(place, box)
+    return list(found.values())
+
+
+def entries(
+    boxes: Iterable[KnownBox], *, control_path: str = "", taken: Collection[str] = ()
+) -> Entries:
+    """The entries of `boxes`, newest first.
+
+    `taken` are aliases that mean something else in the user's own ssh config: they stay theirs.
+    """
+    everything = list(boxes)
+    made: dict[str, Entry] = {}
+    left_out: dict[str, str] = {}
+    for box in living(everything):
+        alias = alias_of(box)
+        if alias in made:
+            continue
+        if alias in taken:
+            left_out[alias] = TAKEN
+            continue
+        try:
+            made[alias] = _entry(box, everything, control_path)
+        except UnwritableError as error:
+            left_out[alias] = str(error)
+    return Entries(tuple(made.values()), left_out)
+
+
+def _entry(box: KnownBox, boxes: Iterable[KnownBox], control_path: str) -> Entry:
+    if not is_users_alias(box):
+        return own_entry(box, control_path)
+    # What a key was pinned for under this alias before, on whichever box, stays known.
+    others = [b for b in boxes if b.name != box.name and b.host_text == box.host_text and b.address]
+    return added_entry([box, *others])
+
+
+def aliases_in(text: str) -> frozenset[str]:
+    """The aliases that a file written before has entries of."""
+    lines = text.splitlines()
+    return frozenset(line.removeprefix("Host ") for line in lines if line.startswith("Host "))
+
+
+def taken_in(text: str) -> frozenset[str]:
+    """The aliases that a file written before has left to the user's own ssh config."""
+    notes = (line.partition(": ")[2] for line in text.splitlines() if line.startswith(_LEFT_OUT))
+    found = (note.partition(": ") for note in notes)
+    return frozenset(alias for alias, _, why in found if why == TAKEN)

@@ -1,0 +1,166 @@
+"""One box as ssh_config(5) has it. Pure.
+
+A box has an entry of its own, under its name. A box that is reached by an
+alias of the user's own ssh config keeps that alias as the user wrote it: what
+is added there is its pinned host key, beside the user's own known_hosts files,
+and the key file that was named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.link.known import KnownBox
+from bootstrap.link.target import parse_host
+
+_MANNERS = (
+    # A dead link ends after a minute, and a quiet one is not cut by a router on the way.
+    ("ServerAliveInterval", "15"),
+    ("ServerAliveCountMax", "4"),
+    ("ForwardAgent", "no"),
+    # Editors run commands of their own.
+    ("RemoteCommand", "none"),
+    ("RequestTTY", "auto"),
+)
+SOCKET_PATH_MAX = 103
+"""Bytes of a socket's path: 104 on macOS, 108 on Linux, with a NUL at the end."""
+_HASH, _SUFFIX = 40, 17
+"""What ssh makes of `%C`, and what it adds while a socket is being made."""
+_UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
+_PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
+
+
+class UnwritableError(ValueError):
+    """A value that an ssh config can't hold."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A `Host` block: the alias and its options, in order."""
+
+    alias: str
+    options: tuple[tuple[str, str], ...]
+
+    def text(self) -> str:
+        """The block as it stands in the file."""
+        lines = [f"    {name} {value}" for name, value in self.options]
+        return "\n".join([f"Host {self.alias}", *lines, ""])
+
+
+def is_users_alias(box: KnownBox) -> bool:
+    """Whether the box's name is an alias of the user's own ssh config."""
+    try:
+        typed = parse_host(box.host_text).address
+    except UsageError:
+        return False
+    return typed == box.name and box.address.lower() != typed.lower()
+
+
+def alias_of(box: KnownBox) -> str:
+    """What to type after `ssh`.
+
+    The box's name; but where that is the bare address, with its port: an entry
+    of the address alone would speak for every other port there too.
+    """
+    return f"{box.name}-{box.port}" if box.name.lower() == box.address.lower() else box.name
+
+
+def own_entry(box: KnownBox, control_path: str = "") -> Entry:
+    """The whole entry of a box. Raises UnwritableError for a path that no ssh config can hold."""
+    shared = [("ControlMaster", "auto"), ("ControlPath", control_path), ("ControlPersist", "10m")]
+    options = [
+        *_address(box),
+        *_keys(box),
+        *_trust(box, quoted(box.known_hosts)),
+        *_MANNERS,
+        *(shared if control_path else ()),
+        *_way(box),
+    ]
+    return Entry(alias_of(box), tuple(options))
+
+
+def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
+    """The text of a box's entry for Windows' ssh, whose connections can't be shared.
+
+    `keys` are names of files in its .ssh folder; the host keys lie in `boxstrap/` there.
+    """
+    files = [("IdentityFile", quoted(f"~/.ssh/{key}")) for key in keys]
+    options = [
+        *_address(box),
+        *files,
+        *([("IdentitiesOnly", "yes")] if files else ()),
+        *_trust(box, f"~/.ssh/boxstrap/{box.name}.known_hosts"),
+        *_MANNERS,
+    ]
+    return Entry(alias_of(box), tuple(options)).text()
+
+
+def _address(box: KnownBox) -> list[tuple[str, str]]:
+    if not _PLAIN_HOST.fullmatch(box.address) or not re.fullmatch(r"[\w.+@-]*", box.user):
+        raise UnwritableError(f"{box.address} is no plain address")
+    user = [("User", box.user)] if box.user else []
+    return [("HostName", box.address.replace("%", "%%")), ("Port", str(box.port)), *user]
+
+
+def _trust(box: KnownBox, known_hosts: str) -> list[tuple[str, str]]:
+    return [
+        ("UserKnownHostsFile", known_hosts),
+        ("HostKeyAlias", box.name),
+        ("StrictHostKeyChecking", "yes"),
+        ("UpdateHostKeys", "no"),
+        ("CheckHostIP", "no"),
+    ]
+
+
+def added_entry(boxes: Iterable[KnownBox]) -> Entry:
+    """What is added to a user's own alias; `boxes` are all that are reached by it, newest first."""
+    first, *others = list(boxes)
+    theirs = _texts(first, "known_hosts") or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+    files = [*theirs, *(str(box.known_hosts) for box in (first, *others))]
+    key = [("IdentityFile", quoted(first.extra["identity"]))] if first.extra.get("identity") else []
+    return Entry(
+        parse_host(first.host_text).address,
+        (*key, ("UserKnownHostsFile", " ".join(quoted(file) for file in files))),
+    )
+
+
+def quoted(path: object) -> str:
+    """A path for an option that expands `%`. Raises UnwritableError where it can't be written."""
+    text = str(path)
+    if _UNWRITABLE.search(text):
+        raise UnwritableError(f"no ssh config can name the path {text!r}")
+    return '"' + text.replace("%", "%%") + '"'
+
+
+def control_path(folders: Iterable[Path]) -> str:
+    """Where connections are shared, in the first folder whose sockets are short enough; or ""."""
+    for folder in folders:
+        text = str(folder)
+        if len(text.encode()) + 1 + _HASH + _SUFFIX <= SOCKET_PATH_MAX:
+            return f'"{text.replace("%", "%%")}/%C"' if not _UNWRITABLE.search(text) else ""
+    return ""
+
+
+def _keys(box: KnownBox) -> list[tuple[str, str]]:
+    identities = [path for path in _texts(box, "identities") if Path(path).exists()]
+    only = [("IdentitiesOnly", "yes")] if identities and box.extra.get("identities_only") else []
+    return [*(("IdentityFile", quoted(path)) for path in identities), *only]
+
+
+def _way(box: KnownBox) -> list[tuple[str, str]]:
+    """Through a jump host, where there is one; `none` keeps the user's patterns from adding one."""
+    jump, command = box.extra.get("jump"), box.extra.get("proxy")
+    if isinstance(jump, str) and jump:
+        return [("ProxyJump", jump)]
+    if isinstance(command, str) and command and not re.search(r"[\x00-\x1f]", command):
+        return [("ProxyCommand", command.replace("%", "%%"))]
+    return [("ProxyCommand", "none")]
+
+
+def _texts(box: KnownBox, name: str) -> tuple[str, ...]:
+    value = box.extra.get(name)
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()

@@ -1,0 +1,160 @@
+"""Keeping the entries: our file written when a box changed, and included once.
+
+Nothing is written where nothing changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bootstrap.errors import UsageError
+from bootstrap.link.known import KnownBox, all_boxes, write_private
+from bootstrap.sshconfig.block import has_block, with_block, without_block
+from bootstrap.sshconfig.entries import Entries, aliases_in, entries, living, taken_in
+from bootstrap.sshconfig.entry import alias_of, control_path, is_users_alias
+from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+
+_SSH_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of it."""
+
+    place: Place
+    entries: Entries
+    changed: bool
+    """Whether anything was written."""
+    trouble: str = ""
+    """Why the user's ssh config does not include the entries, and what to do."""
+
+    def alias(self, box: KnownBox) -> str:
+        """What to type after `ssh` for this box; "" where it has no entry."""
+        alias = alias_of(box)
+        return alias if alias in self.entries.aliases and not self.trouble else ""
+
+
+def keep(place: Place, *, afresh: bool = False) -> Kept:
+    """Bring the entries up to date with the known boxes.
+
+    `afresh`: aliases that were left out since they mean something else are looked at again.
+    """
+    place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(place):
+        before = _read(place)
+        found = _entries(place, before, afresh=afresh)
+        text = found.text()
+        if text != before:
+            write_private(place.entries, text)
+        try:
+            included = _include(place)
+        except LeftAloneError as error:
+            trouble = (
+                f"{error}, so it was left as it is.\n"
+                f"Put this at its top yourself: Include {place.include}"
+            )
+            return Kept(place, found, text != before, trouble)
+    return Kept(place, found, included or text != before)
+
+
+def take_out(place: Place) -> bool:
+    """Bring the user's ssh config back as it was; whether there was anything to take out.
+
+    Raises UsageError where the file can't be changed.
+    """
+    file = UserFile(place.config)
+    place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(place):
+        try:
+            data = file.read()
+            if there := data is not None and has_block(data, place.include):
+                rest = without_block(data, place.include)
+                if rest is None:
+                    file.remove()
+                else:
+                    file.prepare(rest).put()
+        except LeftAloneError as error:
+            raise UsageError(
+                f"{error}, so it was left as it is.",
+                next_=f"Take this line out yourself: Include {place.include}",
+            ) from None
+        place.entries.unlink(missing_ok=True)
+        place.off.touch()
+    return there
+
+
+@contextlib.contextmanager
+def _alone(place: Place) -> Iterator[None]:
+    """One boxstrap at a time; the file belongs to the user, who may still edit it."""
+    with (place.folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(place: Place) -> str:
+    try:
+        return place.entries.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _entries(place: Place, before: str, *, afresh: bool) -> Entries:
+    boxes = all_boxes()
+    path = control_path([place.folder, place.config.parent])
+    taken = frozenset() if afresh else taken_in(before)
+    new = _new(boxes, aliases_in(before) | taken)
+    taken |= {alias for alias in new if _means_something(place, alias)}
+    return entries(boxes, control_path=path, taken=taken)
+
+
+def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
+    own = (alias_of(box) for box in living(boxes) if not is_users_alias(box))
+    return [alias for alias in own if alias not in looked_at]
+
+
+def _means_something(place: Place, alias: str) -> bool:
+    """Whether the user's own ssh config leads elsewhere for a host of this name."""
+    answer = _ask([*place.ssh, "-G", "--", alias]) if place.config.exists() else None
+    if answer is None or answer.returncode:
+        return False
+    lines = (line.partition(" ") for line in answer.stdout.splitlines())
+    hostname = next((value for name, _, value in lines if name == "hostname"), alias)
+    return hostname.lower() != alias.lower()
+
+
+def _include(place: Place) -> bool:
+    """Include our file; whether anything was written. Raises LeftAloneError."""
+    file = UserFile(place.config)
+    data = file.read()
+    if data is not None and has_block(data, place.include):
+        return False
+    draft = file.prepare(with_block(data or b"", place.include, is_new=data is None))
+    try:
+        answer = _ask(["ssh", "-G", "-F", str(draft.path), "--", "boxstrap-looks"])
+        if answer is None or answer.returncode:
+            said = answer.stderr.strip()[-300:] if answer else "it does not answer"
+            said = said.replace(str(draft.path), str(place.config))
+            raise LeftAloneError(f"ssh does not accept {place.config} ({said})")
+        draft.put()
+    finally:
+        draft.drop()
+    return True
+
+
+def _ask(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_SSH_TIMEOUT_S,
+            check=False,
+        )
+    return None

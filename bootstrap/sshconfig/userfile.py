@@ -1,0 +1,117 @@
+"""The user's own ssh config as a file: read, and replaced whole or not at all.
+
+What can't be changed safely is left alone, with a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes. A larger file is no ssh config that ssh itself would read in good time."""
+
+
+class LeftAloneError(Exception):
+    """The file was not changed, and why."""
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A file that belongs to the user, who may have made a link of it."""
+
+    path: Path
+
+    def read(self) -> bytes | None:
+        """Its bytes; None where it is not there. Raises LeftAloneError."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            if self.path.is_symlink():
+                raise LeftAloneError(f"{self.path} is a link to nothing") from None
+            return None
+        except OSError as error:
+            raise _left_alone(self.path, error) from None
+        if not stat.S_ISREG(found.st_mode):
+            raise LeftAloneError(f"{self.path} is no file")
+        if found.st_size > LARGEST:
+            raise LeftAloneError(f"{self.path} is larger than {LARGEST // 1024 // 1024} MiB")
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise _left_alone(self.path, error) from None
+
+    def prepare(self, data: bytes) -> Draft:
+        """Write `data` beside the file, with its mode and owner. Raises LeftAloneError."""
+        try:
+            return self._prepare(data)
+        except OSError as error:
+            raise _left_alone(self.path, error) from None
+
+    def remove(self) -> None:
+        """Remove the file. Raises LeftAloneError."""
+        try:
+            self.path.unlink()
+        except OSError as error:
+            raise _left_alone(self.path, error) from None
+
+    def _prepare(self, data: bytes) -> Draft:
+        real = self.path.resolve()
+        before = real.stat() if real.exists() else None
+        if before is not None:
+            if not before.st_mode & stat.S_IWUSR or not os.access(real, os.W_OK):
+                raise LeftAloneError(f"{self.path} is read-only")
+            if before.st_nlink > 1:
+                raise LeftAloneError(f"{self.path} is one file under {before.st_nlink} names")
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+        draft = Draft(Path(name), real, before)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                if before is not None:
+                    if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
+                        os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                    os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            draft.drop()
+            raise
+        return draft
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A new version of the file, not yet in its place."""
+
+    path: Path
+    target: Path
+    before: os.stat_result | None
+
+    def put(self) -> None:
+        """Put it in place. Raises LeftAloneError where somebody else changed the file meanwhile."""
+        try:
+            now = self.target.stat() if self.target.exists() else None
+            if _version(now) != _version(self.before):
+                raise LeftAloneError(f"{self.target} was changed by somebody else just now")
+            self.path.replace(self.target)
+        except OSError as error:
+            raise _left_alone(self.target, error) from None
+        finally:
+            self.drop()
+
+    def drop(self) -> None:
+        """Take it away, if it is still there."""
+        self.path.unlink(missing_ok=True)
+
+
+def _version(found: os.stat_result | None) -> tuple[int, ...]:
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if found else ()
+
+
+def _left_alone(path: Path, error: OSError) -> LeftAloneError:
+    return LeftAloneError(f"{path} can't be changed: {(error.strerror or str(error)).lower()}")

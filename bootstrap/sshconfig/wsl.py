@@ -1,0 +1,168 @@
+"""Windows' own ssh config, where this Linux runs inside Windows (WSL).
+
+VS Code is a Windows program there and calls Windows' ssh, which reads
+`C:\\Users\\NAME\\.ssh\\config` and can't use a key or a file of this Linux. So the
+entries are written there too, with the pinned host keys beside them; a private
+key is never copied.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.link.known import KnownBox
+from bootstrap.sshconfig.block import with_block, without_block
+from bootstrap.sshconfig.entries import HEAD, living
+from bootstrap.sshconfig.entry import UnwritableError, alias_of, windows_entry
+from bootstrap.sshconfig.place import account_home
+from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+
+_INCLUDE = "boxstrap/config"
+"""Below .ssh, where Windows' ssh looks for what has no whole path."""
+_CMD = ("cmd.exe", "/mnt/c/Windows/System32/cmd.exe")
+_TIMEOUT_S = 20
+
+
+class NoWindowsError(Exception):
+    """The Windows side can't be reached, and why."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The Windows user's .ssh folder, as this Linux sees it."""
+
+    folder: Path
+
+    @property
+    def config(self) -> UserFile:
+        """Their ssh config."""
+        return UserFile(self.folder / "config")
+
+    @property
+    def ours(self) -> Path:
+        """Our folder in it."""
+        return self.folder / "boxstrap"
+
+
+def is_wsl(env: Mapping[str, str] = os.environ, version: Path = Path("/proc/version")) -> bool:
+    """Whether this Linux runs inside Windows."""
+    if env.get("WSL_DISTRO_NAME"):
+        return True
+    try:
+        return "microsoft" in version.read_text(errors="replace").lower()
+    except OSError:
+        return False
+
+
+def find_windows() -> Windows:
+    """The Windows user's folder; Windows is asked. Raises NoWindowsError."""
+    profile = _first_answer([[cmd, "/d", "/c", "echo %USERPROFILE%"] for cmd in _CMD])
+    if not profile or "%" in profile:
+        raise NoWindowsError("Windows does not say where its user's folder is")
+    home = _first_answer([["wslpath", "-u", profile]])
+    if not home or not Path(home).is_dir():
+        raise NoWindowsError(f"{profile} is not to be seen from here")
+    return Windows(Path(home) / ".ssh")
+
+
+def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
+    """Write the entries on the Windows side. What a person must still do, in sentences.
+
+    Raises NoWindowsError where the config there can't be changed.
+    """
+    alive, advice = living(boxes), []
+    theirs = _hosts(windows)
+    blocks = [HEAD]
+    try:
+        windows.ours.mkdir(parents=True, exist_ok=True)
+        for box in alive:
+            alias = alias_of(box)
+            if alias in theirs:
+                continue
+            if box.extra.get("jump") or box.extra.get("proxy"):
+                advice.append(f"{alias} is reached through another host: not from Windows")
+                continue
+            keys = _keys(box)
+            copies = [name for name in keys if (windows.folder / name).is_file()]
+            if keys and not copies:
+                advice.append(
+                    f"for {alias} copy the key {' or '.join(keys)} to Windows' .ssh folder, "
+                    "then: boxstrap ssh-config"
+                )
+            try:
+                blocks.append(windows_entry(box, copies if box.extra.get("identity") else []))
+            except UnwritableError:
+                continue
+            _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_bytes())
+        _write(windows.ours / "config", "\n".join(blocks).encode())
+        data = windows.config.read()
+        new = with_block(data or b"", _INCLUDE, is_new=data is None)
+        if new != data:
+            windows.config.prepare(new).put()
+    except (OSError, LeftAloneError) as error:
+        raise NoWindowsError(str(error)) from None
+    return advice
+
+
+def take_out(windows: Windows) -> None:
+    """Bring the config there back as it was. Raises NoWindowsError."""
+    try:
+        data = windows.config.read()
+        rest = without_block(data, _INCLUDE) if data is not None else None
+        if data is not None and rest is None:
+            windows.config.remove()
+        elif rest is not None and rest != data:
+            windows.config.prepare(rest).put()
+        for file in [*windows.ours.glob("*.known_hosts"), windows.ours / "config"]:
+            file.unlink(missing_ok=True)
+        if windows.ours.is_dir():
+            windows.ours.rmdir()
+    except (OSError, LeftAloneError) as error:
+        raise NoWindowsError(str(error)) from None
+
+
+def _keys(box: KnownBox) -> list[str]:
+    """Names of key files that log in to the box: the one named for it, or ssh's usual ones."""
+    named = box.extra.get("identity")
+    if isinstance(named, str) and named:
+        return [Path(named).name]
+    return sorted(path.stem for path in (account_home() / ".ssh").glob("id_*.pub"))
+
+
+def _hosts(windows: Windows) -> frozenset[str]:
+    """Hosts that the config there names itself."""
+    try:
+        text = (windows.config.read() or b"").decode("utf-8-sig", errors="replace")
+    except LeftAloneError as error:
+        raise NoWindowsError(str(error)) from None
+    lines = (line.replace("=", " ").split() for line in text.splitlines())
+    return frozenset(w for words in lines if words and words[0].lower() == "host" for w in words)
+
+
+def _write(path: Path, data: bytes) -> None:
+    if not path.is_file() or path.read_bytes() != data:
+        path.write_bytes(data)
+
+
+def _first_answer(commands: Iterable[list[str]]) -> str:
+    """The first line of the first command that has one."""
+    for command in commands:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+                cwd="/",
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        lines = done.stdout.decode(errors="replace").split("\n")
+        if done.returncode == 0 and lines[0].strip():
+            return lines[0].strip()
+    return ""

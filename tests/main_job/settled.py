@@ -1,0 +1,67 @@
+"""A person whose account has a home of its own: ssh and boxstrap see the same ~/.ssh/config.
+
+To ssh, home is what the account's entry in /etc/passwd says. So each command
+runs in a mount namespace where that file is another one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.person import BIN, Going, Person
+
+_INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
+
+
+class Settled(Person):
+    """Its home is short, since paths of sockets must be."""
+
+    def __init__(self) -> None:
+        super().__init__(Path(tempfile.mkdtemp(prefix="bx-", dir="/tmp")))
+        lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
+        own = (line for line in lines if not line.startswith("root:"))
+        self._passwd = self.home / "passwd"
+        self._passwd.write_text(f"root:x:0:0:root:{self.home}:/bin/bash\n" + "".join(own))
+
+    @property
+    def ssh_config(self) -> Path:
+        return self.home / ".ssh/config"
+
+    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Going:
+        return self.start(str(BIN / program), *arguments, **env)
+
+    def start(self, *command: str, **env: str) -> Going:
+        """Any program at all, at home."""
+        return Going(self.inside(*command), self.place, {**self.env, **env})
+
+    def inside(self, *command: str) -> list[str]:
+        """A command as it is run at home."""
+        return ["unshare", "-m", "sh", "-c", _INSIDE, "sh", str(self._passwd), *command]
+
+    def ssh(self, *arguments: str, stdin: str = "", rc: int = 0) -> str:
+        """What the real ssh prints; it asks nothing."""
+        done = subprocess.run(
+            self.inside("ssh", "-o", "BatchMode=yes", *arguments),
+            input=stdin,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == rc, f"exit {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    def leave(self) -> None:
+        """Close what is shared, and take the home away."""
+        for socket in self.home.glob(".local/state/boxstrap/ssh/*"):
+            if socket.is_socket():
+                subprocess.run(
+                    ["ssh", "-F", "none", "-O", "exit", "-S", socket, "box"],
+                    capture_output=True,
+                    check=False,
+                )
+        shutil.rmtree(self.home)

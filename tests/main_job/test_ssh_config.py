@@ -1,0 +1,222 @@
+"""After a setup the real ssh, scp, rsync, and what editors do with ssh, reach the box by name."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
+from tests.main_job.socks import ask, fetch
+from tests.unit.sshconfig.asking import meaning
+
+pytestmark = pytest.mark.boxes
+
+OWN = "# mine\nHost github.com\n\tUser git\n\nHost *\n\tForwardAgent yes\n\tRemoteCommand tmux"
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {GREETING: hello}
+secrets: [WANDB_API_KEY]
+train: {command: python train.py}
+"""
+# What Remote-SSH does: a script on standard input, which leaves a server behind it.
+SERVER = """\
+echo "start of script"
+cat > /tmp/server.py <<'END'
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers()
+        self.wfile.write(f"{os.getpid()} {os.environ.get('WANDB_API_KEY')}".encode())
+    def log_message(self, *a): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+END
+setsid python3 /tmp/server.py >/tmp/server.port 2>/tmp/server.err </dev/null &
+until [ -s /tmp/server.port ]; do sleep 0.05; done
+echo "listeningOn==$(cat /tmp/server.port)== tty==$(tty)=="
+"""
+
+
+@pytest.fixture(scope="module")
+def rented(mirror_rig: Rig) -> Iterator[Rented]:
+    """A box that was set up by somebody with an ssh config of their own."""
+    person = Settled()
+    person.env["WANDB_API_KEY"] = "wandb-0123456789"
+    person.ssh_config.parent.mkdir(mode=0o700)
+    person.ssh_config.write_text(OWN)
+    person.repository(boxstrap__yaml=PROFILE)
+    box = mirror_rig.start("vast")
+    rented = Rented(person, box)
+    done = rented.run("setup", "--name", "my-box").must(0)
+    assert "`ssh my-box` leads to this box" in done.err
+    assert "ssh-remote+my-box" in done.out or "code --host my-box" in done.out
+    yield rented
+    person.leave()
+    box.stop()
+
+
+@pytest.fixture
+def person(rented: Rented) -> Settled:
+    assert isinstance(rented.person, Settled)
+    return rented.person
+
+
+def test_ssh_scp_and_rsync_go_by_name(person: Settled, rented: Rented) -> None:
+    assert person.ssh("my-box", "echo $GREETING from $(pwd)").strip() == "hello from /root"
+    (person.home / "here").write_text("there and back")
+    for program in (["scp", "-q"], ["rsync", "-a"]):
+        person.start(*program, str(person.home / "here"), "my-box:/tmp/there").end().must(0)
+        person.start(*program, "my-box:/tmp/there", str(person.home / "back")).end().must(0)
+        assert (person.home / "back").read_text() == "there and back"
+        (person.home / "back").unlink()
+    (shared,) = person.home.glob(".local/state/boxstrap/ssh/" + "?" * 40)
+    assert shared.is_socket()
+
+
+def test_it_is_one_line_in_their_config_and_nothing_is_written_again(
+    person: Settled, rented: Rented
+) -> None:
+    text = person.ssh_config.read_text()
+    assert text.endswith(OWN)
+    assert text.count("Include") == 1
+    before = [(p, p.stat().st_mtime_ns) for p in _files(person)]
+    again = rented.run("setup", "--name", "my-box").must(0)
+    assert "leads to this box" not in again.err
+    assert [(p, p.stat().st_mtime_ns) for p in _files(person)] == before
+
+
+def test_what_remote_ssh_does(person: Settled, rented: Rented) -> None:
+    """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        proxy = free.getsockname()[1]
+    command = ["ssh", "-v", "-T", "-D", str(proxy), "-o", "ConnectTimeout=15", "my-box", "bash"]
+    alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
+    with subprocess.Popen(
+        person.inside(*command[:1], *alone, *command[1:]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=person.env,
+        text=True,
+    ) as going:
+        assert going.stdin
+        assert going.stdout
+        going.stdin.write(SERVER)
+        going.stdin.flush()
+        first = going.stdout.readline()
+        assert first == "start of script\n"  # nothing of the box's greetings comes before
+        said = re.match(r"listeningOn==(\d+)== tty==not a tty==", going.stdout.readline())
+        assert said
+        port = int(said[1])
+        pid, secret = fetch(proxy, port).split()
+        assert secret == "wandb-0123456789"
+        going.terminate()
+    assert rented.box.run(f"cat /proc/{pid}/cmdline").replace("\0", " ").strip() == (
+        "python3 /tmp/server.py"
+    )
+    forward = subprocess.Popen(
+        person.inside("ssh", *alone, "-N", "-L", f"{proxy}:127.0.0.1:{port}", "my-box"),
+        env=person.env,
+    )
+    try:
+        assert _ask(proxy) == f"{pid} {secret}"
+    finally:
+        forward.terminate()
+        forward.wait()
+    rented.box.run(f"kill {pid}")
+
+
+def test_an_editors_dynamic_port_works_over_a_shared_connection(
+    person: Settled, rented: Rented
+) -> None:
+    person.ssh("my-box", "true")
+    assert "Master running" in person.start("ssh", "-O", "check", "my-box").end().must(0).err
+    rented.box.run(
+        "mkdir -p /tmp/www; echo shared >/tmp/www/x; cd /tmp/www;"
+        " setsid python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 </dev/null &"
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        proxy = free.getsockname()[1]
+    with subprocess.Popen(
+        person.inside("ssh", "-T", "-D", str(proxy), "my-box", "bash"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=person.env,
+        text=True,
+    ) as going:
+        assert going.stdin
+        assert going.stdout
+        going.stdin.write(
+            "until (: </dev/tcp/127.0.0.1/8123) 2>/dev/null; do sleep 0.1; done; echo up\n"
+        )
+        going.stdin.flush()
+        assert going.stdout.readline() == "up\n"
+        assert fetch(proxy, 8123, "/x") == "shared\n"
+        going.stdin.close()
+
+
+def test_their_other_hosts_and_other_boxes_are_as_before(person: Settled) -> None:
+    with_ours, without = person.ssh_config, person.home / "config.before"
+    without.write_text(OWN)
+    for host in ("github.com", "10.0.0.1", "my-box2", "nothing-of-the-kind"):
+        assert meaning(with_ours, host) == meaning(without, host)
+
+
+def test_a_box_that_moved_is_found_there(person: Settled, rented: Rented, mirror_rig: Rig) -> None:
+    host, port = mirror_rig.delay_proxy(rented.box, 0.0)
+    rented.run("setup", "--name", "my-box", host=f"root@{host}:{port}").must(0)
+    assert f"Port {port}" in (person.home / ".local/state/boxstrap/ssh/config").read_text()
+    assert person.ssh("my-box", "hostname").strip() == rented.box.name
+
+
+def test_an_alias_of_ours_is_a_host_for_boxstrap_too(person: Settled, rented: Rented) -> None:
+    """With a user in front it is resolved by our own entry, which is no way to remember."""
+    rented.run("setup", host="root@my-box").must(0)
+    (box,) = person.run("boxes", "--json").must(0).json()["boxes"]
+    assert box["name"] == "my-box"
+    assert box["host"] != "root@my-box"
+    assert person.ssh("my-box", "hostname").strip() == rented.box.name
+    # The key that was named once is remembered.
+    assert "train-1" in person.run("status", "--host", "my-box").must(0).out
+
+
+def test_a_changed_host_key_is_refused_by_the_real_ssh_too(person: Settled, rented: Rented) -> None:
+    person.start("ssh", "-O", "exit", "my-box").end()
+    rented.box.new_host_key()
+    person.ssh("my-box", "true", rc=255)
+
+
+def test_a_forgotten_box_has_no_entry_and_removal_brings_the_file_back(person: Settled) -> None:
+    person.run("boxes", "--forget", "my-box").must(0)
+    assert "Host " not in (person.home / ".local/state/boxstrap/ssh/config").read_text()
+    told = person.run("ssh-config", "--remove", "--json").must(0).json()
+    assert told["removed"] is True
+    assert person.ssh_config.read_bytes() == OWN.encode()
+    assert "nothing of boxstrap" in person.run("ssh-config", "--remove").must(0).out
+
+
+def _files(person: Settled) -> list:  # type: ignore[type-arg]
+    return [person.ssh_config, person.home / ".local/state/boxstrap/ssh/config"]
+
+
+def _ask(port: int) -> str:
+    limit = time.monotonic() + 15
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=15) as through:
+                return ask(through)
+        except OSError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.05)

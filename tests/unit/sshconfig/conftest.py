@@ -1,0 +1,41 @@
+"""Boxes that are known, and an ssh config that is nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.link import known
+from bootstrap.link.known import KnownBox
+from bootstrap.sshconfig.place import VARIABLE, Place, find_place
+
+Meet = Callable[..., KnownBox]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGLq3wNSJv"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """An ssh config of our own, not there yet."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "ssh" / "config"))
+    found = find_place()
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def meet() -> Meet:
+    """Make a box known: `meet("my-box", "root@1.2.3.4:46769", port=46769)`."""
+    times = iter(range(1, 1000))
+
+    def save(name: str, host: str = "", **fields: Any) -> KnownBox:
+        values = {"address": "5.17.27.63", "port": 46769, "user": "root", **fields}
+        typed = host or f"root@{values['address']}:{values['port']}"
+        box = KnownBox(name, typed, created=float(next(times)), **values)
+        known.save(box)
+        box.known_hosts.write_text(f"{name} {KEY}\n")
+        return box
+
+    return save

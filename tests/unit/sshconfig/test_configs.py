@@ -1,0 +1,99 @@
+"""Real-world ssh configs: every other host stays as it was, and taking out brings the file back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.sshconfig.block import has_block, with_block, without_block
+from bootstrap.sshconfig.keep import keep, take_out
+from bootstrap.sshconfig.place import Place
+from tests.unit.sshconfig.asking import hosts_in, meaning, options
+from tests.unit.sshconfig.configs import CONFIGS, USUAL
+from tests.unit.sshconfig.conftest import Meet
+
+
+def test_there_are_thirty_of_them() -> None:
+    assert len(CONFIGS) >= 30
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_other_hosts_stay_and_removal_is_byte_for_byte(name: str, place: Place, meet: Meet) -> None:
+    data = CONFIGS[name]
+    place.config.parent.mkdir()
+    place.config.write_bytes(data)
+    place.config.chmod(0o640)
+    hosts = hosts_in(data)
+    before = {host: meaning(place.config, host) for host in hosts}
+    assert before["random-host-81724"][0] == 0, before
+    meet("my-box")
+    meet("Second.box_2", port=22)
+
+    kept = keep(place)
+    assert kept.changed
+    assert not kept.trouble
+    assert {host: meaning(place.config, host) for host in hosts} == before
+    mine = options(place.config, "my-box")
+    assert (mine["hostname"], mine["port"], mine["user"]) == ("5.17.27.63", "46769", "root")
+    assert place.config.stat().st_mode & 0o7777 == 0o640
+
+    assert not keep(place).changed
+    assert take_out(place)
+    assert place.config.read_bytes() == data
+    assert place.config.stat().st_mode & 0o7777 == 0o640
+    assert sorted(p.name for p in place.config.parent.iterdir()) == ["config"]
+    assert not take_out(place)
+
+
+def test_no_file_before_none_afterwards(place: Place, meet: Meet) -> None:
+    meet("my-box")
+    assert keep(place).changed
+    assert place.config.stat().st_mode & 0o7777 == 0o600
+    assert place.config.parent.stat().st_mode & 0o7777 == 0o700
+    assert options(place.config, "my-box")["port"] == "46769"
+    assert take_out(place)
+    assert not place.config.exists()
+
+
+def test_what_came_to_a_file_of_ours_stays(place: Place, meet: Meet) -> None:
+    meet("my-box")
+    keep(place)
+    with place.config.open("ab") as file:
+        file.write(USUAL)
+    take_out(place)
+    assert place.config.read_bytes() == USUAL
+
+
+def test_lines_that_the_user_moved_are_found(place: Place, meet: Meet) -> None:
+    include = place.include
+    moved = USUAL + f"\n  Include   {include}\n".encode()
+    assert has_block(moved, include)
+    assert with_block(moved, include) == moved
+    assert without_block(moved, include) == USUAL + b"\n"
+    for lookalike in (f"# Include {include}\n", f"Include {include}x\n", "Include other\n"):
+        assert not has_block(lookalike.encode(), include)
+
+
+def test_a_byte_order_mark_stays_first() -> None:
+    """Windows' ssh takes one; the others refuse the whole file."""
+    marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
+    made = with_block(marked, "x")
+    assert made.startswith(b"\xef\xbb\xbf# The boxes of boxstrap.")
+    assert b"\r\nInclude x\r\n\r\nHost gpu" in made
+    assert without_block(made, "x") == marked
+
+
+def test_a_file_that_ssh_refuses_is_left_alone(place: Place, meet: Meet, tmp_path: Path) -> None:
+    place.config.parent.mkdir()
+    for broken in (b"\xef\xbb\xbf" + USUAL, b"Host a\n  Prot 22\n", b'Host "a\n'):
+        place.config.write_bytes(broken)
+        meet("my-box")
+        kept = keep(place)
+        assert "ssh does not accept" in kept.trouble
+        assert f"Include {place.include}" in kept.trouble
+        assert str(place.config) in kept.trouble
+        assert ".config." not in kept.trouble
+        assert kept.alias(meet("my-box")) == ""
+        assert place.config.read_bytes() == broken
+        assert [p.name for p in place.config.parent.iterdir()] == ["config"]

@@ -1,0 +1,181 @@
+"""What the entries say, as the real ssh understands them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bootstrap.link import known
+from bootstrap.link.known import all_boxes, forget
+from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_path, own_entry
+from bootstrap.sshconfig.keep import keep
+from bootstrap.sshconfig.place import Place
+from tests.unit.sshconfig.asking import meaning, options
+from tests.unit.sshconfig.conftest import Meet
+
+
+def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> None:
+    key = tmp_path / "my key 100%"
+    key.touch()
+    box = meet(
+        "my-box", extra={"identities": [str(key)], "identity": str(key), "identities_only": True}
+    )
+    keep(place)
+    place.config.write_text(
+        place.config.read_text()
+        + "Host *\n  ForwardAgent yes\n  RemoteCommand tmux\n  RequestTTY force\n"
+        "  StrictHostKeyChecking no\n  UpdateHostKeys yes\n  ProxyJump corp\n  User other\n"
+    )
+    mine = options(place.config, "my-box")
+    said = {
+        "hostname": "5.17.27.63",
+        "port": "46769",
+        "user": "root",
+        "identityfile": f"{key}%",  # as it is written; ssh makes one of two
+        "identitiesonly": "yes",
+        "userknownhostsfile": str(box.known_hosts),
+        "hostkeyalias": "my-box",
+        "stricthostkeychecking": "true",
+        "updatehostkeys": "false",
+        "serveraliveinterval": "15",
+        "serveralivecountmax": "4",
+        "forwardagent": "no",
+        "requesttty": "auto",
+    }
+    assert {name: mine.get(name) for name in said} == said
+    assert "remotecommand" not in mine
+    assert "proxyjump" not in mine
+    assert "proxycommand" not in mine
+
+
+def test_a_connection_is_shared(place: Place, meet: Meet) -> None:
+    place.config.parent.mkdir()
+    place.config.write_text(own_entry(meet("my-box"), '"/tmp/a b/%C"').text())
+    mine = options(place.config, "my-box")
+    assert (mine["controlmaster"], mine["controlpersist"]) == ("auto", "600")
+    assert re.fullmatch("/tmp/a b/[0-9a-f]{40}", mine["controlpath"])
+
+
+def test_the_socket_of_a_shared_connection_fits() -> None:
+    short, long = Path("/home/me/.ssh"), Path("/home") / ("x" * 60)
+    assert control_path([long, short]) == '"/home/me/.ssh/%C"'
+    assert control_path([long]) == ""
+    assert len(str(short)) + 1 + 40 + 17 <= SOCKET_PATH_MAX
+    assert control_path([Path("/x" * 22 + "y")]) != ""
+    assert control_path([Path("/x" * 23)]) == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "option", "value"),
+    [
+        ({"jump": "me@bastion:2222,second"}, "proxyjump", "me@bastion:2222,second"),
+        ({"proxy": "colab ssh --at 100% -s x"}, "proxycommand", "colab ssh --at 100%% -s x"),
+    ],
+)
+def test_a_jump_host_is_kept(
+    fields: dict[str, object], option: str, value: str, place: Place, meet: Meet
+) -> None:
+    meet("my-box", extra=fields)
+    keep(place)
+    assert options(place.config, "my-box")[option] == value
+
+
+def test_a_bare_address_gets_an_alias_with_its_port(place: Place, meet: Meet) -> None:
+    """An entry for the address itself would speak for every other box there."""
+    meet("203.0.113.7", address="203.0.113.7", port=22)
+    before = meaning(place.config.parent / "none", "203.0.113.7")
+    kept = keep(place)
+    assert kept.entries.aliases == ("203.0.113.7-22",)
+    mine = options(place.config, "203.0.113.7-22")
+    assert (mine["hostname"], mine["hostkeyalias"]) == ("203.0.113.7", "203.0.113.7")
+    assert options(place.config, "203.0.113.7")["stricthostkeychecking"] == "ask"
+    assert before[0] != 0
+
+
+def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(place: Place, meet: Meet) -> None:
+    meet("one")
+    meet("two", address="198.51.100.9", port=2222)
+    keep(place)
+    meet("one", port=50001)
+    assert keep(place).changed
+    assert options(place.config, "one")["port"] == "50001"
+    box = known.by_name("two")
+    assert box is not None
+    forget(box)
+    assert keep(place).changed
+    assert options(place.config, "two")["hostname"] == "two"
+    assert not keep(place).changed
+
+
+def test_of_the_boxes_at_one_place_the_newest_is_alive(place: Place, meet: Meet) -> None:
+    meet("old")
+    meet("other", port=22)
+    meet("new")
+    assert set(keep(place).entries.aliases) == {"new", "other"}
+    assert {box.name for box in all_boxes()} == {"old", "other", "new"}
+
+
+def test_a_users_alias_stays_theirs(place: Place, meet: Meet) -> None:
+    """Where the box is reached by it: the pin is added, and nothing else."""
+    text = "Host gpu\n  HostName 5.17.27.63\n  Port 46769\n  ForwardAgent yes\n  User me\n"
+    place.config.parent.mkdir()
+    place.config.write_text(text)
+    plain = options(place.config, "gpu")
+    box = meet("gpu", "gpu", extra={"known_hosts": ["/home/me/kh 1"]})
+    keep(place)
+    now = options(place.config, "gpu")
+    assert now.pop("userknownhostsfile") == f"/home/me/kh 1 {box.known_hosts}"
+    plain.pop("userknownhostsfile")
+    assert plain.pop("updatehostkeys") != now.pop("updatehostkeys")  # ssh's own, with files named
+    assert now == plain
+
+
+def test_a_second_box_behind_a_users_alias(place: Place, meet: Meet) -> None:
+    """--new-box: `ssh gpu` knows both keys; the new box has a name of its own as well."""
+    place.config.parent.mkdir()
+    place.config.write_text("Host gpu\n  HostName 5.17.27.63\n")
+    old = meet("gpu", "gpu", port=22)
+    new = meet("gpu-2", "gpu", port=46769)
+    keep(place)
+    files = options(place.config, "gpu")["userknownhostsfile"]
+    assert str(old.known_hosts) in files
+    assert str(new.known_hosts) in files
+    assert options(place.config, "gpu-2")["port"] == "46769"
+
+
+def test_a_name_that_means_something_else_is_left_to_the_user(place: Place, meet: Meet) -> None:
+    place.config.parent.mkdir()
+    place.config.write_text("Host work\n  HostName work.example.org\n")
+    before = meaning(place.config, "work")
+    box = meet("work", "root@5.17.27.63:46769")
+    kept = keep(place)
+    assert meaning(place.config, "work") == before
+    assert dict(kept.entries.left_out) == {"work": "your own ssh config has a host of that name"}
+    assert kept.alias(box) == ""
+    assert not keep(place).changed
+    place.config.write_text(place.config.read_text().replace("Host work", "Host office"))
+    assert not keep(place).changed
+    assert keep(place, afresh=True).alias(box) == "work"
+
+
+def test_a_box_never_logged_in_to_and_this_machine_have_none(place: Place, meet: Meet) -> None:
+    meet("no-pin").known_hosts.unlink()
+    meet("local", "local", address="")
+    assert keep(place).entries.aliases == ()
+
+
+def test_what_no_config_can_hold_is_said(
+    place: Place, meet: Meet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = tmp_path / 'a "key"'
+    key.touch()
+    meet("odd", extra={"identities": [str(key)]})
+    meet("fine", port=22)
+    kept = keep(place)
+    assert kept.entries.aliases == ("fine",)
+    assert "can name the path" in kept.entries.left_out["odd"]
+    assert not keep(place).changed
+    key.unlink()
+    assert "odd" in keep(place).entries.aliases

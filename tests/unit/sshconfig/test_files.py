@@ -1,0 +1,151 @@
+"""The user's file is theirs: links, modes, owners, and what must be left alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.sshconfig import userfile
+from bootstrap.sshconfig.keep import keep, take_out
+from bootstrap.sshconfig.place import VARIABLE, Place, account_home, find_place
+from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
+from tests.unit.sshconfig.asking import options
+from tests.unit.sshconfig.configs import USUAL
+from tests.unit.sshconfig.conftest import Meet
+
+
+def given(place: Place, data: bytes = USUAL) -> None:
+    place.config.parent.mkdir()
+    place.config.write_bytes(data)
+
+
+def test_a_link_stays_a_link(place: Place, meet: Meet, tmp_path: Path) -> None:
+    place.config.parent.mkdir()
+    dotfiles = tmp_path / "dotfiles"
+    dotfiles.mkdir()
+    (dotfiles / "ssh").write_bytes(USUAL)
+    (place.config.parent / "between").symlink_to(dotfiles / "ssh")
+    place.config.symlink_to("between")
+    meet("my-box")
+    keep(place)
+    assert place.config.readlink() == Path("between")
+    assert options(place.config, "my-box")["port"] == "46769"
+    take_out(place)
+    assert (dotfiles / "ssh").read_bytes() == USUAL
+    assert place.config.is_symlink()
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o444])
+def test_a_read_only_file_is_left_alone(place: Place, meet: Meet, mode: int) -> None:
+    given(place)
+    place.config.chmod(mode)
+    meet("my-box")
+    kept = keep(place)
+    assert "is read-only, so it was left as it is" in kept.trouble
+    assert place.config.read_bytes() == USUAL
+    # The line put in by hand is all that it takes.
+    place.config.chmod(0o600)
+    place.config.write_bytes(f"Include {place.include}\n".encode() + USUAL)
+    place.config.chmod(mode)
+    assert keep(place).trouble == ""
+    with pytest.raises(UsageError, match="read-only"):
+        take_out(place)
+
+
+def test_what_is_no_plain_file_is_left_alone(place: Place, meet: Meet, tmp_path: Path) -> None:
+    meet("my-box")
+    given(place)
+    os.link(place.config, tmp_path / "second name")
+    assert "2 names" in keep(place).trouble
+    place.config.unlink()
+    place.config.mkdir()
+    assert "is no file" in keep(place).trouble
+    place.config.rmdir()
+    place.config.symlink_to("/nowhere/at/all")
+    assert "link to nothing" in keep(place).trouble
+    place.config.unlink()
+    place.config.symlink_to("/dev/null")
+    assert "is no file" in keep(place).trouble
+    place.config.unlink()
+    with place.config.open("wb") as file:
+        file.truncate(userfile.LARGEST + 1)
+    assert "larger than 16 MiB" in keep(place).trouble
+
+
+def test_an_owner_is_kept(place: Place, meet: Meet) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a file away")
+    given(place)
+    os.chown(place.config, 1234, 1235)
+    meet("my-box")
+    keep(place)
+    assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
+
+
+def test_an_odd_folder_stays_odd(place: Place, meet: Meet) -> None:
+    given(place)
+    place.config.parent.chmod(0o755)
+    meet("my-box")
+    keep(place)
+    assert place.config.parent.stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(USUAL)
+    draft = UserFile(path).prepare(b"ours")
+    path.write_bytes(USUAL + b"# saved in an editor just now\n")
+    with pytest.raises(LeftAloneError, match="somebody else"):
+        draft.put()
+    assert path.read_bytes().endswith(b"just now\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["config"]
+
+
+def test_a_write_that_fails_leaves_the_file(place: Place, meet: Meet) -> None:
+    """No room, or a folder that can't be written: nothing is half done."""
+    given(place)
+    meet("my-box")
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10));"
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "from pathlib import Path; from bootstrap.sshconfig.userfile import *\n"
+        "try: UserFile(Path(sys.argv[1])).prepare(b'x' * 1000)\n"
+        "except LeftAloneError as error: print(error)"
+    )
+    done = subprocess.run(
+        [os.sys.executable, "-c", script, place.config],  # type: ignore[attr-defined]
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "file too large" in done.stdout
+    assert place.config.read_bytes() == USUAL
+    assert [p.name for p in place.config.parent.iterdir()] == ["config"]
+
+
+def test_ours_is_for_this_user_alone(place: Place, meet: Meet) -> None:
+    meet("my-box")
+    keep(place)
+    assert place.entries.stat().st_mode & 0o7777 == 0o600
+    assert place.folder.stat().st_mode & 0o7777 == 0o700
+
+
+def test_where_the_config_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_place() is None  # ssh reads the account's, whatever HOME says
+    monkeypatch.setenv("HOME", str(account_home()))
+    usual = find_place()
+    assert usual is not None
+    assert usual.config == account_home() / ".ssh/config"
+    assert usual.ssh == ["ssh"]
+    monkeypatch.setenv(VARIABLE, "off")
+    assert find_place() is None
+    monkeypatch.setenv(VARIABLE, "~/elsewhere")
+    other = find_place()
+    assert other is not None
+    assert other.ssh == ["ssh", "-F", str(account_home() / "elsewhere")]

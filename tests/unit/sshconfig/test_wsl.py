@@ -1,0 +1,106 @@
+"""Inside Windows: the entries are written on its side too. Its programs are stood in for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.sshconfig import wsl
+from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
+from tests.person import Person
+from tests.unit.sshconfig.asking import options
+from tests.unit.sshconfig.configs import USUAL
+from tests.unit.sshconfig.conftest import Meet
+
+PROFILE = r"C:\Users\Zoë Müller"
+
+
+@pytest.fixture
+def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
+    """A Windows whose user's folder has a blank and odd letters."""
+    home = tmp_path / "c/Users/Zoë Müller"
+    home.mkdir(parents=True)
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    _program(programs / "cmd.exe", f"printf '%s\\r\\n' '{PROFILE}'")
+    _program(programs / "wslpath", f'[ "$2" = "{PROFILE}" ] && echo "{home}"')
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setenv("WSL_DISTRO_NAME", "Debian")
+    return Windows(home / ".ssh")
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def test_what_is_windows(tmp_path: Path) -> None:
+    version = tmp_path / "version"
+    version.write_text("Linux version 5.15.153.1-microsoft-standard-WSL2 (root@x)")
+    assert is_wsl({}, version)
+    version.write_text("Linux version 6.1.0-18-amd64 (debian-kernel@lists.debian.org)")
+    assert not is_wsl({}, version)
+    assert not is_wsl({}, tmp_path / "none")
+    assert is_wsl({"WSL_DISTRO_NAME": "Debian"}, version)
+
+
+def test_the_folder_is_found(windows: Windows) -> None:
+    assert find_windows() == windows
+
+
+def test_without_windows_programs_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(NoWindowsError, match="does not say"):
+        find_windows()
+
+
+def test_entries_are_written_there_and_taken_out(windows: Windows, meet: Meet) -> None:
+    windows.folder.mkdir()
+    before = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
+    (windows.folder / "config").write_bytes(before)
+    (windows.folder / "id_gpu").touch()
+    mine = meet("my-box", extra={"identity": "/home/me/.ssh/id_gpu"})
+    gpu = meet("gpu", port=2)
+    jumped = meet("far", port=3, extra={"jump": "bastion"})
+    bare = meet("here", port=4, extra={"identity": "/home/me/.ssh/other"})
+    advice = wsl.write(windows, [mine, gpu, jumped, bare])
+    assert [sentence.split()[:2] for sentence in advice] == [["far", "is"], ["for", "here"]]
+    said = options(windows.ours / "config", "my-box")
+    assert (said["hostname"], said["port"], said["user"]) == ("5.17.27.63", "46769", "root")
+    assert said["identityfile"] == "~/.ssh/id_gpu"
+    assert said["userknownhostsfile"].endswith("/.ssh/boxstrap/my-box.known_hosts")
+    assert said["controlmaster"] == "false"
+    text = (windows.ours / "config").read_text()
+    assert "Host gpu" not in text  # theirs
+    assert "Host far" not in text
+    assert "Host here" in text
+    pins = (windows.ours / "my-box.known_hosts").read_bytes()
+    assert pins == mine.known_hosts.read_bytes()
+    now = (windows.folder / "config").read_bytes()
+    assert b"\r\nInclude boxstrap/config\r\n" in now
+    wsl.write(windows, [mine])
+    assert (windows.folder / "config").read_bytes() == now
+    wsl.take_out(windows)
+    assert (windows.folder / "config").read_bytes() == before
+    assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
+
+
+def test_the_task_does_both(windows: Windows, place: Place, meet: Meet, person: Person) -> None:
+    meet("my-box")
+    env = {"BOXSTRAP_SSH_CONFIG": str(place.config), "WSL_DISTRO_NAME": "Debian"}
+    programs = windows.folder.parents[3] / "programs"
+    env["PATH"] = f"{programs}:{person.env['PATH']}"
+    told = person.run("ssh-config", "--json", **env).must(0).json()
+    assert told["windows"] == str(windows.folder)
+    assert told["aliases"] == ["my-box"]
+    assert (windows.ours / "config").exists()
+    _program(programs / "cmd.exe", "exit 1")
+    failed = person.run("ssh-config", **env).must(0)
+    assert "don't know the boxes yet" in failed.err
+    _program(programs / "cmd.exe", f"printf '%s\\r\\n' '{PROFILE}'")
+    person.run("ssh-config", "--remove", **env).must(0)
+    assert not (windows.folder / "config").exists()
+    assert not windows.ours.exists()
+    assert not place.config.exists()
