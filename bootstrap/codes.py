@@ -65,6 +65,7 @@ commit-missing | the commit never arrived on the box | run the same command agai
 box-edits | files were edited on the box, and the new commit changes them | commit, stash or discard them there: the step's log lists them
 box-commits | commits were made on the box that exist nowhere else | push or fetch them first: the step's log lists them
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
+git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
 tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref

@@ -111,6 +111,13 @@ class Going:
         with self._err:
             return Done(self.process.returncode, out, self.said(), seconds)
 
+    def close(self) -> None:
+        """End what is left of it: nothing of a test that fails goes on behind it."""
+        if self.process.poll() is None:
+            self.kill()
+        self.process.communicate()
+        self._err.close()
+
     def said(self) -> str:
         """What it said on standard error so far."""
         size = os.fstat(self._err.fileno()).st_size

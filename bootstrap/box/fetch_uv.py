@@ -23,7 +23,7 @@ if not __package__:  # run as a file: PEP 366
 
 from .indexes import pip_setting
 
-TIMEOUT_S = 60
+TIMEOUT_S = 20
 
 
 def index(fallback: str) -> str:

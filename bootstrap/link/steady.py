@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginRefused
 from bootstrap.link.wire import Wire
+
+_Answer = TypeVar("_Answer")
 
 PAUSES_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries in seconds; the last one repeats."""
@@ -71,6 +74,17 @@ class SteadyLink:
                 continue
             self._back()
             return
+
+    def ask(self, question: Callable[[Wire], _Answer]) -> _Answer:
+        """The answer to `question`, which is asked anew on a new wire when the link was lost.
+
+        Only for what may be asked twice. Raises what the question raises, and as `again`.
+        """
+        while True:
+            try:
+                return question(self.wire)
+            except LinkLost as lost:
+                self.again(lost)
 
     def close(self) -> None:
         """Close the wire that stands."""

@@ -24,6 +24,8 @@ _PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2
 _LONGEST_KEY = 16 * 1024
 COMMIT_PATIENCE_S = 600
 """How long the box waits for a commit whose sender is gone, in seconds."""
+LOCK_PATIENCE_S = 300
+"""How long the box waits for another package run to end, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ def variables(
         ("REPO_URL", work.url or ""),
         ("REPO_ACCESS", profile.git.access),
         ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
+        ("LOCK_PATIENCE", LOCK_PATIENCE_S),
         ("GIT_USER_NAME", profile.git.user.name or work.user_name or ""),
         ("GIT_USER_EMAIL", profile.git.user.email or work.user_email or ""),
         ("PYTHON_VERSION", python.version or ""),

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from bootstrap.codes import Code, explain
 from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.events import Event
+from bootstrap.link.errors import LinkLost
 from bootstrap.link.steady import SteadyLink
+from bootstrap.link.wire import Wire
 from bootstrap.setup import secrets
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.prepare import Prepared
@@ -24,6 +26,8 @@ _OBJECT_TELLS_S = 0.2
 """Seconds between two words on objects sent."""
 _MOST_SAME = 5
 """How often a box may answer that the same setup is at work already, without showing one end."""
+_LAUNCHES = 5
+"""How often a setup is launched over links that break meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Drive:
         self._last_tell = 0.0
         self._same = 0
         self._telling = threading.Lock()
+        self._launches = 0
 
     @property
     def workdir(self) -> str:
@@ -67,10 +72,13 @@ class Drive:
         return self.prepared.profile.box.workdir
 
     def hello(self) -> Hello:
-        """Ask the box what it has of this work."""
+        """Ask the box what it has of this work, for as long as it takes to get an answer."""
+        return self.link.ask(self._greet)
+
+    def _greet(self, wire: Wire) -> Hello:
         prepared = self.prepared
         return greet(
-            self.link.wire,
+            wire,
             workdir=self.workdir,
             repo_key=prepared.repo_key,
             script=prepared.script_id,
@@ -88,8 +96,22 @@ class Drive:
         if hello.nothing_to_do and not self.wishes.restart:
             return ""
         setup = new_setup_id()
-        launch(self.link.wire, self._launch(setup))
+        try:
+            launch(self.link.wire, self._launch(setup))
+        except LinkLost as lost:
+            return self._look_after(setup, lost)
         return self._follow(setup, hello.have)
+
+    def _look_after(self, setup: str, lost: LinkLost) -> str:
+        """The link broke while a setup was launched: the box knows whether it began."""
+        self._launches += 1
+        if self._launches > _LAUNCHES:
+            raise lost
+        self.link.again(lost)
+        hello = self.hello()
+        if setup in (hello.working or ()) or setup == hello.last_setup.get("setup"):
+            return self._follow(setup, hello.have)
+        return self.run(hello)
 
     def _launch(self, setup: str) -> Launch:
         words = ["restart"] if self.wishes.restart else []
@@ -152,7 +174,7 @@ class Drive:
         sending = self._sending
         if sending is not None and not sending.arrived:
             sending.join()
-            self._send_commit(self.hello().have)
+            self._send_commit(self._greet(self.link.wire).have)
 
     def _send_commit(self, have: Sequence[str]) -> None:
         here = self.prepared.here

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError
@@ -53,7 +54,7 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         run = run_of_work(hello, prepared.repo_key, prepared.commit)
     beginning = None
     if run and (drive.began_run or (setup and run.state == "running")):
-        beginning = watch_beginning(ready.link.wire, run, prepared.profile.box.workdir)
+        beginning = ready.link.ask(partial(watch_beginning, run=run, workdir=drive.workdir))
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
     text = _told(screen, run, blocking, beginning, setup)
     alias = keep_alias(ready.box, screen)

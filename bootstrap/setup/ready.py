@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from bootstrap.contact import LOCAL, Asked, Contact, contact
 from bootstrap.link.steady import SteadyLink
@@ -96,7 +97,7 @@ def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
     from bootstrap.profile.providers import recognise as by_hints
 
     hints = all_hints()
-    hello = greet(link.wire, hint_names=hints.env, hint_files=hints.files)
+    hello = link.ask(partial(greet, hint_names=hints.env, hint_files=hints.files))
     provider = by_hints(hello.env, hello.files)
     signs = sorted((hello.env & hints.env) | (hello.files & hints.files))
     why = f"it shows {', '.join(signs[:3])}" if signs else "it shows no provider's signs"

@@ -89,7 +89,8 @@ class PlainScreen(Screen):
         elif not self._is_due("link"):
             return
         self._told["link"] = self._now()
-        self._line("link", "lost", f"no sign of life for {sizes.duration(seconds)}; trying again")
+        gone = f"for {sizes.duration(seconds)}; " if seconds >= 1 else ""
+        self._line("link", "lost", f"{gone}trying again, and the box goes on")
 
     def back(self) -> None:
         if self._lost_at is not None:

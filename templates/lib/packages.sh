@@ -21,9 +21,10 @@ as_root() {
   if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# A lock of another package run is waited for, five minutes, and never broken.
-APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq
-  -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold)
+# A lock of another package run is waited for, LOCK_PATIENCE seconds, and never broken.
+APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq -o DPkg::Lock::Timeout="$LOCK_PATIENCE"
+  -o Acquire::Retries=3 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 -o Dpkg::Use-Pty=0
+  -o Dpkg::Options::=--force-confold)
 
 install_packages() {
   case $(manager) in
@@ -52,7 +53,7 @@ refresh_apt() {
 
 # `update` takes a lock of its own, for which apt has no patience.
 apt_update() {
-  local until=$((SECONDS + 300)) out
+  local until=$((SECONDS + LOCK_PATIENCE)) out
   until out=$(as_root "${APT[@]}" update 2>&1 9>&-); do
     printf '%s\n' "$out" >&2
     case $out in *'Could not get lock'*) ;; *) return 1 ;; esac

@@ -69,7 +69,7 @@ fetch_uv_plainly() {
 }
 
 download() {
-  if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 "$1"; else wget -qO- "$1"; fi
+  if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 20 "$1"; else wget -qO- -T 20 -t 3 "$1"; fi
 }
 
 # cut_member ZIP NAME: the zip's directory says where the member lies and how long it is.
@@ -100,6 +100,6 @@ read_indexes() {
 
 run_uv() {
   env UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
-    UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=60 UV_NO_MODIFY_PATH=1 \
+    UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=20 UV_NO_MODIFY_PATH=1 \
     ${UV_SETTINGS[@]+"${UV_SETTINGS[@]}"} "$UV" "$@" 3>&- 9>&-
 }

@@ -18,8 +18,8 @@ apply_repo() {
 # Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
 box_git() {
   GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
-    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts'" \
-    git -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
+    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts'" \
+    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
     -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
 }
 work_git() { box_git -C "$REPO_DIR" "$@"; }
@@ -43,12 +43,21 @@ fetch_by_url() {
   [ -d "$REPO_STORE" ] || box_git init -q --bare --template= "$REPO_STORE"
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
   printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
-  # A server may refuse to give a bare commit: then its branches and tags hold it.
-  store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" ||
-    with_retries store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*' ||
-    fail clone-failed "$REPO_URL could not be fetched from this box" \
-      "access: over-ssh sends it from your machine instead, and needs no credential here"
+  with_retries fetch_commit || not_fetched "$(blame "$STEP_LOG")"
   has_commit || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
+}
+
+# A server may refuse to give a bare commit: then its branches and tags hold it.
+fetch_commit() {
+  store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" && return
+  ! network_to_blame &&
+    store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*'
+}
+
+not_fetched() {
+  case $1 in command-failed) set -- clone-failed ;; esac
+  fail "$1" "$REPO_URL could not be fetched from this box" \
+    "access: over-ssh sends it from your machine instead, and needs no credential here"
 }
 
 check_out_whole() {

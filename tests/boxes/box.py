@@ -16,6 +16,24 @@ from tests.boxes.proc import RigError, sh
 
 _START_LIMIT = 15.0
 
+# dpkg's lock is fcntl's: a struct flock (x86-64 and aarch64 agree) of the type F_WRLCK.
+_HOLDER = """
+use Fcntl;
+$0 = "unattended-upgr";
+open(my $lock, ">>", "/var/lib/dpkg/lock-frontend");
+my $whole = pack("s s x4 q q l x4", F_WRLCK, 0, 0, 0, 0);
+fcntl($lock, F_SETLKW, $whole) or exit 1;
+open(my $told, ">", "/run/dpkg-lock-held");
+close($told);
+select(undef, undef, undef, shift);
+"""
+_HOLD = """
+rm -f /run/dpkg-lock-held
+setsid perl -e "$1" "$2" </dev/null >/dev/null 2>&1 &
+for _ in {1..100}; do [ ! -e /run/dpkg-lock-held ] || { echo $!; exit; }; sleep 0.05; done
+exit 1
+"""
+
 
 class CommandError(RigError):
     """A command in a box ended non-zero; `rc`, `stdout`, `stderr` say how."""
@@ -235,9 +253,9 @@ class Box:
         self.loss(0)
         net.switch(self._order.subnet, self._order.index, on=True)
 
-    def blackhole(self) -> None:
-        """Drop every packet to and from it, telling nobody."""
-        self.loss(100)
+    def blackhole(self, port: int | None = None) -> None:
+        """Drop every packet to and from it, or its `port` alone, telling nobody."""
+        net.drop(self._order.subnet, self._order.index, 100, port)
 
     def unblackhole(self) -> None:
         """Let packets through again."""
@@ -246,6 +264,23 @@ class Box:
     def loss(self, percent: float) -> None:
         """Lose this share of the packets in each direction (steps of 0.1)."""
         net.drop(self._order.subnet, self._order.index, percent)
+
+    # -- its package manager and its disk
+
+    def hold_dpkg_lock(self, seconds: float = 3600) -> int:
+        """Have a process in it hold dpkg's lock, as another package run does; its number there."""
+        return int(self.run(["/bin/bash", "-c", _HOLD, "bash", _HOLDER, str(seconds)]))
+
+    def fill_disk(self, leave_mb: int) -> None:
+        """Fill its disk until so many MB are free; only a box with a disk of its own has that."""
+        self.run(
+            f"free=$(df -m --output=avail / | tail -n 1); take=$((free - {leave_mb}));"
+            "[ $take -le 0 ] || fallocate -l ${take}M /ballast"
+        )
+
+    def empty_disk(self) -> None:
+        """Give back what fill_disk() took."""
+        self.run("rm -f /ballast")
 
     # -- its sshd
 

@@ -60,20 +60,23 @@ def switch(subnet: Subnet, index: int, *, on: bool) -> None:
     sh(["ip", "link", "set", subnet.card(index), "up" if on else "down"])
 
 
-def drop(subnet: Subnet, index: int, percent: float) -> None:
+def drop(subnet: Subnet, index: int, percent: float, port: int | None = None) -> None:
     """Lose this share of the packets in either direction, silently; 0 heals.
 
-    100 is a black hole. The rules sit on the card itself, so that nobody, this
-    machine's own sockets included, is told.
+    100 is a black hole; `port` limits it to what goes to and from that TCP port of the
+    box. The rules sit on the card itself, so that nobody, this machine's own sockets
+    included, is told.
     """
     card = subnet.card(index)
     rules = f"table netdev {card}\ndelete table netdev {card}\n"
     if percent > 0:
         share = f"numgen random mod 1000 < {round(percent * 10)} drop" if percent < 100 else "drop"
         rules += f"table netdev {card} {{\n"
-        for hook in ("ingress", "egress"):
+        for hook, end in (("ingress", "sport"), ("egress", "dport")):
+            only = f"tcp {end} {port} " if port else ""
             rules += (
-                f"  chain {hook} {{ type filter hook {hook} device {card} priority 0; {share}; }}\n"
+                f"  chain {hook} {{ type filter hook {hook} device {card} priority 0;"
+                f" {only}{share}; }}\n"
             )
         rules += "}\n"
     sh(["nft", "-f", "-"], stdin=rules)

@@ -26,6 +26,7 @@ REPO_BRANCH='main'
 REPO_URL='https://example.org/me/homework.git'
 REPO_ACCESS='over-ssh'
 COMMIT_PATIENCE=600
+LOCK_PATIENCE=300
 GIT_USER_NAME='Zoë O'\''Brien'
 GIT_USER_EMAIL='zoe@example.org'
 PYTHON_VERSION=''

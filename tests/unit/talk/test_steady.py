@@ -9,7 +9,7 @@ import pytest
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginRefused
 from bootstrap.link.steady import PAUSES_S, REFUSED_PATIENCE_S, SteadyLink
-from bootstrap.link.wire import Stream
+from bootstrap.link.wire import Stream, Wire
 
 
 class FakeWire:
@@ -78,6 +78,21 @@ def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
     assert link.wire is world.wires[1]
     assert world.wires[0].closed == 1
+
+
+def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: World) -> None:
+    link = world.link()
+    asked: list[Wire] = []
+
+    def question(wire: Wire) -> str:
+        asked.append(wire)
+        if len(asked) < 3:
+            raise LOST
+        return "answer"
+
+    assert link.ask(question) == "answer"
+    assert asked == world.wires
+    assert len(world.wires) == 3
 
 
 def test_pauses_grow_and_then_stay(world: World) -> None:

@@ -62,9 +62,9 @@ def test_a_lost_link_is_told_at_once_then_every_five_seconds(clock):
     screen.back()
     screen.back()
     assert written(stream) == (
-        "12:00:00  link       lost   no sign of life for 8.0 s; trying again\n"
-        "12:00:05  link       lost   no sign of life for 13 s; trying again\n"
-        "12:00:10  link       lost   no sign of life for 18 s; trying again\n"
+        "12:00:00  link       lost   for 8.0 s; trying again, and the box goes on\n"
+        "12:00:05  link       lost   for 13 s; trying again, and the box goes on\n"
+        "12:00:10  link       lost   for 18 s; trying again, and the box goes on\n"
         "12:00:11  link       back   after 19 s\n"
     )
 

@@ -1,0 +1,124 @@
+"""A git server over HTTP that can be broken: git's own `http-backend`, behind a small front."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+
+class GitServer:
+    """Serves the repositories below a folder at `url(name)`."""
+
+    def __init__(self, listen: str, folder: Path) -> None:
+        self._server = _Server((listen, 0), _Handler)
+        self._server.folder = folder
+        self.host, self.port = listen, self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def url(self, name: str) -> str:
+        """The address of the repository in the folder `name`."""
+        return f"http://{self.host}:{self.port}/{name}"
+
+    def break_with(self, status: int) -> None:
+        """Answer every request with this HTTP status until mend()."""
+        self._server.fault = str(status)
+
+    def stall(self) -> None:
+        """Take requests and never answer, until mend()."""
+        self._server.mended.clear()
+        self._server.fault = "stall"
+
+    def cut(self) -> None:
+        """Hang up in the midst of what is fetched, until mend()."""
+        self._server.fault = "cut"
+
+    def mend(self) -> None:
+        """Work again; who was kept waiting is hung up on."""
+        self._server.fault = ""
+        self._server.mended.set()
+
+    @property
+    def asked(self) -> int:
+        """How many requests came so far."""
+        return self._server.asked
+
+    def close(self) -> None:
+        """End it."""
+        self.mend()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    folder = Path()
+    fault = ""
+    asked = 0
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self.mended = threading.Event()
+        self.mended.set()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: standard error is the tests' own."""
+
+    def do_GET(self) -> None:
+        """Answer, unless a fault is on."""
+        self.server.asked += 1
+        fault = self.server.fault
+        if fault == "stall":
+            self.server.mended.wait()
+        elif fault.isdigit():
+            self.send_error(int(fault))
+        else:
+            head, _, body = self._backend().partition(b"\r\n\r\n")
+            # What is fetched comes in answer to a POST; half of it is a broken pack.
+            whole = fault != "cut" or self.command == "GET"
+            self._pass_on(head, body if whole else body[: len(body) // 2], len(body))
+
+    do_POST = do_GET
+
+    def _backend(self) -> bytes:
+        """What git's own CGI program answers (RFC 3875; git-http-backend(1))."""
+        asked = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        done = subprocess.run(
+            ["git", "http-backend"],
+            input=body,
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": "/nonexistent",
+                "GIT_PROJECT_ROOT": str(self.server.folder),
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "PATH_INFO": asked.path,
+                "QUERY_STRING": asked.query,
+                "REQUEST_METHOD": self.command,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+                "CONTENT_LENGTH": str(len(body)),
+                "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+            },
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout
+
+    def _pass_on(self, head: bytes, body: bytes, length: int) -> None:
+        lines = [line.split(": ", 1) for line in head.decode().split("\r\n")]
+        headers = dict(line for line in lines if len(line) == 2)
+        self.send_response(int(headers.pop("Status", "200").split()[0]))
+        for name, value in {**headers, "Content-Length": str(length)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)

@@ -1,0 +1,146 @@
+"""A link that dies without a word: noticed, said, outlived by the box, taken up where it broke."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bootstrap.plan import NAMES
+from tests.boxes import Box, Rig
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.slow import await_step, go_on, slow
+from tests.person import Done, Going, Person
+
+pytestmark = pytest.mark.boxes
+
+BLACK_HOLE = "link black-holed"
+NOTICED_S = 20
+SSH = 22
+# A training that is silent at first: the wait for its first lines can be cut, too.
+SILENT = """\
+import time
+time.sleep(20)
+print("step 1 loss 0.5", flush=True)
+time.sleep(600)
+"""
+# The nth command on the box waits before it does anything, until it is let go.
+HOLD = """\
+count=$(($(cat /tmp/commands 2>/dev/null || echo 0) + 1))
+echo "$count" >/tmp/commands
+if [ "$count" = {nth} ]; then
+  touch /tmp/held
+  until [ -e /tmp/release ]; do sleep 0.1; done
+fi
+"""
+
+
+def rented_by(folder: Path, box: Box) -> Rented:
+    """Somebody of their own for each box: they are all at it at once."""
+    return Rented(Person(folder / "home"), box)
+
+
+def noticed_and_outlived(
+    rented: Rented, going: Going, faults: Faults, at: str, let_go: Callable[[], object]
+) -> Done:
+    """The fault, from the moment where it bites to its end."""
+    with faults.attempt(BLACK_HOLE, at) as attempt:
+        rented.box.blackhole(SSH)
+        attempt.begin()
+        let_go()
+        going.await_said("link       lost", timeout=NOTICED_S + 5)
+        attempt.noticed(at_most=NOTICED_S)
+        if at in NAMES and at != "repo":  # else the box lacks the commit, which is here
+            await_over(rented)  # nobody looks, and it goes on
+        rented.box.unblackhole()
+        done = going.end(60).must(0)
+        assert "link       back" in done.err
+        assert "step 1 loss" in done.out
+        assert_each_line_once(rented, done)
+        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+    return done
+
+
+def await_over(rented: Rented) -> None:
+    limit = time.monotonic() + 60
+    while '"state":"over"' not in (
+        said := rented.box.run("cat /workspace/.boxstrap/setups/*/status.json || true")
+    ):
+        assert time.monotonic() < limit, said
+        time.sleep(0.2)
+
+
+def assert_each_line_once(rented: Rented, done: Done) -> None:
+    """What was shown is what the box told: no line is lost, and none comes twice.
+
+    (A step whose progress this side knew before its begin is shown from there on.)
+    """
+    told = rented.box.run("cat /workspace/.boxstrap/setups/*/events.jsonl").splitlines()
+    events = [json.loads(line) for line in told]
+    for step in NAMES:
+        for event in ("ok", "skip"):
+            shown = done.err.count(f"{step:9}  {event:5}")
+            assert shown == [(e["step"], e["event"]) for e in events].count((step, event)), done.err
+        assert done.err.count(f"{step:9}  start") <= 1, done.err
+
+
+def test_a_black_hole_at_each_step(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+    def one(step: str) -> None:
+        box = mirror_rig.start("vast")
+        rented = rented_by(tmp_path / step, box)
+        repository = slow(rented)
+        if step == "train":
+            repository.commit({"train.py": SILENT})
+            go_on(rented)
+        with closing(rented.begin("setup")) as going:
+            await_step(rented, step)
+            noticed_and_outlived(rented, going, faults, step, lambda: go_on(rented))
+        box.stop()
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(one, NAMES))
+
+
+def test_a_black_hole_before_the_setup_is_under_way(
+    mirror_rig: Rig, tmp_path: Path, faults: Faults
+) -> None:
+    """Whether a setup was launched when the answer got lost is asked, and it is launched once."""
+
+    def one(nth: int) -> None:
+        box = mirror_rig.start("vast", files={"/root/.bashrc": HOLD.format(nth=nth)})
+        rented = rented_by(tmp_path / str(nth), box)
+        slow(rented)
+        go_on(rented)
+        with closing(rented.begin("setup")) as going:
+            box.run("for i in {1..300}; do [ -e /tmp/held ] && exit; sleep 0.1; done; exit 1")
+            let_go = lambda: rented.box.run("touch /tmp/release")  # noqa: E731
+            noticed_and_outlived(rented, going, faults, f"question {nth}", let_go)
+        assert len(box.run("ls /workspace/.boxstrap/setups").split()) == 1
+        box.stop()
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(one, (1, 2, 3)))
+
+
+def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast")
+    counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
+    rented.person.repository(train__py=counting + "    time.sleep(0.05)\n")
+    rented.run("setup").must(0)
+    following = rented.begin("logs", "-f")
+    with faults.attempt(BLACK_HOLE, "logs -f") as attempt, closing(following) as going:
+        time.sleep(2)
+        rented.box.blackhole(SSH)
+        attempt.begin()
+        going.await_said("link       lost", timeout=NOTICED_S + 5)
+        attempt.noticed(at_most=NOTICED_S)
+        rented.box.unblackhole()
+        done = going.end(60).must(0)
+        assert done.out == "".join(f"line {n}\n" for n in range(400))
