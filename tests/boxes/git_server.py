@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 
-
 class GitServer:
     """Serves the repositories below a folder at `url(name)`."""
 
@@ -87,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
             whole = fault != "cut" or self.command == "GET"
             self._pass_on(head, body if whole else body[: len(body) // 2], len(body))
 
-    do_POST = do_GET
+    do_POST = do_GET  # noqa: N815 - the name that http.server calls
 
     def _backend(self) -> bytes:
         """What git's own CGI program answers (RFC 3875; git-http-backend(1))."""

@@ -31,15 +31,11 @@ def places(whole: bytes) -> Iterator[int]:
 
 def run(home: Path, script: bytes, mode: list[str]) -> tuple[str, str]:
     """Let bash read it, as a box does, where no program can be found; output and errors."""
-    # A look is an argument of bash, a set-up is a file; both read the whole of it.
-    if mode[:1] == ["run"]:
-        file = home / f"{len(script)}.sh"
-        file.write_bytes(script)
-        argv = [str(file)]
-    else:
-        argv = ["-c", script.decode(errors="ignore"), "setup"]
+    # One argument of a command is no longer than 128 KiB, and the script is.
+    file = home / f"{len(script)}.sh"
+    file.write_bytes(script)
     done = subprocess.run(
-        ["/bin/bash", "--norc", *argv, *mode],
+        ["/bin/bash", "--norc", str(file), *mode],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         cwd=home,
@@ -47,8 +43,7 @@ def run(home: Path, script: bytes, mode: list[str]) -> tuple[str, str]:
         timeout=20,
         check=False,
     )
-    if mode[:1] == ["run"]:
-        file.unlink()
+    file.unlink()
     return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
