@@ -47,6 +47,7 @@ picture: $(VENV)/dev  ## draw docs/run.svg from a real run: on a vast box of the
 
 docs: $(VENV)/dev  ## write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate
+	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html
 
 uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the index that pip is set to
 	@$(BIN)/python -m tests.packaging.uv_release

@@ -29,6 +29,7 @@ class Subject:
     provider: str
     at: datetime
     note: str = ""
+    version: str = __version__
 
 
 def page(verdict: Verdict, subject: Subject) -> str:
@@ -40,7 +41,6 @@ def page(verdict: Verdict, subject: Subject) -> str:
     return template.render(
         verdict=verdict,
         subject=subject,
-        version=__version__,
         end=end(verdict),
         kinds=[(gpus_named(gpus), *kind) for kind, gpus in kinds(verdict).items()],
         serials=[(gpu.index, gpu.uuid) for gpu in verdict.gpus if gpu.uuid],

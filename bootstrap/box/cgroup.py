@@ -81,7 +81,7 @@ def levels(root: Path, controller: str) -> Iterator[Path]:
         names, _, path = rest.partition(":")
         if controller not in names.split(","):
             continue
-        tops = [mount / controller, mount / names] if controller else [mount, mount / "unified"]
+        tops = [mount / controller, mount / names] if controller else [mount / "unified", mount]
         top = next((top for top in tops if top.is_dir()), None)
         place = PurePosixPath(path.lstrip("/"))
         if top:

@@ -109,7 +109,7 @@ def judge_git(_order: Order, git: dict[str, Reading]) -> Found:
 
 
 def judge_clock(_order: Order, off: dict[str, float]) -> Found:
-    """The clock is right by somebody: the package index, or the machine that asked. Seconds."""
+    """The clock is right by somebody: the package index, or the machine that asked."""
     if not off:
         return Found(NA, "nobody to compare it with")
     least = min(off.values(), key=abs)

@@ -38,10 +38,17 @@ def read(options: argparse.Namespace, order: Order) -> Facts:
     for told in others:
         del told.facts["gpus"]
         facts.update(told.facts)
+    if order.run_alive:
+        facts.update({key: None for key, asked in idle(options) if asked})
     ahead = {"index": facts.pop("date", None), "client": options.ahead}
     if others:
         facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
     return facts
+
+
+def idle(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """What isn't measured while a run of ours lives, and what would have asked for it."""
+    return [("disk_speed", options.workdir), ("index", options.index)]
 
 
 def readers(options: argparse.Namespace, order: Order) -> list[Reader]:

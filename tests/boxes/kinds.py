@@ -237,6 +237,12 @@ _ROWS = (
         mounts=("tmpfs /home/student 300m",),
     ),
     Kind(
+        "smallshm",
+        "a Vast.ai container with the 64 MB of shared memory that containers have by default",
+        extends="vast",
+        mounts=("tmpfs /dev/shm 64m",),
+    ),
+    Kind(
         "smalldisk",
         "a Vast.ai container with a disk of 300 MB for everything it writes",
         extends="vast",

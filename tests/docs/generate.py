@@ -12,6 +12,8 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from bootstrap.box.check import Check
+from bootstrap.box.checks import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
 from bootstrap.profile.schema import Profile, Section
@@ -135,11 +137,35 @@ def steps(_: str) -> str:
     return _table("step", "needs", "what it brings", "on `local`", rows=rows)
 
 
+def checks(_: str) -> str:
+    """The checks of a verdict, the weightiest first."""
+    rows: list[tuple[str, ...]] = [
+        ("`gpu`", "GPUs can be read at all; each reason why not has its own sentence.", "return"),
+        ("`answers`", "The GPU answers: neither lost nor waiting for a reset.", "return"),
+        *((f"`{each.name}`", _wants(each), _means(each)) for each in (*OF_GPUS, *BOX_CHECKS)),
+    ]
+    return _table("check", "what it wants", "what it can say", rows=iter(rows))
+
+
+def _wants(check: Check) -> str:
+    return (check.judge.__doc__ or "").split("\n")[0]
+
+
+def _means(check: Check) -> str:
+    """The outcomes that stand in the judge's own code, the heaviest first."""
+    words = set(check.judge.__code__.co_names)
+    if "at_least" in words:
+        words.add("RETURN")
+    found = [word.lower() for word in ("RETURN", "WARN") if word in words]
+    return ", ".join([*found, *(["n/a during a run"] if check.idle else [])]) or "a note only"
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "profile-keys": profile_keys,
     "options": options,
     "codes": codes,
     "steps": steps,
+    "checks": checks,
 }
 
 

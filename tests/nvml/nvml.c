@@ -1,6 +1,6 @@
 /* A stand-in for NVIDIA's library: answers what a scenario file says.
 
-   The file is named by NVML_SCENARIO and holds `key = value` lines; `#` starts a comment.
+   The file is named by NVML_SCENARIO, or else /etc/nvml-scenario, and holds `key = value` lines; `#` starts a comment.
    What belongs to one GPU is `gpu.INDEX.key`, with `gpu.key` for those that say nothing else.
    A value is what the call answers (numbers of one call are separated by blanks), or
        !15     the call fails with NVML's code 15; so does a key that isn't there, with 3
@@ -22,7 +22,7 @@ static int lines = -1;
 
 static void read_scenario(void) {
   const char *path = getenv("NVML_SCENARIO");
-  FILE *file = path ? fopen(path, "r") : NULL;
+  FILE *file = fopen(path ? path : "/etc/nvml-scenario", "r");
   char line[LINE];
   lines = 0;
   while (file && lines < LINES && fgets(line, sizeof line, file))

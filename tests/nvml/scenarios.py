@@ -205,6 +205,17 @@ FAULTS = {
     "power limit": Fault(
         RTX4090, "gpu.power_limit = 300000", "warn", "gpu-power", {}, "gpu.power_limit = 450000"
     ),
+    "power ordered": Fault(
+        RTX4090, "gpu.power_limit = 300000", "return", "gpu-power", {"min_power_watts": 450}
+    ),
+    "power of a weaker build": Fault(
+        RTX4090,
+        "gpu.power_limit = 350000\ngpu.power_default = 350000",
+        "return",
+        "gpu-power",
+        {"min_power_watts": 450},
+        "gpu.power_limit = 446000\ngpu.power_default = 446000",
+    ),
     "slow-down": Fault(
         A100, "gpu.throttle = 0x8", "warn", "gpu-throttle", {}, "gpu.throttle = 0x4"
     ),
@@ -225,6 +236,38 @@ FAULTS = {
     ),
     "slow bus": Fault(
         RTX4090, "gpu.load = 95 40", "warn", "gpu-bus", {}, "gpu.load = 95 40\ngpu.pcie_gen = 4"
+    ),
+    "bus in an old slot": Fault(
+        A100,
+        "gpu.pcie_gen = 3\ngpu.pcie_max_gen = 3",
+        "return",
+        "gpu-bus",
+        {"min_pcie_generation": 4},
+        "gpu.pcie_gen = 1",
+    ),
+    "bus on a riser": Fault(
+        A100,
+        "gpu.pcie_width = 8\ngpu.pcie_max_width = 8",
+        "return",
+        "gpu-bus",
+        {"min_pcie_width": 16},
+    ),
+    "bus as ordered, thin under load": Fault(
+        A100,
+        "gpu.pcie_width = 4\ngpu.load = 95 40",
+        "return",
+        "gpu-bus",
+        {"min_pcie_width": 16},
+        "gpu.pcie_width = 4\ngpu.load = 3 0",
+    ),
+    "MIG ordered, not told": Fault(
+        A100, "gpu.mig = !3", "warn", "gpu-unread", {"mig": True}, "gpu.mig = 1 1"
+    ),
+    "NVLink ordered, not told": Fault(
+        A100, "gpu.nvlink = !3", "warn", "gpu-unread", {"nvlink": True}
+    ),
+    "power ordered, not told": Fault(
+        A100, "gpu.power_limit = !3", "warn", "gpu-unread", {"min_power_watts": 400}
     ),
     "unreadable": Fault(A100, "gpu.ecc_now = !999", "warn", "gpu-unread"),
     "name unreadable": Fault(A100, "gpu.name = !999", "return", "gpu-sick", {"name": "A100"}),

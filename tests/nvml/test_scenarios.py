@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from bootstrap import verdict
+from bootstrap.box import checks
 from bootstrap.ui import verdict_table
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
@@ -27,7 +28,8 @@ def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "init = !18", "init = hang", "count = 8\ngpu.3.any = !15"])
 def test_this_side_reads_what_the_box_wrote(rig: stub.Rig, wrong: str) -> None:
-    answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.5")
+    limit = ("--limit", "0.5") if "hang" in wrong else ()
+    answer = rig.run(f"{A100}\n{wrong}", *limit)
     read = verdict.read((rig.folder / "result.json").read_bytes())
     assert json.loads(read.model_dump_json(exclude={"advice"})) == answer.result
     assert verdict_table.lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
@@ -69,6 +71,11 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
     well = rig.run(f"{fault.card}\n{fault.quiet}", order=fault.order)
     assert well.reasons() == []
     assert (well.result["verdict"], well.code) == ("keep", 0)
+
+
+def test_every_check_of_a_gpu_has_a_fault_that_trips_it() -> None:
+    tripped = {fault.code for fault in FAULTS.values()}
+    assert {check.code for check in checks.OF_GPUS} - {""} <= tripped
 
 
 INIT = {
@@ -228,6 +235,32 @@ def test_a_check_weighs_as_the_order_lets_it(rig: stub.Rig) -> None:
     answer = rig.run(wrong, order={"checks": checks})
     assert answer.reasons() == [("return", "gpu-ecc", [0]), ("warn", "gpu-remapped", [0])]
     assert answer.outcomes("heat") == ["ignored"]
+
+
+def test_strict_turns_a_warning_into_a_return(rig: stub.Rig) -> None:
+    warm = f"{A100}\ngpu.temperature = 88"
+    assert rig.run(warm).result["verdict"] == "warn"
+    strict = rig.run(warm, order={"strict": True})
+    assert (strict.code, strict.reasons()) == (6, [("return", "gpu-hot", [0])])
+    assert rig.run(warm, order={"strict": True, "checks": {"heat": "ignore"}}).code == 0
+
+
+def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
+    rig: stub.Rig,
+) -> None:
+    """What was said of it once: return this box. And then: keep it, with a warning."""
+    answer = rig.run(f"{A100}\ngpu.ecc_now = 2", order={"require": False, "name": "H100"})
+    assert (answer.code, answer.result["verdict"]) == (0, "warn")
+    read = verdict.read((rig.folder / "result.json").read_bytes())
+    said = "\n".join(verdict_table.lines(read))
+    assert [reason.code for reason in read.reasons] == ["gpu-name", "gpu-ecc"]
+    assert "return" not in said.lower()
+    assert said.endswith("Keep this box, with 2 warnings.")
+
+
+def test_a_check_that_the_order_weighs_is_worth_it_where_no_gpu_is_required(rig: stub.Rig) -> None:
+    order = {"require": False, "name": "H100", "checks": {"name": "return"}}
+    assert rig.run(A100, order=order).reasons() == [("return", "gpu-name", [0])]
 
 
 def test_the_summary_is_for_people_and_for_sed(rig: stub.Rig) -> None:

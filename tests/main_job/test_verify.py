@@ -1,0 +1,144 @@
+"""The verdict on real boxes: a stand-in for NVML in the place of the driver, and real limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.nvml import scenarios, stub
+from tests.person import Done
+
+pytestmark = [
+    pytest.mark.boxes,
+    pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML"),
+]
+GPU = ("--set", "gpu.require=true")
+Card = Callable[[Rented, str], None]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return stub.build_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def card(library: Path) -> Card:
+    """Put a card into a box: its driver's library, and what that answers."""
+
+    def put(rented: Rented, scenario: str) -> None:
+        place = f"/usr/lib/{os.uname().machine}-linux-gnu/{stub.LIBRARY}"
+        root = Path(f"/proc/{rented.box._alive()}/root")
+        if not (root / place.lstrip("/")).exists():
+            (root / place.lstrip("/")).write_bytes(library.read_bytes())
+        rented.box.write("/etc/nvml-scenario", scenario)
+
+    return put
+
+
+def outcomes(done: Done) -> dict[str, str]:
+    """Each check and the heaviest that it found."""
+    return {row["check"]: row["outcome"] for row in done.json()["verdict"]["checks"]}
+
+
+def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
+    rent: Rent, card: Card
+) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    card(rented, scenarios.RTX4090)
+    asked = (*GPU, "--set", "gpu.name=RTX 4090", "--set", "gpu.min_pcie_generation=4")
+    kept = rented.run("verify", *asked, "--strict").must(0)
+    assert kept.out.endswith("Keep this box.\n")
+    assert "NVIDIA GeForce RTX 4090" in kept.out
+    card(rented, f"{scenarios.A100}\ncount = 8\ngpu.5.ecc_now = 3")
+    page = rented.person.home / "page.html"
+    sick = rented.run("verify", *GPU, "--set", "gpu.count=8", "--report", str(page)).must(6)
+    assert "GPU 5: uncorrected memory errors" in sick.out
+    assert "report the machine" in sick.out  # what Vast.ai's renters can do
+    assert "GPU 5: uncorrected memory errors" in page.read_text()
+    weighed = ("--set", "gpu.checks.ecc=warn")
+    warned = rented.run("verify", *GPU, *weighed).must(0)
+    assert warned.out.endswith("Keep this box, with 1 warning.\n")
+    rented.run("setup", *GPU, *weighed, "--strict").must(6)
+    assert not rented.box.exists("/workspace/homework/.venv")
+
+
+def test_what_a_run_of_ours_uses_is_not_held_against_the_box(rent: Rent, card: Card) -> None:
+    rented = rent("vast")
+    train = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
+    rented.person.repository(train__py=train)
+    card(rented, scenarios.A100)
+    rented.run("setup", *GPU).must(0)
+    card(rented, f"{scenarios.A100}\ngpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8")
+    busy = rented.run("verify", *GPU, "--json").must(0)
+    na = ("memory-used", "throttling", "heat", "disk-speed")
+    assert {outcomes(busy)[name] for name in na} == {"n/a"}
+    rented.run("stop").must(0)
+    idle = rented.run("verify", *GPU, "--json").must(6)
+    assert (outcomes(idle)["memory-used"], outcomes(idle)["throttling"]) == ("return", "warn")
+
+
+def test_a_driver_that_hangs_costs_ten_seconds(rent: Rent, card: Card) -> None:
+    rented = rent("vast")
+    card(rented, f"{scenarios.A100}\ngpu.0.remapped = hang")
+    hung = rented.run("verify", "--json").must(6)
+    (reason,) = hung.json()["verdict"]["reasons"]
+    assert reason["code"] == "gpu-hang"
+    assert "asked for remapped of GPU 0" in reason["says"]
+    assert hung.json()["verdict"]["seconds"] < 10
+    assert outcomes(hung)["cpus"] == "pass"  # the machine was read all the same
+
+
+def test_what_a_container_grants_is_what_counts(rent: Rent) -> None:
+    rented = rent("smallshm", disk="3G")
+    sshd = rented.box.run("pgrep -ox sshd").strip()
+    rented.box.run(f"taskset -pc 0 {sshd}")
+    free = ("--set", "gpu.require=false")
+    poor = rented.run("verify", *free).must(0)
+    assert "this box, with 2 warnings" in poor.out
+    assert "shared memory (/dev/shm) is 64 MiB" in poor.out
+    assert "--shm-size" in poor.out
+    assert "GiB free: an environment with torch" in poor.out
+    assert "1 of the machine's" in poor.out
+    ignored = ("--set", "gpu.checks.shm=ignore", "--set", "gpu.checks.disk=ignore")
+    ordered = ("--set", "box.min_cpus=2", *ignored)
+    short = rented.run("verify", *free, *ordered, "--json").must(6)
+    assert [each["code"] for each in short.json()["verdict"]["reasons"]] == ["box-cpus"]
+    assert (outcomes(short)["shm"], outcomes(short)["disk"]) == ("ignored", "ignored")
+
+
+def test_an_index_that_does_not_answer_is_a_warning(rent: Rent, mirror_rig: Rig) -> None:
+    rented = rent("vast")
+    free = ("--set", "gpu.require=false")
+    assert outcomes(rented.run("verify", *free, "--json").must(0))["index"] == "pass"
+    try:
+        mirror_rig.mirror.stall()
+        silent = rented.run("verify", *free).must(0)
+    finally:
+        mirror_rig.mirror.mend()
+    assert "can't be used: no answer within 1 s" in silent.out
+    try:
+        mirror_rig.mirror.break_with(503)
+        broken = rented.run("verify", *free, "--json").must(0)
+    finally:
+        mirror_rig.mirror.mend()
+    (reason,) = broken.json()["verdict"]["reasons"]
+    assert (reason["code"], reason["outcome"]) == ("index-slow", "warn")
+    assert "it answers 503" in reason["says"]
+
+
+def test_a_git_host_is_asked_where_the_box_is_to_clone_from_it(rent: Rent) -> None:
+    rented = rent("vast")
+    clone = ("--set", "gpu.require=false", "--set", "git.access=url")
+    here = f"ssh://root@{rented.box.address}/root/homework.git"
+    seen = rented.run("verify", *clone, "--set", f"git.url={here}", "--json").must(0)
+    assert outcomes(seen)["git-host"] == "pass"
+    nowhere = "https://no-such-host.invalid/homework.git"
+    lost = rented.run("verify", *clone, "--set", f"git.url={nowhere}").must(0)
+    assert "the git host no-such-host.invalid can't be reached" in lost.out

@@ -1,0 +1,250 @@
+"""The machine around the GPUs: what is read of this one, and how every threshold is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bootstrap.box import check, judge, machine, readers
+from bootstrap.box.checks import BOX_CHECKS
+from bootstrap.box.order import Order, parse_order
+
+GIB = 1024**3
+SCRIPT = Path(machine.__file__)
+# A reading that nothing can be held against, for each check of the machine.
+WELL: dict[str, Any] = {
+    "cpus": {"granted": 8, "machine": 64},
+    "ram": {"granted": 64 * GIB, "machine": 64 * GIB},
+    "shm": 8 * GIB,
+    "disk": 100 * GIB,
+    "disk_speed": 900.0,
+    "index": {"host": "index.example", "mb_s": 80.0},
+    "git": {"host": "git.example", "seconds": 0.05},
+    "clock": {"client": 0.4},
+}
+NO_GPU = {"devices": 0, "locked": 0, "kernel": False, "cards": 0, "library": "missing"}
+
+
+def judged(readings: dict[str, Any], **ordered: object) -> dict[str, Any]:
+    """The verdict on a box that needs no GPU."""
+    facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, **readings}
+    return judge.judge(facts, parse_order(json.dumps({"require": False, **ordered})), 0.1)
+
+
+def reasons(readings: dict[str, Any], ordered: dict[str, float]) -> list[tuple[str, str]]:
+    whole = judged(readings, box=ordered)
+    return [(each["outcome"], each["code"]) for each in whole["reasons"]]
+
+
+FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
+    # reading, wrong, and just right; the order; what is said of the wrong one
+    "cpus": (
+        "cpus",
+        {"granted": 3.5, "machine": 64},
+        {"granted": 4, "machine": 64},
+        {"min_cpus": 4},
+        ("return", "box-cpus"),
+    ),
+    "memory": (
+        "ram",
+        {"granted": 61 * GIB},
+        {"granted": int(61.5 * GIB)},
+        {"min_memory_gib": 64},
+        ("return", "box-memory"),
+    ),
+    "shm of a container": ("shm", 64 << 20, GIB, {}, ("warn", "box-shm")),
+    "no shm": ("shm", 0, GIB, {}, ("warn", "box-shm")),
+    "shm ordered": ("shm", 2 * GIB, 8 * GIB, {"min_shm_gib": 8}, ("return", "box-shm")),
+    "disk": ("disk", 9 * GIB, 10 * GIB, {}, ("warn", "box-disk")),
+    "disk ordered": ("disk", 49 * GIB, 50 * GIB, {"min_disk_gib": 50}, ("return", "box-disk")),
+    "slow disk": ("disk_speed", 19.9, 20.0, {}, ("warn", "disk-slow")),
+    "slow index": (
+        "index",
+        {"host": "i", "mb_s": 1.9},
+        {"host": "i", "mb_s": 2.0},
+        {},
+        ("warn", "index-slow"),
+    ),
+    "no index": (
+        "index",
+        {"host": "i", "error": "it answers 503"},
+        {"host": "i", "mb_s": 2.0},
+        {},
+        ("warn", "index-slow"),
+    ),
+    "slow git": (
+        "git",
+        {"host": "g", "seconds": 1.1},
+        {"host": "g", "seconds": 1.0},
+        {},
+        ("warn", "git-slow"),
+    ),
+    "no git": ("git", {"host": "g", "error": "x"}, WELL["git"], {}, ("warn", "git-slow")),
+    "clock ahead": ("clock", {"index": 3600.0}, {"index": 60.0}, {}, ("warn", "clock-wrong")),
+    "clock behind": (
+        "clock",
+        {"index": -3600.0, "client": -61.0},
+        {"index": -3600.0, "client": -60.0},
+        {},
+        ("warn", "clock-wrong"),
+    ),
+    "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, ("warn", "box-unread")),
+    "a name server that hangs": (
+        "index",
+        readers.LATE,
+        WELL["index"],
+        {},
+        ("warn", "box-unread"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_seen_and_the_value_beside_it_is_not(name: str) -> None:
+    key, wrong, right, ordered, said = FAULTS[name]
+    assert reasons({key: wrong}, ordered) == [said]
+    assert reasons({key: right}, ordered) == []
+
+
+def test_nothing_is_held_against_a_box_that_is_well() -> None:
+    result = judged({})
+    assert result["verdict"] == "keep"
+    assert [row["outcome"] for row in result["checks"]] == ["pass"] * (len(BOX_CHECKS) + 1)
+    assert all(row["read"] for row in result["checks"])
+
+
+def test_what_a_box_does_not_have_is_neither_good_nor_bad() -> None:
+    lacking = {"shm": None, "disk_speed": None, "index": None, "git": None, "clock": {}}
+    result = judged(lacking)
+    outcomes = {row["check"]: row["outcome"] for row in result["checks"]}
+    na = ("shm", "disk-speed", "index", "git-host", "clock")
+    assert {outcomes[name] for name in na} == {"n/a"}
+    assert result["reasons"] == []
+
+
+def test_what_nobody_read_is_not_in_the_table() -> None:
+    facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
+    assert [row["check"] for row in judge.judge(facts, Order(), 0.1)["checks"]] == ["gpu"]
+
+
+def test_a_missing_gpu_does_not_hide_what_else_is_wrong() -> None:
+    facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "shm": 64 << 20}
+    result = judge.judge(facts, Order(), 0.1)
+    assert [each["code"] for each in result["reasons"]] == ["no-gpu", "box-shm"]
+
+
+@pytest.mark.parametrize(
+    ("checks", "strict", "outcome", "verdict"),
+    [
+        ({}, False, "warn", "warn"),
+        ({}, True, "return", "return"),
+        ({"shm": "return"}, False, "return", "return"),
+        ({"shm": "ignore"}, True, "ignored", "keep"),
+        ({"shm": "warn"}, True, "return", "return"),
+    ],
+)
+def test_a_profile_weighs_each_check(
+    checks: dict[str, str], strict: bool, outcome: str, verdict: str
+) -> None:
+    result = judged({"shm": 64 << 20}, checks=checks, strict=strict)
+    (row,) = (row for row in result["checks"] if row["check"] == "shm")
+    assert (row["outcome"], result["verdict"]) == (outcome, verdict)
+
+
+def test_while_a_run_is_alive_nothing_is_measured_that_it_would_feel() -> None:
+    facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "disk_speed": 1.0}
+    result = judge.judge(facts, Order(require=False, run_alive=True), 0.1)
+    assert result["verdict"] == "keep"
+    (row,) = (row for row in result["checks"] if row["check"] == "disk-speed")
+    assert (row["outcome"], row["read"]) == ("n/a", "a run is alive")
+
+
+# -- reading
+
+
+def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
+    """What the reader writes of this machine."""
+    done = subprocess.run(
+        [sys.executable, "-B", str(SCRIPT), str(folder), *options],
+        capture_output=True,
+        check=True,
+        **more,
+    )
+    facts = readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    assert facts.whole
+    return facts.facts
+
+
+def test_this_machine_is_read_as_it_is(tmp_path: Path) -> None:
+    facts = told(tmp_path / "not" / "there" / "yet")
+    assert facts["cpus"]["machine"] == os.cpu_count()
+    assert 0 < facts["cpus"]["granted"] <= len(os.sched_getaffinity(0))
+    assert 0 < facts["ram"]["granted"] <= psutil.virtual_memory().total
+    free = os.statvfs(tmp_path)
+    assert facts["disk"] == pytest.approx(free.f_bavail * free.f_frsize, rel=0.1)
+    assert "disk_speed" not in facts
+
+
+def test_an_affinity_is_a_limit(tmp_path: Path) -> None:
+    first = min(os.sched_getaffinity(0))
+    facts = told(tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, {first}))
+    assert facts["cpus"]["granted"] <= 1
+
+
+@pytest.fixture
+def limits() -> Iterator[list[Path]]:
+    """A cgroup of the kernel's own that grants 1.5 cores and 512 MiB: the files that take a pid."""
+    name = f"boxstrap-test-{os.getpid()}"
+    v1 = {
+        "cpu": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"},
+        "memory": {"memory.limit_in_bytes": str(512 << 20)},
+    }
+    v2 = {"": {"cpu.max": "150000 100000", "memory.max": str(512 << 20)}}
+    made: list[Path] = []
+    try:
+        for controller, files in (v1 if Path("/sys/fs/cgroup/cpu").is_dir() else v2).items():
+            folder = Path("/sys/fs/cgroup", controller, name)
+            folder.mkdir()
+            made.append(folder)
+            for file, text in files.items():
+                (folder / file).write_text(text)
+        yield [folder / "cgroup.procs" for folder in made]
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+    finally:
+        for folder in made:
+            folder.rmdir()
+
+
+def test_a_real_cgroup_is_a_limit(tmp_path: Path, limits: list[Path]) -> None:
+    def join() -> None:
+        for file in limits:
+            file.write_text(str(os.getpid()))
+
+    facts = told(tmp_path, preexec_fn=join)
+    assert facts["cpus"]["granted"] == min(1.5, len(os.sched_getaffinity(0)))
+    assert facts["ram"]["granted"] == 512 << 20
+
+
+def test_the_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
+    facts = told(tmp_path, "--write")
+    assert facts["disk_speed"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_with_no_room_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "disk", lambda workdir: 1 << 20)
+    assert machine.disk_speed(tmp_path) is None
+
+
+def test_a_linux_without_shm_has_none_of_it(tmp_path: Path) -> None:
+    assert machine.shm(tmp_path) == 0
+    assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}

@@ -1,0 +1,208 @@
+"""The ways out of the box, measured against real servers on this machine."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.box import network, readers
+
+WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
+PAGE = f'<a href="../../files/old.whl">x</a><a href="../../files/{WHEEL}#sha256=1">{WHEEL}</a>'
+MIB = 1 << 20
+NOBODY = "http://127.0.0.1:1/simple"  # what a box without an index of its own would ask
+
+
+class Index(ThreadingHTTPServer):
+    """A package index: `size` bytes of a wheel, `rate` bytes a second, `ahead` seconds."""
+
+    daemon_threads = True
+    size, rate, ahead, status, stall = 24 * MIB, 0, 0.0, 200, False
+    asked: list[tuple[str, str | None]]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/simple"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Index
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing: the tests look at what was asked."""
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return formatdate(time.time() - self.server.ahead, usegmt=True)
+
+    def do_GET(self) -> None:
+        index = self.server
+        index.asked.append((self.path, self.headers.get("Authorization")))
+        if index.stall:
+            time.sleep(4)
+            return
+        page = self.path.startswith("/simple/")
+        body = gzip.compress(PAGE.encode()) if page else b"x" * index.size
+        self.send_response(index.status if page or index.status < 300 else 200)
+        if page:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        piece = index.rate // 20 if index.rate and not page else len(body)
+        try:
+            for start in range(0, len(body), piece):
+                self.wfile.write(body[start : start + piece])
+                if piece < len(body):
+                    time.sleep(0.05)
+        except OSError:
+            pass  # it has seen enough
+
+
+@pytest.fixture
+def index() -> Iterator[Index]:
+    server = Index(("127.0.0.1", 0), Answer)
+    server.asked = []
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any], float]:
+    """What the reader writes, and the seconds that it took."""
+    words = ["--index", NOBODY, "--wheel", WHEEL, *(("--git", git) if git else ())]
+    clean = {key: value for key, value in os.environ.items() if "PROXY" not in key.upper()}
+    env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-B", str(Path(network.__file__)), *words],
+        capture_output=True,
+        env=env,
+        check=True,
+    )
+    seconds = time.monotonic() - began
+    assert b"Traceback" not in done.stderr
+    facts = readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    assert facts.whole
+    return facts.facts, seconds
+
+
+def test_a_fast_index_is_measured_by_the_file_that_others_fetch_too(index: Index) -> None:
+    facts, _ = told(index.url)
+    assert facts["index"]["host"] == "127.0.0.1"
+    assert facts["index"]["mb_s"] > 20
+    assert [path for path, _ in index.asked] == ["/simple/uv/", f"/files/{WHEEL}"]
+    assert abs(facts["date"]) < 5
+
+
+def test_a_slow_index_costs_no_more_than_its_time(index: Index) -> None:
+    index.rate = MIB
+    facts, seconds = told(index.url)
+    assert facts["index"]["mb_s"] == pytest.approx(1.05, rel=0.4)
+    assert seconds < network.LIMIT_S + 2  # Python starts, on a machine that others use as well
+
+
+def test_a_clock_is_compared_with_that_of_the_index(index: Index) -> None:
+    index.ahead = 7200
+    facts, _ = told(index.url)
+    assert facts["date"] == pytest.approx(7200, abs=5)
+
+
+def test_an_index_with_less_than_tells_is_no_slow_one(index: Index) -> None:
+    index.size = 1000
+    facts, _ = told(index.url)
+    assert facts["index"] is None
+
+
+def test_user_and_password_are_sent_and_never_told(index: Index) -> None:
+    secret = index.url.replace("//", "//me:s%40cret@")
+    facts, _ = told(secret)
+    assert "cret" not in repr(facts)
+    assert index.asked[0][1] == "Basic bWU6c0BjcmV0"
+    assert facts["index"]["mb_s"] > 0
+
+
+def test_what_can_not_be_used_says_why(index: Index) -> None:
+    index.status = 503
+    assert told(index.url)[0]["index"]["error"] == "it answers 503"
+    refused = told(NOBODY)[0]["index"]
+    assert refused == {"host": "127.0.0.1", "error": "the connection was refused"}
+    unknown = told("http://no-such-host.invalid/simple")[0]["index"]
+    assert unknown["error"] == "its name can't be looked up"
+
+
+def test_one_that_never_answers_costs_its_time(index: Index) -> None:
+    index.stall = True
+    facts, seconds = told(index.url)
+    assert facts["index"]["error"] == "no answer within 1 s"
+    assert seconds < network.LIMIT_S + 2
+
+
+def test_a_folder_has_no_speed(tmp_path: Path) -> None:
+    assert told(f"file://{tmp_path}")[0]["index"] is None
+
+
+@pytest.fixture
+def speaker() -> Iterator[Callable[[bytes], str]]:
+    """A host that says something first, as sshd does; its address."""
+    opened: list[socket.socket] = []
+
+    def speak(word: bytes) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        opened.append(server)
+
+        def answer() -> None:
+            line, _ = server.accept()
+            line.sendall(word)
+            line.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+    yield speak
+    for server in opened:
+        server.close()
+
+
+def test_a_git_host_answers_over_ssh(index: Index, speaker: Callable[[bytes], str]) -> None:
+    facts, _ = told(index.url, f"ssh://git@{speaker(b'SSH-2.0-x')}/me/homework.git")
+    assert facts["git"]["host"] == "127.0.0.1"
+    assert 0 <= facts["git"]["seconds"] < 1
+    hung_up = told(index.url, f"ssh://git@{speaker(b'')}/me/homework.git")[0]["git"]
+    assert hung_up["error"]
+
+
+def test_a_git_host_answers_over_http(index: Index) -> None:
+    host = index.url.removesuffix("/simple")
+    assert "seconds" in told(NOBODY, f"{host}/simple/me.git")[0]["git"]
+    assert index.asked[-1][0] == "/simple/me.git/info/refs?service=git-upload-pack"
+    index.status = 401  # it wants to know who asks
+    assert "seconds" in told(NOBODY, f"{host}/simple/me.git")[0]["git"]
+    index.status = 500
+    assert told(NOBODY, f"{host}/simple/me.git")[0]["git"]["error"] == "it answers 500"
+    refused = told(NOBODY, "https://127.0.0.1:1/me.git")[0]["git"]
+    assert refused == {"host": "127.0.0.1", "error": "the connection was refused"}
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("git@git.example:me/x.git", ("ssh", "git.example", 22)),
+        ("git.example:x", ("ssh", "git.example", 22)),
+        ("ssh://me@git.example:2222/x", ("ssh", "git.example", 2222)),
+        ("git://git.example/x", ("git", "git.example", 9418)),
+        ("https://me:word@git.example/x", ("https", "git.example", 0)),
+    ],
+)
+def test_the_host_of_a_git_url(url: str, address: tuple[str, str, int]) -> None:
+    assert network.git_address(url) == address

@@ -1,0 +1,114 @@
+"""The page for the host's owner: it stands alone, and what a box says never becomes part of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from bootstrap import verdict_page
+from bootstrap.errors import UsageError
+from bootstrap.verdict import Verdict, read
+from bootstrap.verdict_page import Subject, page
+from tests.docs import verdict_example
+from tests.docs.generate import ROOT
+from tests.nvml import stub
+from tests.unit.box.test_verdict import document, gpu, reason, row
+
+AT = datetime(2026, 11, 21, 8, 45, 1, tzinfo=timezone.utc)
+EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}{% x %}\x1b[31m"
+ABOUT = Subject(EVIL, EVIL, AT, EVIL)
+
+
+class Reader(HTMLParser):
+    """The tags of a page with their attributes, and the text outside of its style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def parsed(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+def hostile() -> Verdict:
+    everything = document(
+        verdict="return",
+        reasons=[reason(check=EVIL, says=EVIL, advice=EVIL)],
+        driver=EVIL,
+        cuda=EVIL,
+        gpus=[gpu(0, name=EVIL, uuid=EVIL, capability=EVIL)],
+        checks=[row(EVIL, 0, "return", EVIL, EVIL, EVIL)],
+        advice=[EVIL],
+    )
+    return read(json.dumps(everything).encode())
+
+
+def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
+    seen = parsed(page(hostile(), ABOUT))
+    well = parsed(page(read(json.dumps(document()).encode()), Subject("b", "p", AT)))
+    assert set(seen.tags) - set(well.tags) <= {"ol", "li", "p", "br"}
+    assert {name for name, _ in seen.attributes} <= {
+        "lang",
+        "charset",
+        "class",
+        "content",
+        "name",
+    } | {"http-equiv"}
+    assert seen.text.count("<script>alert(1)</script>") > 8
+    assert "{{ 7*7 }}" in seen.text
+    assert "\x1b" not in seen.text.replace(EVIL, "")
+
+
+def test_it_stands_alone() -> None:
+    text = page(hostile(), Subject("b", "p", AT))
+    assert "default-src 'none'" in text
+    for word in ("http://", "https://", "url(", "@import", "<link", "<iframe"):
+        assert word not in text
+
+
+def test_it_says_which_box_when_and_why() -> None:
+    sick = document(verdict="return", reasons=[reason()])
+    text = parsed(page(read(json.dumps(sick).encode()), Subject("root@b:22", "Vast.ai", AT))).text
+    for part in (
+        "Return this box.",
+        "root@b:22",
+        "Vast.ai",
+        "2026-11-21 08:45:01 UTC",
+        "NVIDIA A100-SXM4-80GB, 80.0 GiB",
+        "GPU-1",
+        "GPU 1: uncorrected memory errors: 2",
+        "550.54.15",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.skipif(stub.compiler() is None, reason="no C compiler for the stand-in for NVML")
+def test_the_example_is_what_the_product_makes() -> None:
+    kept = (ROOT / "docs/verdict-example.html").read_text(encoding="utf-8")
+    assert verdict_example.example() == kept, "make docs"
+    assert "An example" in kept
+
+
+def test_a_place_where_no_page_can_be_is_refused_before_anything(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "no" / "page.html"):
+        with pytest.raises(UsageError, match="can't be written"):
+            verdict_page.check_place(place)
+    verdict_page.check_place(tmp_path / "page.html")
+    verdict_page.write(tmp_path / "page.html", "é")
+    assert (tmp_path / "page.html").read_bytes() == "é".encode()
