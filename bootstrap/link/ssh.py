@@ -36,6 +36,10 @@ _START_TIMEOUT = 60
 """Seconds that a box may take to begin a command; paramiko would wait an hour, or for ever."""
 _GULP = 4 * 1024 * 1024
 """Bytes taken from the channel at once: taking them costs as much as what stays behind."""
+_CLOSED_PORT = 9
+"""`discard`: nothing listens there, so that nothing is disturbed."""
+_FORBIDDEN = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _ERRORS_KEPT = 64 * 1024
 
 
@@ -157,6 +161,22 @@ class SshWire:
     def alive(self) -> bool:
         """Whether the link still stands."""
         return self._transport.is_active()
+
+    def forwards(self) -> bool:
+        """Whether the box's sshd lets a connection through to its own ports. Raises LinkLost."""
+        try:
+            channel = self._transport.open_channel(
+                "direct-tcpip",
+                ("127.0.0.1", _CLOSED_PORT),
+                ("127.0.0.1", 0),
+                timeout=_START_TIMEOUT,
+            )
+        except paramiko.ChannelException as error:
+            return error.code != _FORBIDDEN
+        except (paramiko.SSHException, EOFError, OSError):
+            raise self.lost() from None
+        channel.close()
+        return True
 
     def close(self) -> None:
         """Close the link and every stream on it."""

@@ -114,6 +114,7 @@ def remember(ready: Ready) -> None:
         repo_key=prepared.repo_key,
         repo_name=prepared.repo_name,
         workdir=prepared.profile.box.workdir,
+        venv=prepared.profile.python.venv,
         console=prepared.profile.provider.console or "",
         script=prepared.script_id,
     )

@@ -37,7 +37,7 @@ def next_steps(
             state=run.outcome() if run else "",
             attach=f"{program} attach --host {name}" if run and run.state == "running" else "",
             follow=f"{program} logs -f --host {name}" if run else "",
-            code="" if contact.is_local else _open_code(alias or _place(contact), folder),
+            code="" if contact.is_local else f"{program} code --host {name}",
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
             destroy_at="" if contact.is_local else prepared.profile.provider.console or "",
@@ -51,19 +51,6 @@ def program_name(typed: str) -> str:
     if name not in {"boxstrap", "inv", "invoke"}:
         return "boxstrap"
     return name if shutil.which(name) else shlex.quote(typed)
-
-
-def _open_code(place: str, folder: str) -> str:
-    return f"code --remote ssh-remote+{place} {shlex.quote(folder)}"
-
-
-def _place(contact: Contact) -> str:
-    """The host as OpenSSH and the editor take it: the alias where there is one."""
-    endpoint = contact.endpoint
-    if endpoint is None or endpoint.alias != endpoint.hostname:
-        return endpoint.alias if endpoint else ""
-    port = "" if endpoint.port == 22 else f":{endpoint.port}"
-    return f"{endpoint.user}@{endpoint.hostname}{port}"
 
 
 def _fetch(contact: Contact, profile: Profile, folder: str, alias: str) -> list[str]:

@@ -90,7 +90,7 @@ def _entry(box: KnownBox, boxes: Iterable[KnownBox], control_path: str) -> Entry
 def aliases_in(text: str) -> frozenset[str]:
     """The aliases that a file written before has entries of."""
     lines = text.splitlines()
-    return frozenset(line.removeprefix("Host ") for line in lines if line.startswith("Host "))
+    return frozenset(line.split()[1] for line in lines if line.startswith("Host "))
 
 
 def taken_in(text: str) -> frozenset[str]:

@@ -45,10 +45,14 @@ class Entry:
     alias: str
     options: tuple[tuple[str, str], ...]
 
+    also: str = ""
+    """Another name of the same host."""
+
     def text(self) -> str:
         """The block as it stands in the file."""
         lines = [f"    {name} {value}" for name, value in self.options]
-        return "\n".join([f"Host {self.alias}", *lines, ""])
+        names = f"{self.alias} {self.also}".rstrip()
+        return "\n".join([f"Host {names}", *lines, ""])
 
 
 def is_users_alias(box: KnownBox) -> bool:
@@ -80,7 +84,7 @@ def own_entry(box: KnownBox, control_path: str = "") -> Entry:
         *(shared if control_path else ()),
         *_way(box),
     ]
-    return Entry(alias_of(box), tuple(options))
+    return _entry(box, options)
 
 
 def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
@@ -96,7 +100,13 @@ def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
         *_trust(box, f"~/.ssh/boxstrap/{box.name}.known_hosts"),
         *_MANNERS,
     ]
-    return Entry(alias_of(box), tuple(options)).text()
+    return _entry(box, options).text()
+
+
+def _entry(box: KnownBox, options: Iterable[tuple[str, str]]) -> Entry:
+    """URIs lose capitals, and editors keep hosts in URIs: so the name is known without them too."""
+    alias = alias_of(box)
+    return Entry(alias, tuple(options), alias.lower() if alias != alias.lower() else "")
 
 
 def _address(box: KnownBox) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import aliases, boxes, demo, doctor, profiles, runs, setup
+from bootstrap.tasks import boxes, demo, doctor, editors, profiles, runs, setup
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
 wrong_usage_exits_2()
@@ -23,6 +23,7 @@ namespace = Collection(
     profiles.profiles,
     doctor.doctor,
     boxes.boxes,
-    aliases.ssh_config,
+    editors.code,
+    editors.ssh_config,
     demo.demo,
 )

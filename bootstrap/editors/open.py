@@ -1,0 +1,189 @@
+"""`inv code`: the repository on a box, opened in an editor, with the environment as interpreter."""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.after.visit import Visit, visit
+from bootstrap.contact import Asked, Contact
+from bootstrap.editors import jsonc, on_box
+from bootstrap.editors.editors import EDITORS, Editor, authority_of, folder_uri
+from bootstrap.editors.needs import Lack, lacks
+from bootstrap.editors.on_here import tell_editor
+from bootstrap.errors import UsageError
+from bootstrap.link.ssh import SshWire
+from bootstrap.setup.alias import keep_alias
+from bootstrap.sshconfig import wsl
+from bootstrap.sshconfig.entry import is_users_alias
+from bootstrap.ui.screen import Screen
+
+_OPENS_WITHIN_S = 30
+_REMEMBERED = "editor_settings"
+
+
+@dataclass(frozen=True)
+class Work:
+    """The repository on the box, and its environment. Absolute paths."""
+
+    folder: str
+    venv: str
+
+    @property
+    def python(self) -> str:
+        """The environment's interpreter."""
+        return posixpath.join(self.venv, "bin", "python")
+
+
+def open_code(asked: Asked, screen: Screen, editor_name: str) -> None:
+    """Prepare both sides, and open it, or print the link. Raises UsageError, and as `visit`."""
+    editor = EDITORS.get(editor_name)
+    if editor is None:
+        raise UsageError(
+            f"there is no editor {editor_name!r}.",
+            where="--editor",
+            next_=f"There are: {', '.join(EDITORS)}.",
+        )
+    with visit(asked, screen) as there:
+        work = _work(there)
+        if there.box.is_local:
+            _open_here(editor, work, screen)
+            return
+        lacking = _prepare_box(there, editor, work, screen)
+        there.box.remember()
+    host = _host(there.box, screen)
+    _prepare_here(editor, host, screen)
+    _open(editor, host, work, lacking, screen)
+
+
+def _work(there: Visit) -> Work:
+    box, facts = there.box, there.hello.facts
+    name, home = box.recall("repo_name"), facts.get("boxhome", "")
+    if not name or not home.startswith("/"):
+        raise UsageError(
+            "no repository was set up on this box yet.",
+            where=there.link.label,
+            next_=f"Do that first: boxstrap setup --host {box.known.name}",
+        )
+    folder = posixpath.join(posixpath.dirname(home), name)
+    venv = box.recall("venv") or ".venv"
+    if venv.startswith("~/"):
+        return Work(folder, posixpath.join(facts.get("home", "/"), venv[2:]))
+    return Work(folder, posixpath.join(folder, venv))
+
+
+def _prepare_box(there: Visit, editor: Editor, work: Work, screen: Screen) -> list[Lack]:
+    """Write the box's settings; what the editor's server will lack there."""
+    wire = there.link.wire
+    found = on_box.look(wire, editor, work.python)
+    forwards = wire.forwards() if isinstance(wire, SshWire) else True
+    lacking = lacks(found.facts, forwards=forwards)
+    for lack in lacking:
+        screen.warn(f"{editor.title} will not do well on this box: {lack.says}")
+    if not found.has_python:
+        screen.warn(f"the environment is not built yet: there is no {work.python}")
+    settings, box = f"~/{editor.machine_settings}", there.box
+    last = box.known.extra.get(_REMEMBERED)
+    ours = last if isinstance(last, dict) else {}
+    want = on_box.wanted(work.venv, work.folder)
+    try:
+        text, kept = on_box.merged(found, want, ours)
+    except jsonc.JsoncError as error:
+        screen.warn(f"{settings} on the box can't be read ({error}), so it was left as it is")
+        return lacking
+    for name in kept:
+        screen.warn(f"{settings} on the box has its own {name}, so it was left as it is")
+    if text != found.settings and not on_box.write(wire, editor, found, text):
+        screen.warn(f"{settings} on the box could not be written, so the interpreter is not set")
+        return lacking
+    values = {on_box.name_of(path): value for path, value in want.values.items()}
+    box.remember(**{_REMEMBERED: {**ours, **values}})
+    return lacking
+
+
+def _prepare_here(editor: Editor, host: str, screen: Screen) -> None:
+    windows_home: Path | None = None
+    if wsl.is_wsl():
+        try:
+            windows_home = wsl.find_windows().folder.parent
+        except wsl.NoWindowsError as error:
+            screen.warn(f"{editor.title}'s settings were not found: {error}")
+            return
+    trouble = tell_editor(editor, host, windows_home)
+    if trouble:
+        screen.warn(trouble)
+
+
+def _open(editor: Editor, host: str, work: Work, lacking: list[Lack], screen: Screen) -> None:
+    authority = authority_of(host)
+    uri, link = folder_uri(authority, work.folder), editor.link(authority, work.folder)
+    program = shutil.which(editor.name)
+    opened = program is not None and _run([program, "--folder-uri", uri], screen)
+    words = [f"{editor.title} opens {work.folder} on {host}"]
+    if program is None:
+        words = [
+            f"there is no program {editor.name} here. This link opens {work.folder} "
+            f"in {editor.title}:"
+        ]
+    if not opened:
+        words.append(f"  {link}")
+    screen.result(
+        {
+            "editor": editor.name,
+            "opened": opened,
+            "host": host,
+            "folder": work.folder,
+            "python": work.python,
+            "folder_uri": uri,
+            "link": link,
+            "lacks": [{"code": lack.code, "says": lack.says} for lack in lacking],
+        },
+        "\n".join(words),
+    )
+
+
+def _open_here(editor: Editor, work: Work, screen: Screen) -> None:
+    program = shutil.which(editor.name)
+    opened = program is not None and _run([program, work.folder], screen)
+    screen.result(
+        {"editor": editor.name, "opened": opened, "folder": work.folder, "python": work.python},
+        f"{editor.title} opens {work.folder}" if opened else work.folder,
+    )
+
+
+def _run(command: list[str], screen: Screen) -> bool:
+    """Start the editor; its program hands over to the window and ends."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_OPENS_WITHIN_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True  # some stay for as long as their window does
+    except OSError as error:
+        screen.warn(f"{command[0]} can't be started: {error.strerror}")
+        return False
+    if done.returncode:
+        screen.warn(f"{command[0]} ended with exit code {done.returncode}: {done.stderr[-500:]}")
+    return done.returncode == 0
+
+
+def _host(box: Contact, screen: Screen) -> str:
+    """The host as the editor is told of it: its alias, which carries port, key and host key."""
+    alias = keep_alias(box, screen)
+    if alias:
+        # An entry of ours answers to small letters too, and URIs know no others.
+        return alias if is_users_alias(box.known) else alias.lower()
+    endpoint = box.endpoint
+    if endpoint is None or endpoint.alias != endpoint.hostname:
+        return endpoint.alias if endpoint else ""
+    port = "" if endpoint.port == 22 else f":{endpoint.port}"
+    return f"{endpoint.user}@{endpoint.hostname}{port}"

@@ -1,0 +1,152 @@
+"""Links, settings on both sides, and what a box lacks for an editor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bootstrap.editors import on_box
+from bootstrap.editors.editors import EDITORS, authority_of, folder_uri
+from bootstrap.editors.jsonc import JsoncError, read
+from bootstrap.editors.needs import lacks
+from bootstrap.editors.on_box import Found, merged, name_of, wanted
+from bootstrap.editors.on_here import tell_editor
+
+CODE = EDITORS["code"]
+WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "free": ["9000000"]}
+WELL["tool"] = ["bash", "tar", "wget"]
+
+
+def test_links() -> None:
+    assert folder_uri("my-box", "/workspace/my work") == (
+        "vscode-remote://ssh-remote+my-box/workspace/my%20work"
+    )
+    assert EDITORS["cursor"].link("my-box", "/w") == "cursor://vscode-remote/ssh-remote+my-box/w"
+    assert CODE.link("me@h:22", "/w") == "vscode://vscode-remote/ssh-remote+me@h:22/w"
+    assert authority_of("my-box") == "my-box"
+    assert bytes.fromhex(authority_of("My-Box")) == b'{"hostName":"My-Box"}'
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"libc": ["glibc 2.27"]}, "glibc"),
+        ({"libc": ["musl libc (x86_64)"]}, "glibc"),
+        ({"kernel": ["4.15.0-20"]}, "kernel"),
+        ({"cxx": None}, "libstdc++"),
+        ({"tool": ["bash", "curl"]}, "tar"),
+        ({"tool": ["bash", "tar"]}, "curl"),
+        ({"noexec": ["/tmp"]}, "noexec"),
+        ({"unwritable": ["/root"]}, "home"),
+        ({"free": ["500000"]}, "disk"),
+    ],
+)
+def test_what_a_box_lacks(change: dict[str, list[str] | None], code: str) -> None:
+    assert lacks(WELL, forwards=True) == []
+    facts = {name: value for name, value in {**WELL, **change}.items() if value is not None}
+    assert [lack.code for lack in lacks(facts, forwards=True)] == [code]
+
+
+def test_a_box_that_forbids_forwarding_or_talks_nonsense() -> None:
+    assert [lack.code for lack in lacks(WELL, forwards=False)] == ["forwarding"]
+    odd = {"libc": ["glibc ." + "9" * 5000], "kernel": ["\u0661.2"], "free": ["-1"]}
+    assert {lack.code for lack in lacks(odd, forwards=True)} == {"libstdc++", "bash", "tar", "curl"}
+
+
+def test_the_interpreter_is_the_environment() -> None:
+    inside = wanted("/workspace/hw/.venv", "/workspace/hw").values
+    assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
+    beside = wanted("/venv/main", "/workspace/hw").values
+    assert beside["python.defaultInterpreterPath",] == "/venv/main/bin/python"
+    assert wanted("/workspace/hw2/.venv", "/workspace/hw").values != inside
+
+
+def test_settings_of_the_box_are_merged() -> None:
+    want = wanted("/w/.venv", "/w")
+    text, kept = merged(Found({}), want, {})
+    assert not kept
+    assert merged(Found({}, text), want, {}) == (text, [])
+    theirs = '{\n  // mine\n  "python.defaultInterpreterPath": "/opt/python",\n}\n'
+    text, kept = merged(Found({}, theirs), want, {})
+    assert kept == ["python.defaultInterpreterPath"]
+    assert "// mine" in text
+    assert at_path(text) == "/opt/python"
+    # What was written last time is ours to replace.
+    path = name_of(("python.defaultInterpreterPath",))
+    text, kept = merged(Found({}, theirs), want, {path: "/opt/python"})
+    assert (at_path(text), kept) == ("${workspaceFolder}/.venv/bin/python", [])
+    with pytest.raises(JsoncError):
+        merged(Found({}, "{,}"), want, {})
+
+
+def at_path(text: str) -> object:
+    found = read(text)
+    assert isinstance(found, dict)
+    return found["python.defaultInterpreterPath"]
+
+
+def test_the_users_settings_are_merged(own_home: Path) -> None:
+    path = CODE.user_settings()
+    assert path == own_home / ".config/Code/User/settings.json"
+    assert tell_editor(CODE, "my-box") == ""
+    assert not path.exists()  # an editor that was never started here is told nothing
+    path.parents[1].mkdir(parents=True)
+    assert tell_editor(CODE, "my-box") == ""
+    assert json.loads(path.read_text()) == {
+        "remote.SSH.remotePlatform": {"my-box": "linux"},
+        "remote.SSH.defaultExtensions": ["ms-python.python"],
+    }
+    path.write_text(
+        '{\n  "a": 1, // one\n  "remote.SSH.remotePlatform": {"my-box": "windows"},\n}\n'
+    )
+    path.chmod(0o600)
+    assert tell_editor(CODE, "my-box") == ""
+    assert '"a": 1, // one' in path.read_text()
+    assert read(path.read_text()) == {
+        "a": 1,
+        "remote.SSH.remotePlatform": {"my-box": "windows"},
+        "remote.SSH.defaultExtensions": ["ms-python.python"],
+    }
+    written = path.stat().st_mtime_ns
+    assert tell_editor(CODE, "my-box") == ""
+    assert path.stat().st_mtime_ns == written
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_settings_that_cannot_be_read_are_left_alone(own_home: Path) -> None:
+    path = CODE.user_settings()
+    path.parent.mkdir(parents=True)
+    for broken in (b'{"a": ', b'{"a": "\xff"}', b'{"remote.SSH.remotePlatform": []}'):
+        path.write_bytes(broken)
+        assert "left as it is. VS Code may ask" in tell_editor(CODE, "b")
+        assert path.read_bytes() == broken
+
+
+def test_where_settings_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    env = {"HOME": "/home/me"}
+    assert str(EDITORS["codium"].user_settings(env)) == (
+        "/home/me/.config/VSCodium/User/settings.json"
+    )
+    windows = CODE.user_settings(env, windows_home=Path("/mnt/c/Users/me"))
+    assert str(windows) == "/mnt/c/Users/me/AppData/Roaming/Code/User/settings.json"
+    monkeypatch.setattr("sys.platform", "darwin")
+    mac = EDITORS["cursor"].user_settings(env)
+    assert str(mac) == "/home/me/Library/Application Support/Cursor/User/settings.json"
+
+
+def test_each_editor_has_its_own_places() -> None:
+    for name, editor in EDITORS.items():
+        assert editor.name == name
+    for attribute in ("title", "scheme", "config", "server"):
+        assert len({getattr(editor, attribute) for editor in EDITORS.values()}) == len(EDITORS)
+
+
+def test_a_hostile_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
+    monkeypatch.setattr(on_box, "exchange", lambda *a, **k: answer)
+    found = on_box.look(None, CODE, "/p")  # type: ignore[arg-type]
+    assert found.facts["libc"] == ["glibc 2.36"]
+    assert len(found.settings) <= 1_000_001
+    assert found.sum == "1 2"
