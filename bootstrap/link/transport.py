@@ -28,6 +28,8 @@ from bootstrap.link.dial import HeardSocket
 
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, and little memory (docs/adr/0004)."""
+HANDSHAKE_S = 15.0
+"""How long the box may take to agree on keys, in seconds."""
 _PACKET = 128 * 1024
 _LONGEST_READ = 1024 * 1024
 """Bytes; OpenSSH's packets have 256 KiB at the most (PACKET_MAX_SIZE)."""
@@ -81,6 +83,7 @@ class BoxTransport(ServiceRequestingTransport):
         )
         self.heard_socket = sock
         self.farewell = ""
+        self.handshake_timeout = HANDSHAKE_S
         options = self.get_security_options()
         preferred = [name for name in _CIPHERS if name in options.ciphers]
         options.ciphers = [*preferred, *(c for c in options.ciphers if c not in preferred)]

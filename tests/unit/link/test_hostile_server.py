@@ -1,0 +1,303 @@
+"""A server that breaks the rules of SSH: the login, or the link, ends in words and in bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import paramiko
+import pytest
+
+from bootstrap.errors import BoxstrapError, HostKeyError, UnreachableError
+from bootstrap.link import dial as dialing
+from bootstrap.link import ssh, transport
+from bootstrap.link.errors import LinkLost
+from tests.faults.plugin import Faults
+from tests.hostile.measure import OBEYED
+from tests.unit.link.conftest import Person
+from tests.unit.link.sshd import Sshd
+
+GREETING = b"SSH-2.0-Box\r\n"
+MIB = 1024 * 1024
+Talk = Callable[[socket.socket], None]
+
+
+class Server:
+    """A TCP server on loopback; `talk` is what it does with each connection."""
+
+    def __init__(self, talk: Talk) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.sent = 0
+        self._talk = talk
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+
+    def _serve(self, line: socket.socket) -> None:
+        with line, contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            self._talk(line)
+
+    def flood(self, line: socket.socket, piece: bytes, most: int) -> None:
+        """Send it again and again, and count what is taken."""
+        while self.sent < most:
+            line.sendall(piece)
+            self.sent += len(piece)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Talk], Server]]:
+    made: list[Server] = []
+
+    def start(talk: Talk) -> Server:
+        made.append(Server(talk))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()
+
+
+def host(port: int) -> str:
+    return f"me@127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "at_most"),
+    [
+        (b"SSH-2.0-", b"x" * 4096, 16 * MIB),
+        (b"", b"welcome\r\n" * 500, 16 * MIB),
+        (b"", b"\0" * 4096, 16 * MIB),
+        (b"\n" * 200 + GREETING, b"\n" * 4096, 16 * MIB),
+        (GREETING, b"\x7f\xff\xff\xf4" + b"\x00" * 4092, 16 * MIB),
+        (GREETING, b"\x00\x00\x00\x0c\x0a\x02" + b"\0" * 10, 64 * MIB),
+    ],
+    ids=[
+        "a greeting without an end",
+        "lines without an end",
+        "zeros",
+        "many lines first",
+        "a packet of 2 GiB",
+        "ignore me",
+    ],
+)
+def test_a_flood_before_the_login(
+    begin: bytes,
+    piece: bytes,
+    at_most: int,
+    serve: Callable[[Talk], Server],
+    person: Person,
+    faults: Faults,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends in little time, and long before all of it was taken in."""
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 1.0)
+
+    def talk(line: socket.socket) -> None:
+        line.sendall(begin)
+        server.flood(line, piece, 1024 * MIB)
+
+    server = serve(talk)
+    with faults.attempt("a server that breaks the rules of SSH", at="flood") as attempt:
+        with pytest.raises(UnreachableError):
+            person.login(host(server.port))
+        attempt.noticed(at_most=20)
+        assert server.sent <= at_most
+
+
+def mangled(dice: random.Random, data: bytes) -> bytes:
+    """The same with a few bytes changed, added or left out."""
+    found = bytearray(data)
+    for _ in range(dice.randrange(1, 4)):
+        at = dice.randrange(len(found))
+        change = dice.choice(("flip", "set", "cut", "grow", "number"))
+        if change == "flip":
+            found[at] ^= 1 << dice.randrange(8)
+        elif change == "set":
+            found[at] = dice.choice((0, 1, 0x7F, 0x80, 0xFF))
+        elif change == "cut":
+            del found[at : at + dice.randrange(1, 40)]
+        elif change == "grow":
+            found[at:at] = dice.randbytes(dice.randrange(1, 40))
+        else:
+            found[at : at + 4] = dice.choice((b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\1\0"))
+        if not found:
+            return b"\0"
+    return bytes(found)
+
+
+class Mangler:
+    """Between a person and a real sshd: what the server says before its keys hold is mangled."""
+
+    def __init__(self, target: int, dice: random.Random) -> None:
+        self._target = target
+        self._dice = dice
+        self._plain = dice.randrange(2)  # greeting and offer, or the exchange after it
+
+    def __call__(self, near: socket.socket) -> None:
+        with socket.create_connection(("127.0.0.1", self._target)) as far:
+            threading.Thread(target=self._forward, args=(near, far), daemon=True).start()
+            far.settimeout(0.4)  # it waits for us, or we for it: nothing more comes
+            number = 0
+            try:
+                while data := far.recv(65536):
+                    near.sendall(mangled(self._dice, data) if number >= self._plain else data)
+                    number += 1
+            finally:
+                near.shutdown(socket.SHUT_RDWR)
+
+    @staticmethod
+    def _forward(near: socket.socket, far: socket.socket) -> None:
+        try:
+            while data := near.recv(65536):
+                far.sendall(data)
+        except OSError:
+            return
+
+
+def test_a_mangled_handshake_is_an_unreachable_box(
+    person: Person,
+    server: Sshd,
+    serve: Callable[[Talk], Server],
+    seeded: random.Random,
+    faults: Faults,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the library below makes of it, it is no error of boxstrap itself."""
+    for module, name in ((transport, "HANDSHAKE_S"), (dialing, "_GREETING_TIMEOUT")):
+        monkeypatch.setattr(module, name, 1.5)
+    seeds = [seeded.randrange(2**32) for _ in range(40)]
+
+    def attempt(seed: int) -> tuple[int, BaseException | None, float]:
+        between = serve(Mangler(server.port, random.Random(seed)))
+        began = time.monotonic()
+        try:
+            person.login(host(between.port), first_contact="strict")
+        except BaseException as error:
+            return seed, error, time.monotonic() - began
+        return seed, None, time.monotonic() - began
+
+    with ThreadPoolExecutor(8) as pool:
+        for seed, error, seconds in pool.map(attempt, seeds):
+            with faults.attempt("a server that breaks the rules of SSH", at=f"mangled, {seed}"):
+                assert isinstance(error, UnreachableError | HostKeyError), (seed, error)
+                assert not OBEYED.search(error.text().encode())
+                assert seconds < 20
+
+
+class Rude(paramiko.ServerInterface):
+    """Lets anybody in, and then does not answer what it is asked."""
+
+    def __init__(self, *, silent_at: str) -> None:
+        self.silent_at = silent_at
+        self.over = threading.Event()
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        return paramiko.AUTH_SUCCESSFUL
+
+    def get_allowed_auths(self, username: str) -> str:
+        return "publickey"
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        if self.silent_at == "open":
+            self.over.wait(30)
+        return paramiko.OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        if self.silent_at == "exec":
+            self.over.wait(30)
+        return True
+
+
+@pytest.fixture
+def rude(serve: Callable[[Talk], Server]) -> Iterator[Callable[..., tuple[int, list[object]]]]:
+    """Start a server of another implementation; its port, and its channels once they are open."""
+    transports: list[paramiko.Transport] = []
+    rudes: list[Rude] = []
+
+    def start(silent_at: str = "") -> tuple[int, list[object]]:
+        channels: list[object] = []
+
+        def talk(line: socket.socket) -> None:
+            made = paramiko.Transport(line)
+            transports.append(made)
+            made.add_server_key(paramiko.ECDSAKey.generate())
+            rudes.append(Rude(silent_at=silent_at))
+            made.start_server(server=rudes[-1])
+            channels.append(made.accept(20))
+            while made.is_active():
+                time.sleep(0.05)
+
+        return serve(talk).port, channels
+
+    yield start
+    for each in rudes:
+        each.over.set()
+    for one in transports:
+        one.close()
+
+
+@pytest.mark.parametrize("silent_at", ["open", "exec"])
+def test_a_command_that_is_never_begun_has_its_time(
+    silent_at: str, rude, person: Person, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.7)
+    port, _ = rude(silent_at)
+    wire = person.login(host(port))
+    with faults.attempt("a server that breaks the rules of SSH", at=silent_at) as attempt:
+        with pytest.raises(BoxstrapError) as caught:
+            wire.start("true")
+        attempt.noticed(at_most=5)
+        assert isinstance(caught.value, UnreachableError)
+
+
+def test_more_than_the_window_ends_the_link(rude, person: Person, faults: Faults) -> None:
+    """Data that nobody reads yet must not fill this machine's memory."""
+    port, channels = rude()
+    wire = person.login(host(port))
+    stream = wire.start("true")
+    while not channels:
+        time.sleep(0.01)
+    (channel,) = channels
+    with faults.attempt("a server that breaks the rules of SSH", at="window") as attempt:
+        channel.out_window_size = 1 << 40
+        sent = 0
+        with contextlib.suppress(OSError, EOFError):
+            while sent < 200 * MIB:
+                sent += channel.send(b"x" * 32_000)
+        limit = time.monotonic() + 10
+        while wire.alive() and time.monotonic() < limit:
+            time.sleep(0.05)
+        attempt.noticed()
+        assert not wire.alive()
+        assert sent < 60 * MIB
+        with pytest.raises(LinkLost):
+            list(iter(lambda: stream.read(MIB), b""))
+
+
+def test_a_server_that_says_nothing_has_its_time(
+    serve: Callable[[Talk], Server], person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialing, "_GREETING_TIMEOUT", 0.5)
+    for words in (b"", b"SSH-2.0-half a line", b"wait\r\n"):
+
+        def talk(line: socket.socket, words: bytes = words) -> None:
+            line.sendall(words)
+            time.sleep(3)
+
+        with pytest.raises(UnreachableError):
+            person.login(host(serve(talk).port))
