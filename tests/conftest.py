@@ -33,6 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/golden anew from what is rendered now; then read the difference",
     )
+    parser.addoption(
+        "--every-byte",
+        action="store_true",
+        help="cut scripts at every byte, which takes half an hour, not only where it may matter",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,21 +1,36 @@
-"""A script that arrives cut does nothing at all, wherever the cut is."""
+"""A script that arrives cut does nothing at all, wherever the cut is; the questions neither.
+
+Nothing that a cut leaves depends on chance, so some places are enough for every day: the ends byte
+by byte, and places drawn from `--seed`, at lines' ends and anywhere. `--every-byte` tries each.
+"""
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from bootstrap.link.exchange import _frame, shell_command
+from bootstrap.talk.question import question
+from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script
 
 TRIPWIRE = "this-must-never-be-shown"
+SENTINEL = "0123456789abcdef" * 2
 # What bash says of a text that ends too early; the line it stopped at may follow.
 UNREADABLE = re.compile(r"unexpected |syntax error|here-document|: `")
 MODES = (["preflight"], ["plan"], ["run", "20260101-000000-abcdef", "0"])
+ENDS, DRAWN = 400, 100
+"""Bytes of each end; places anywhere, and as many where lines end."""
+
+Cut = Callable[[bytes], str | None]
+"""Runs what is left; what was wrong with it, None where it did nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -23,33 +38,39 @@ def script() -> bytes:
     return shipped_script("vast").encode()
 
 
-def places(whole: bytes) -> Iterator[int]:
-    """Where to cut: every 97th byte, and every byte of the last 2 KB; the last newline may go."""
-    yield from range(0, len(whole) - 2048, 97)
-    yield from range(len(whole) - 2048, len(whole) - 1)
+@pytest.fixture
+def places(request: pytest.FixtureRequest, seeded: random.Random) -> Callable[..., list[int]]:
+    """Where to cut; the last newline of a text may go. `fewer` takes a share of them."""
+
+    def choose(whole: bytes, fewer: int = 1) -> list[int]:
+        every = range(len(whole) - 1)
+        if request.config.getoption("--every-byte") and fewer == 1:
+            return list(every)
+        ends = [found.end() for found in re.finditer(b"\n", whole)]
+        drawn = seeded.choices(every, k=DRAWN // fewer) + seeded.choices(ends, k=DRAWN // fewer)
+        near = [at + seeded.randrange(-1, 2) for at in drawn]
+        first, last = every[: ENDS // fewer], every[-ENDS // fewer :]
+        return sorted({*first, *last, *(at for at in near if 0 <= at < every.stop)})
+
+    return choose
 
 
-def run(home: Path, script: bytes, mode: list[str]) -> tuple[str, str]:
-    """Let bash read it, as a box does, where no program can be found; output and errors."""
-    # One argument of a command is no longer than 128 KiB, and the script is.
-    file = home / f"{len(script)}.sh"
-    file.write_bytes(script)
+def bash(home: Path, argv: list[str], stdin: bytes = b"") -> tuple[str, str]:
+    """Run bash where no program can be found; output and errors."""
     done = subprocess.run(
-        ["/bin/bash", "--norc", str(file), *mode],
-        stdin=subprocess.DEVNULL,
+        ["/bin/bash", "--norc", *argv],
+        input=stdin,
         capture_output=True,
         cwd=home,
         env={"PATH": str(home / "empty"), "HOME": str(home), "TRIPWIRE": TRIPWIRE},
         timeout=20,
         check=False,
     )
-    file.unlink()
     return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
-def wrong(home: Path, cut: bytes, mode: list[str]) -> str | None:
+def wrong(out: str, errors: str) -> str | None:
     """What is wrong with what a cut script did; None where it did nothing."""
-    out, errors = run(home, cut, mode)
     if TRIPWIRE in out + errors:
         return f"it shows the environment: {(out + errors)[:200]}"
     # No program is in reach, so whatever began to work answers, or complains.
@@ -57,26 +78,130 @@ def wrong(home: Path, cut: bytes, mode: list[str]) -> str | None:
     return f"it began to work: {out[:200]} {others[:3]}" if out or others else None
 
 
-def test_cut_anywhere_it_does_nothing(script: bytes, tmp_path: Path) -> None:
+def as_file(home: Path, mode: list[str]) -> Cut:
+    """As a box runs it: from a file."""
+
+    def run(cut: bytes) -> str | None:
+        file = home / f"{len(cut)}.sh"
+        file.write_bytes(cut)
+        found = wrong(*bash(home, [str(file), *mode]))
+        file.unlink()
+        return found
+
+    return run
+
+
+def as_input(home: Path, mode: list[str]) -> Cut:
+    """As `plan` hands it over, and as a one-liner would: bash reads it from its input."""
+    return lambda cut: wrong(*bash(home, ["-s", "--", *mode], cut))
+
+
+def tried(whole: bytes, cuts: Iterable[int], run: Callable[[int], Cut]) -> list[tuple[int, str]]:
+    """Those cuts that did something; `run` has another way for each number."""
+    places = list(cuts)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(lambda pair: run(pair[0])(whole[: pair[1]]), enumerate(places))
+        return [(at, said) for at, said in zip(places, found, strict=True) if said]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Nothing is in it, and nothing may be afterwards."""
     (tmp_path / "empty").mkdir()
-    cuts = [(at, MODES[number % len(MODES)]) for number, at in enumerate(places(script))]
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda cut: wrong(tmp_path, script[: cut[0]], cut[1]), cuts)
-        bad = [(at, said) for (at, _), said in zip(cuts, found, strict=True) if said]
-    assert bad == []
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    return tmp_path
+
+
+@pytest.mark.parametrize("way", [as_file, as_input])
+def test_cut_anywhere_it_does_nothing(way, script: bytes, home: Path, places, faults) -> None:
+    # From a pipe bash reads byte by byte, which takes its time; what it makes of it is the same.
+    cuts = places(script, fewer=12 if way is as_input else 1)
+    with faults.attempt("script cut", at=way.__name__) as attempt:
+        attempt.outcome(f"held at {len(cuts)} bytes")
+        assert tried(script, cuts, lambda number: way(home, MODES[number % len(MODES)])) == []
+        assert [path.name for path in home.iterdir()] == ["empty"]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode[0])
+@pytest.mark.parametrize("way", [as_file, as_input])
 def test_whole_it_begins_to_work_so_the_test_above_can_fail(
-    script: bytes, tmp_path: Path, mode: list[str]
+    way, script: bytes, home: Path, mode: list[str]
 ) -> None:
-    (tmp_path / "empty").mkdir()
-    assert "it began to work" in (wrong(tmp_path, script, mode) or "")
-    assert "it began to work" in (wrong(tmp_path, script[:-1], mode) or "")
+    assert "it began to work" in (way(home, mode)(script) or "")
+    assert "it began to work" in (way(home, mode)(script[:-1]) or "")
 
 
-def test_it_never_shows_the_environment(script: bytes, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
+def test_it_never_shows_the_environment(script: bytes, home: Path) -> None:
+    file = home / "setup.sh"
+    file.write_bytes(script)
     for mode in ([], ["unknown"], *MODES):
-        assert TRIPWIRE not in "".join(run(tmp_path, script, mode))
+        assert TRIPWIRE not in "".join(bash(home, [str(file), *mode]))
+
+
+QUESTIONS = {
+    "launch": {"setup_id": "20260101-000000-abcdef", "script_bytes": 4, "secret_bytes": 0},
+    "stop": {"what": "", "repo_key": ""},
+    "hello": {"repo_key": "k", "script_id": "x", "hint_names": "", "hint_files": ""},
+}
+
+
+def asked(name: str, home: Path) -> str:
+    more = {"wait_seconds": 1, "client_time": 0, "words": ""} if name == "launch" else {}
+    text = question(name, workdir=str(home / "work"), **QUESTIONS[name], **more)
+    return _frame(text.replace("-gt 1000", "-gt 5"), SENTINEL)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_cut_anywhere_does_nothing(
+    name: str, home: Path, places, faults: Faults
+) -> None:
+    """Its text, as the box decodes it: no more comes than the line that the answer begins with."""
+    text = asked(name, home).encode()
+    inside = [
+        at for at in places(text, fewer=1 if name == "launch" else 4) if at < text.rindex(b"\n)\n")
+    ]
+
+    def run(cut: bytes) -> str | None:
+        done = subprocess.run(
+            ["/bin/sh", "-c", cut],
+            input=b"true",
+            capture_output=True,
+            cwd=home,
+            env={"PATH": os.environ["PATH"], "HOME": str(home), "TRIPWIRE": TRIPWIRE},
+            timeout=20,
+            check=False,
+        )
+        said = done.stdout.decode().replace("echo", "").strip()
+        began = SENTINEL.startswith(said.removesuffix("+"))
+        return None if began and TRIPWIRE.encode() not in done.stderr else said or "it dumps"
+
+    with faults.attempt("script cut", at=f"question {name}"):
+        assert tried(text, inside, lambda _: run) == []
+        assert [path.name for path in home.iterdir()] == ["empty"]
+    if name == "launch":
+        run(text)
+        assert (home / "work").exists(), "whole, it does something, so this can fail"
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash", "fish", "tcsh", "zsh", "busybox"])
+def test_the_command_that_carries_a_question_does_nothing_when_cut(
+    shell: str, home: Path, seeded: random.Random, faults: Faults
+) -> None:
+    """SSH hands a command over whole or not at all; and yet."""
+    argv = ["busybox", "sh"] if shell == "busybox" else [shell]
+    if subprocess.run(["/bin/sh", "-c", f"command -v {argv[0]}"], capture_output=True).returncode:  # noqa: PLW1510
+        pytest.skip(f"{shell} is not installed")
+    command = shell_command(asked("launch", home))
+    body = command.index("echo ") + 5
+    drawn = seeded.sample(range(body, len(command) - 20), 15)
+    for at in [*range(0, body, 5), *drawn, *range(len(command) - 20, len(command))]:
+        subprocess.run(
+            [*argv, "-c", command[:at]],
+            input=b"true",
+            capture_output=True,
+            cwd=home,
+            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+            timeout=20,
+            check=False,
+        )
+        made = {path.name for path in home.iterdir()} - {".config", ".local", ".cache"}
+        assert made == {"empty"}, f"cut at {at} of {len(command)}"
