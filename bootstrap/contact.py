@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -131,8 +132,10 @@ def contact(  # noqa: PLR0913
     """The box that `asked` means. Nothing is sent.
 
     `user` and `identity` are the profile's. Without a host it is the only box
-    known for the repository. Raises UsageError where that is not one.
+    known for the repository. Raises UsageError where that is not one, and
+    where an option can't be what it says.
     """
+    _check(asked)
     target, box = registry.aim(asked.host or _only_box(repo_key).name)
     if target.is_local:
         box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
@@ -141,6 +144,18 @@ def contact(  # noqa: PLR0913
     endpoint = resolve(target, user=user, identity=identity)
     box = _meet(asked, target, endpoint, box)
     return Contact(asked, target, box, endpoint, say, first_contact)
+
+
+def _check(asked: Asked) -> None:
+    """Refuse what will be refused anyway, before any box hears of it."""
+    if asked.repo is not None and not os.path.isdir(asked.repo):  # noqa: PTH112 - never raises
+        raise UsageError(f"there is no folder {asked.repo}.", where="--repo")
+    if asked.name is not None:
+        registry.check_name(asked.name)
+    if asked.host_key is not None:
+        from bootstrap.link.hostkeys import check_fingerprint
+
+        check_fingerprint(asked.host_key)
 
 
 def _meet(asked: Asked, target: Target, endpoint: Endpoint, box: KnownBox | None) -> KnownBox:

@@ -103,12 +103,8 @@ def meet(
     pin decides whether it is the same. `new_box` makes another box even if one
     is known. Raises UsageError for a `name` that can't be one or isn't free.
     """
-    if name is not None and not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} can't be a box's name.",
-            where="--name",
-            next_="Use letters, digits, dots, dashes and underscores, 63 at most.",
-        )
+    if name is not None:
+        check_name(name)
     owner = entry_owner(endpoint)
     if owner is not None:
         target = parse_host(owner.host_text)  # an entry of ours is no way that lasts
@@ -134,6 +130,16 @@ def entry_owner(endpoint: Endpoint) -> KnownBox | None:
     """The box whose entry in the ssh config, which boxstrap wrote, led to this endpoint."""
     box = by_name(endpoint.host_key_alias or "")
     return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
+
+
+def check_name(name: str) -> None:
+    """Raise UsageError where a box can't be called that."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} can't be a box's name.",
+            where="--name",
+            next_="Use letters, digits, dots, dashes and underscores, 63 at most.",
+        )
 
 
 def name_for(target: Target, endpoint: Endpoint) -> str:

@@ -212,7 +212,7 @@ def _existing_identity(text: str | None) -> Path | None:
     if text is None:
         return None
     path = Path(text).expanduser().absolute()
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
         raise UsageError(
             f"there is no key file {path}.",
             where="--identity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,6 +149,6 @@ def _named(text: str, folder: Path) -> Path:
             raise find.unknown_name(text, find.shipped_ones())
         return path
     path = folder / Path(text).expanduser()
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
         raise ValueError(f"there is no file {find.label(path)}")
     return path

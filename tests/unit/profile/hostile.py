@@ -82,7 +82,7 @@ _REFUSED: dict[str, list[str]] = {
     "train.results[]": [*_WORD, *_CLIMBS, "/etc", "~/x"],
     "provider.console": [*_OPTIONS, *_ANY_FIELD, *_NOTHING],
     "env.A": _ANY_FIELD,
-    "extends": [*_WORD, "nobody-has-this"],
+    "extends": [*_WORD, "nobody-has-this", "./" + "x" * 252 + ".yaml"],
 }
 _REFUSED_NAMES = [*_SHELL, *_OPTIONS, "A-B", "A B", "1A", "A=B", "", "PATH", "IFS", "BASH_ENV", "Ä"]
 

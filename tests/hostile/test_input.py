@@ -1,0 +1,270 @@
+"""What is typed, or stands in a profile, is data: never run, refused before any box hears of it.
+
+In this process: every row is handed to the very code that `setup` begins with, while nothing may be
+started but git and `ssh -G`, and nothing may connect. A handful goes through the real program, with
+an `ssh` in front of it that tells, and a port that listens.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.contact import Asked
+from bootstrap.errors import UsageError
+from bootstrap.setup.ready import get_ready
+from bootstrap.ui.screen import make_screen
+from tests.faults.plugin import Faults
+from tests.hostile import measure
+from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
+from tests.hostile.measure import OBEYED
+from tests.person import BIN, Person
+from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, Case, yaml_text
+
+VALUES = "hostile value of a profile"
+HOST = "hostile host"
+OPTION = "hostile option"
+# These look something up, and run nothing that a value names.
+_HARMLESS = {"git", "ssh"}
+
+
+@dataclass
+class Watch:
+    """What was started and connected meanwhile."""
+
+    started: list[list[str]] = field(default_factory=list)
+    connected: list[object] = field(default_factory=list)
+
+    def nothing_happened(self) -> None:
+        assert self.connected == []
+        for argv in self.started:
+            assert argv[0] in _HARMLESS, argv
+            assert argv[0] != "ssh" or argv[1] == "-G", argv
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """Look over this process's shoulder; a shell is refused."""
+    seen = Watch()
+    popen = subprocess.Popen.__init__
+
+    def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        assert not options.get("shell"), args
+        seen.started.append([os.fspath(args)] if isinstance(args, str) else list(map(str, args)))
+        popen(self, args, *rest, **options)
+
+    def connect(self: socket.socket, address: object) -> None:
+        seen.connected.append(address)
+        raise ConnectionRefusedError
+
+    def refuse(*args: object) -> None:
+        raise AssertionError(f"something was run: {args}")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
+    for name in ("connect", "connect_ex"):
+        monkeypatch.setattr(socket.socket, name, connect)
+    for name in ("system", "popen", "posix_spawn", "execv", "execve"):
+        monkeypatch.setattr(os, name, refuse)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def stand(tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """Somebody who stands in a repository."""
+    person = Person(tmp_path_factory.mktemp("stand") / "home")
+    person.repository()
+    return person
+
+
+@pytest.fixture
+def place(stand: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(stand.place)
+    yield stand.place
+    assert {path.name for path in stand.place.iterdir()} == {".git", "train.py", "boxstrap.yaml"}
+
+
+def refused(watch: Watch, **asked: Any) -> UsageError:
+    """The error, after it was seen that nothing happened before it."""
+    asked.setdefault("host", f"root@{ADDRESS}")
+    with pytest.raises(UsageError) as caught:
+        get_ready(Asked(**asked), make_screen(json=True), committed_only=True)
+    watch.nothing_happened()
+    said = caught.value.text()
+    assert caught.value.code == 2
+    assert not OBEYED.search(said.encode("utf-8", "surrogatepass")), ascii(said[:300])
+    assert len(said) < 30_000
+    return caught.value
+
+
+def write(place: Path, text: str) -> str:
+    """A profile beside the repository."""
+    file = place.parent / "hostile.yaml"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+GROUPS = {case.key for case in REFUSED}
+
+
+@pytest.mark.parametrize("key", sorted(GROUPS))
+def test_values_of_a_profile(key: str, place: Path, watch: Watch, faults: Faults) -> None:
+    for case in REFUSED:
+        if case.key == key:
+            with faults.attempt(VALUES, at=f"{key}: {case.value[:40]!a}"):
+                profile = write(place, "version: 1\n" + case.document()[1:-1])
+                said = refused(watch, profile=profile).text()
+                assert said.startswith("~/hostile.yaml:2: ") or f"{profile}:2: " in said
+                assert key.removesuffix("[]") in said
+
+
+@pytest.mark.parametrize("key", sorted(GROUPS - {"extends"}))
+def test_the_same_values_in_set(key: str, place: Path, watch: Watch, faults: Faults) -> None:
+    for case in REFUSED:
+        if case.key == key and "\0" not in case.value:
+            with faults.attempt(VALUES, at=f"--set {key}: {case.value[:40]!a}"):
+                said = refused(watch, sets=(_as_set(case),)).text()
+                assert said.startswith(f"--set {key.removesuffix('[]')}")
+
+
+def _as_set(case: Case) -> str:
+    value = f"[{yaml_text(case.value)}]" if case.key.endswith("[]") else case.value
+    return f"{case.key.removesuffix('[]')}={value}"
+
+
+def test_names_of_variables_and_secrets(place: Path, watch: Watch, faults: Faults) -> None:
+    for name in REFUSED_NAMES:
+        for text in (f"secrets: [{yaml_text(name)}]", f'env: {{{yaml_text(name)}: "x"}}'):
+            with faults.attempt(VALUES, at=f"name: {name!a}"):
+                assert ":2: " in refused(watch, profile=write(place, f"version: 1\n{text}")).text()
+
+
+def test_documents(place: Path, watch: Watch, faults: Faults) -> None:
+    for name, text in DOCUMENTS.items():
+        with faults.attempt(VALUES, at=f"document: {name}") as attempt:
+            assert "hostile.yaml" in refused(watch, profile=write(place, text)).text()
+            attempt.noticed(at_most=5)
+
+
+@pytest.mark.parametrize("text", ["-----BEGIN OPENSSH PRIVATE KEY-----", "ssh-rsa", "a\nb", "\0"])
+def test_public_keys_are_read_before_any_box_hears_of_them(
+    text: str, place: Path, watch: Watch, faults: Faults
+) -> None:
+    file = place.parent / "key.pub"
+    file.write_text(text)
+    with faults.attempt(VALUES, at=f"public key: {text[:20]!a}"):
+        profile = write(place, f"version: 1\nssh: {{authorized_keys: [{file}]}}")
+        said = refused(watch, profile=profile).text()
+        assert "hostile.yaml:2: ssh.authorized_keys" in said
+        os.mkfifo(fifo := file.with_name("fifo.pub"))
+        refused(watch, profile=write(place, f"ssh: {{authorized_keys: [{fifo}]}}"))
+        fifo.unlink()
+
+
+def test_hosts(place: Path, watch: Watch, faults: Faults) -> None:
+    for host in HOSTS:
+        with faults.attempt(HOST, at=f"{host[:60]!a}"):
+            assert "--host" in refused(watch, host=host or " ").text()
+            assert not (place / CANARY).exists()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options(option: str, place: Path, watch: Watch, faults: Faults) -> None:
+    for value in OPTIONS[option]:
+        with faults.attempt(OPTION, at=f"--{option} {value[:40]!a}"):
+            refused(watch, **{option: Path(value) if option == "repo" else value})
+            assert not (place / CANARY).exists()
+
+
+def test_there_are_more_than_200_of_them() -> None:
+    assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) + len(HOSTS) > 200
+
+
+def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(place: Path, watch: Watch) -> None:
+    from bootstrap.errors import UnreachableError
+
+    with pytest.raises(UnreachableError):
+        get_ready(Asked(host=f"root@{ADDRESS}"), make_screen(json=True), committed_only=True)
+    with pytest.raises(AssertionError):
+        watch.nothing_happened()
+
+
+class Port:
+    """A port of this machine that counts who knocks."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.knocks = 0
+        threading.Thread(target=self._count, daemon=True).start()
+
+    def _count(self) -> None:
+        while True:
+            try:
+                line, _ = self._listener.accept()
+            except OSError:
+                return
+            self.knocks += 1
+            line.close()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    made = Port()
+    yield made
+    made.close()
+
+
+# Arguments of the real program; {port} is one that listens. What it says of them.
+TYPED = {
+    ("setup", "--host", f"-oProxyCommand=touch {CANARY}"): "--host",
+    ("setup", f"--host=-oProxyCommand=touch {CANARY}"): "--host",
+    ("setup", "--host", "ssh", "-p", "{port}", f"root@127.0.0.1;touch {CANARY}"): "--host",
+    ("setup", "--host", f"root@127.0.0.1:{{port}};touch {CANARY}"): "--host",
+    ("status", "--host", f"ssh -o ProxyCommand='touch {CANARY}' x"): "--host",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--set", f"git.ref=a;touch$IFS/{CANARY}"): "--set",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--set", f"git.url=ext::touch {CANARY}"): "--set",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--set", "packages=[--option]"): "--set",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--set", "box.workdir=../../etc"): "--set",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--name", "../../x"): "--name",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--host-key", f"$(touch {CANARY})"): "--host-key",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--identity", "-oX"): "--identity",
+    ("boxes", "--forget", "../../../etc"): "no box",
+    ("setup", "--host", "root@127.0.0.1:{port}", "--wait", f"$(touch {CANARY})"): "--wait",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED, ids=lambda typed: " ".join(typed)[:60])
+def test_the_real_program(
+    typed: tuple[str, ...], person: Person, port: Port, faults: Faults
+) -> None:
+    person.repository()
+    shim = person.home / "bin"
+    shim.mkdir()
+    real = shutil.which("ssh")
+    (shim / "ssh").write_text(
+        f'#!/bin/sh\n[ "$1" = -G ] || echo "$@" >>"{shim}/log"\nexec {real} "$@"\n'
+    )
+    (shim / "ssh").chmod(0o755)
+    words = [word.replace("{port}", str(port.port)) for word in typed]
+    env = {**person.env, "PATH": f"{shim}:{person.env['PATH']}"}
+    before = {path for path in person.home.rglob("*") if ".git" not in path.parts}
+    with faults.attempt("hostile words to the real program", at=" ".join(typed)[:60]):
+        seen = measure.run([str(BIN / "boxstrap"), *words], person.place, env)
+        seen.must(2, seconds=10, mib=200)
+        assert TYPED[typed] in seen.text
+        assert port.knocks == 0
+        assert not (shim / "log").exists()
+        made = {path for path in person.home.rglob("*") if ".git" not in path.parts} - before
+        assert not [path for path in made if path.is_file()], made
