@@ -1,0 +1,182 @@
+"""Whatever a profile lets through comes out at the other end byte for byte, and nothing else runs.
+
+The other ends: the variables of the script (see test_values.py too), the environment in each kind
+of shell, the command of a run as bash is given it, and a script that shellcheck finds nothing in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bootstrap.profile.schema import Profile
+from bootstrap.render.parts import shell_part
+from bootstrap.render.quote import quote
+from bootstrap.setup.secrets import packed
+from tests.unit.render.scripts import render, variables_part
+from tests.unit.render.test_env_file import SHELLS
+from tests.unit.render.test_lint import shellcheck
+
+CHARACTERS = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\0")
+SHELLY = st.sampled_from("'\"`$()\\ !*?{}[]~#=;&|<>%-^aé日😀\u00a0")
+TEXT = st.text(CHARACTERS, max_size=60) | st.text(SHELLY, max_size=40)
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,12}_Q", fullmatch=True)
+FEW = settings(max_examples=12)
+
+
+def fits(document: object) -> bool:
+    """Whether the profile's own rules let it through."""
+    try:
+        Profile.model_validate(document)
+    except ValueError:
+        return False
+    return True
+
+
+VALUES = TEXT.filter(lambda text: fits({"env": {"A": text}}))
+COMMANDS = TEXT.filter(lambda text: fits({"train": {"command": text}}))
+# A secret may hold anything that a variable can: lines, controls, what is no UTF-8.
+SECRETS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
+
+
+def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[bytes, bytes]:
+    """What a program sees that this shell starts, once it has read the environment file."""
+    flavour, argv, source = SHELLS[shell]
+    done = subprocess.run(
+        [
+            *("/bin/bash", "--norc", "-c"),
+            f"{shell_part('steps', 'shell')}\nas_shell {quote(flavour)}",
+        ],
+        input=packed(values),
+        capture_output=True,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"},  # as the script's own `main` sets it
+        check=True,
+    )
+    file = folder / f"env.{flavour}"
+    file.write_bytes(done.stdout)
+    program = shutil.which(argv[0])
+    if program is None:
+        pytest.skip(f"{argv[0]} is not installed: its environment file is not read")
+    done = subprocess.run(
+        [program, *argv[1:], f"{source}{file}; /usr/bin/env -0"],
+        capture_output=True,
+        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        cwd=folder,
+        check=False,
+    )
+    assert done.stderr == b""
+    return dict(entry.partition(b"=")[::2] for entry in done.stdout.split(b"\0"))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@FEW
+@given(values=st.dictionaries(NAMES, VALUES | SECRETS, max_size=20))
+def test_the_environment_in_every_kind_of_shell(shell: str, values: dict[str, str]) -> None:
+    with TemporaryDirectory() as folder:
+        found = environment_in(shell, values, Path(folder))
+        wanted = {name.encode(): value.encode() for name, value in values.items()}
+        assert {name: found.get(name) for name in wanted} == wanted
+        made = {path.name for path in Path(folder).iterdir()}
+        assert made <= {"env.sh", "env.fish", "env.csh", ".config", ".local", ".cache"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+@FEW
+@given(values=st.dictionaries(NAMES, st.binary(max_size=60), max_size=10))
+def test_secrets_of_any_bytes(shell: str, values: dict[str, bytes]) -> None:
+    given_ = {name: os.fsdecode(value.replace(b"\0", b"")) for name, value in values.items()}
+    with TemporaryDirectory() as folder:
+        found = environment_in(shell, given_, Path(folder))
+        assert {name: os.fsdecode(found[name.encode()]) for name in given_} == given_
+
+
+# As bash is called by the run: what it is given stands in the file beside it.
+RECORDER = """\
+#!/bin/sh
+[ "$1" = -c ] && [ "$#" = 2 ] || exec /bin/bash "$@"
+printf %s "$2" >"$SEEN"
+"""
+# The folder of a run is made by the script's own functions, and run by its own runner.
+MAKE_RUN = """
+set -eu
+settle_names
+RUNS=$PWD/runs
+REPO_DIR=$PWD
+new_run work
+printf %s "$RUN_DIR"
+"""
+
+
+@FEW
+@given(command=COMMANDS)
+def test_the_command_of_a_run(command: str) -> None:
+    profile = Profile.model_validate({"train": {"command": command}})
+    library = "".join(shell_part("lib", name) for name in ("main", "base", "runs"))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "bin").mkdir()
+        (folder / "bin/bash").write_text(RECORDER)
+        (folder / "bin/bash").chmod(0o755)
+        env = {"PATH": f"{folder}/bin:/usr/bin:/bin", "SEEN": f"{folder}/seen", "HOME": name}
+        script = f"{variables_part(render(profile))}\nBOX_HOME=$PWD\nWORKDIR=$PWD\n{library}\n"
+        made = subprocess.run(
+            ["/bin/bash", "--norc", "-s"],
+            input=f"{script}{MAKE_RUN}".encode(),
+            capture_output=True,
+            env=env,
+            cwd=folder,
+            check=True,
+        )
+        assert made.stderr == b""
+        run = Path(made.stdout.decode())
+        runner = folder / "runner.sh"
+        runner.write_text(next(text for file, text in _box_files() if file == "runner.sh"))
+        subprocess.run(
+            ["/bin/bash", str(runner), str(run), "/nowhere"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=env,
+            cwd=folder,
+            check=True,
+        )
+        wanted = command
+        for python in ("python ", "python3 "):
+            if command.startswith(python):
+                wanted = f"{folder}/.venv/bin/python {command.removeprefix(python)}"
+        assert (folder / "seen").read_bytes() == wanted.encode()
+        assert (run / "exit").read_text() == "0\n"
+
+
+def _box_files() -> tuple[tuple[str, str], ...]:
+    from bootstrap.render.parts import box_files
+
+    return box_files()
+
+
+@settings(max_examples=8)
+@given(
+    env=st.dictionaries(NAMES, VALUES, max_size=10),
+    command=COMMANDS,
+    session=st.from_regex(r"[A-Za-z0-9_-]{1,20}", fullmatch=True),
+)
+def test_shellcheck_finds_nothing_in_any_script(
+    env: dict[str, str], command: str, session: str
+) -> None:
+    document = {"env": env, "train": {"command": command, "session": session}}
+    if not fits(document):
+        return
+    script = render(Profile.model_validate(document))
+    # The static parts are checked once and for all in test_lint.py.
+    head = script.partition("\n{\n")[0]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "setup.sh")
+        file.write_text(f"{head}\n{{\n{variables_part(script)}\n}}\n")
+        assert shellcheck(file) == ""
