@@ -12,6 +12,7 @@ from bootstrap.codes import CODES, explain
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
+from bootstrap.profile.schema import Advice
 from bootstrap.setup import outcome
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import run_of_work
@@ -33,6 +34,7 @@ def ended(code: str = "command-failed") -> Ended:
         wait_s=60,
         step="python",
         code=explain(code, {}),
+        advice=Advice(),
     )
 
 
