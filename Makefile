@@ -4,7 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes -name '*.sh')
+SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults -name '*.sh')
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
 UV := $(shell command -v uv 2>/dev/null)
@@ -12,7 +12,7 @@ UV := $(shell command -v uv 2>/dev/null)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-boxes lint typecheck bench picture docs uv-release clean
+.PHONY: help install demo test test-boxes chaos lint typecheck bench picture docs uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,10 @@ test: $(VENV)/dev  ## every test that this machine can run; what is left out is 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes alone; needs root
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make test-boxes" >&2; exit 1; }
 	@$(PYTEST) -m boxes
+
+chaos: $(VENV)/dev  ## kill program, sshd, script and box fifty times each, at random moments; needs root and half an hour
+	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
+	@$(PYTEST) tests/faults/test_kills.py --tries 50 -n 4 --tb=short
 
 lint: $(VENV)/dev  ## ruff over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .

@@ -67,6 +67,10 @@ box-commits | commits were made on the box that exist nowhere else | push or fet
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
+cut-files | files of the commit were cut short on the box: they are whole again | the step's log names them
+git-busy | another git is at work in the repository on the box | wait for it to end, then run again
+git-mended | the repository on the box was damaged: it is mended, the files in it are as they were | the step's log shows what was wrong
+git-damaged | the repository on the box is damaged | move its folder away on the box, then run again: your files there are as they were
 tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 

@@ -169,6 +169,11 @@ class EventLines:
         self._keep(chunk[start:])
         return events
 
+    @property
+    def read(self) -> int:
+        """Bytes read of the file, those of a line that did not end yet included."""
+        return self.consumed + self._rest_size
+
     def link_lost(self) -> None:
         """Drop the line that was cut: it is read again from `consumed` on."""
         self._forget()

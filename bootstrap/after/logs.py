@@ -83,7 +83,7 @@ def _growing(there: Visit, file: str, run: Run | None) -> Iterator[bytes]:
         try:
             wire = there.link.wire
             stream = grow(wire, file, workdir=there.workdir, start=read)
-            end = EndWatch(wire, stream, _end_of(there, run)) if run else None
+            end = EndWatch(wire, stream, _end_of(there, run), seen=read) if run else None
             for piece in _pieces(stream):
                 read += len(piece)
                 if end:

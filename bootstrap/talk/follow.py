@@ -54,7 +54,8 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
             stream = grow(
                 wire, f"setups/{setup}/events.jsonl", workdir=workdir, start=lines.consumed
             )
-            end = EndWatch(wire, stream, asked)
+            # What was read over an earlier link counts: there may be nothing more to come.
+            end = EndWatch(wire, stream, asked, seen=lines.consumed)
             while piece := stream.read(64 * 1024):
                 told += len(piece)
                 if told > MOST_TOLD or lines.refused > MOST_REFUSED:
@@ -70,7 +71,7 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
                         end.stop()
                         stream.close()
                         return
-                end.seen = lines.consumed
+                end.seen = lines.read
             if end.reached:
                 raise _gone(link.label)
             if end.trouble:

@@ -7,11 +7,14 @@ from bootstrap.render.quote import Value, assignments
 
 _SHARED = (("ask", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
+_ALSO = {"hello": ("packs",), "receive": ("packs", "git_locks")}
+"""More of the library, for those that need it: these bytes travel too."""
 
 
 def question(name: str, /, **values: Value) -> str:
     """The script of `templates/ask/<name>.sh`; `workdir` and its own variables are set first."""
-    parts = [shell_part(kind, part) for kind, part in (*_SHARED, ("ask", name))]
+    also = [("lib", part) for part in _ALSO.get(name, ())]
+    parts = [shell_part(kind, part) for kind, part in (*_SHARED, *also, ("ask", name))]
     return assignments({"workdir": "", **values}) + _bare("".join(parts))
 
 

@@ -25,9 +25,9 @@ class EndWatch(threading.Thread):
     times in a row is given up: the stream is closed, and `trouble` says why.
     """
 
-    def __init__(self, wire: Wire, stream: Stream, asked: str) -> None:
+    def __init__(self, wire: Wire, stream: Stream, asked: str, seen: int = 0) -> None:
         super().__init__(name="end-watch", daemon=True)
-        self.seen = 0
+        self.seen = seen
         """Bytes of the file that were read so far; the reader keeps it."""
         self.reached = False
         """Whether the writer has ended and everything it wrote was read."""

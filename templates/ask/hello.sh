@@ -28,8 +28,9 @@ show_hints() {
 }
 
 show_commits() {
-  [ -d "$box_home/store/$repo_key.git" ] && command -v git >/dev/null 2>&1 || return 0
-  git --git-dir="$box_home/store/$repo_key.git" -c safe.directory='*' \
+  store=$box_home/store/$repo_key.git
+  [ -d "$store" ] && command -v git >/dev/null 2>&1 && packs_right "$store/packs" "$store/objects/pack" || return 0
+  git --git-dir="$store" -c safe.directory='*' \
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
 }
 

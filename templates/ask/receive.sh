@@ -14,6 +14,10 @@ mkdir -p "$box_home/store"
 identity $$ >"$store.sender"
 # What a broken transfer left lies in the way of nothing; it only takes room.
 find "$store/objects" -maxdepth 2 \( -name 'tmp_objdir-incoming-*' -o -name 'tmp_pack_*' \) -mmin +60 -exec rm -rf {} + 2>/dev/null
+# A damaged store has nothing that the repository here hasn't: it is begun anew.
+packs_right "$store/packs" "$store/objects/pack" ||
+  { mv -T "$store" "$store.damaged.$$" && rm -rf "$store.damaged.$$"; }
+free_git_locks "$store" "$store" || printf 'another git is at work in %s\n' "$store" >&2
 if [ ! -d "$store" ]; then
   if [ "$object_format" = sha256 ]; then
     git init -q --bare --template= --object-format=sha256 "$store.new.$$"

@@ -36,20 +36,26 @@
   }
 
   cd "$(cat "$run/dir")" || end 125
+  # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
+  trap : HUP
   identity $$ >"$run/pid.new"
   mv "$run/pid.new" "$run/pid"
   # A session of its own: the command outlives the terminal, and is ended as a whole.
   setsid bash -c "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
-  trap stop TERM INT HUP
+  trap stop TERM INT
   { identity $$ && identity "$child"; } >"$run/pid.new"
   mv "$run/pid.new" "$run/pid"
   if [ -t 1 ]; then
     tail -n +1 -F "$run/log" 2>/dev/null &
     shown=$!
   fi
-  wait "$child"
-  rc=$?
+  while :; do
+    wait "$child"
+    rc=$?
+    # A hang-up interrupts the waiting.
+    if [ "$rc" -ne 129 ] || ! kill -0 "$child" 2>/dev/null; then break; fi
+  done
   sleep 0.2
   [ -z "${shown-}" ] || kill "$shown" 2>/dev/null
   end "$rc"

@@ -3,30 +3,49 @@
 
 # take_lock SECONDS: 0 when it is ours, 1 when another setup kept it, 2 when the same setup is at work.
 take_lock() {
-  local until=$((SECONDS + $1)) holder said=
+  local until=$((SECONDS + $1)) said=
   exec 9>>"$BOX_HOME/lock"
   until flock -n 9; do
-    holder=$(cat "$BOX_HOME/lock")
-    if [ "$(sed -n 2p <<<"$holder")" = "$SCRIPT_ID" ] && alive "$(sed -n 1p <<<"$holder")"; then
-      return 2
-    fi
+    read_holder
+    if [ "$HOLDER_SCRIPT" = "$SCRIPT_ID" ] && alive "$HOLDER"; then return 2; fi
     # Its leader is gone, but what it started still holds the lock: end that, it is ours.
-    alive "$(sed -n 1p <<<"$holder")" || end_session "${holder%% *}"
+    end_leftovers
     [ "$SECONDS" -lt "$until" ] || return 1
     [ -n "$said" ] || write_event setup wait code=busy
     said=yes
     sleep 0.2
   done
-  printf '%s\n%s\n%s\n' "$(identity $$)" "$SCRIPT_ID" "$SETUP_ID" >"$BOX_HOME/lock"
+  # Killed all at once, it left the lock free, and perhaps a uv or a git that still writes.
+  read_holder
+  end_leftovers
+  printf '%s\n' "$(identity $$)" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
 }
 
-# A package manager among them is waited for: it is never interrupted.
-end_session() {
-  case $1 in '' | *[!0-9]*) return ;; esac
-  if members "$1" | while read -r pid; do cat "/proc/$pid/comm" 2>/dev/null; done | grep -qxE "$(IFS='|' && printf '%s' "${MANAGERS[*]}")|dpkg|rpm"; then
-    return
-  fi
-  members "$1" | while read -r pid; do kill -TERM "$pid" 2>/dev/null || :; done
+read_holder() {
+  HOLDER='' HOLDER_SCRIPT='' HOLDER_SETUP=''
+  { read -r HOLDER && read -r HOLDER_SCRIPT && read -r HOLDER_SETUP; } <"$BOX_HOME/lock" || :
+}
+
+# What a setup left behind that was killed. A package manager among it is waited for: it is never interrupted.
+end_leftovers() {
+  local pids=() pid
+  [ -n "$HOLDER_SETUP" ] && ! alive "$HOLDER" || return 0
+  mapfile -t pids < <(leftovers)
+  [ "${#pids[@]}" -gt 0 ] || return 0
+  for pid in "${pids[@]}"; do
+    case " ${MANAGERS[*]} dpkg rpm " in *" $(cat "/proc/$pid/comm" 2>/dev/null || printf none) "*) return 0 ;; esac
+  done
+  kill -TERM "${pids[@]}" 2>/dev/null || :
   sleep 0.3
-  members "$1" | while read -r pid; do kill -KILL "$pid" 2>/dev/null || :; done
+  mapfile -t pids < <(leftovers)
+  [ "${#pids[@]}" -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || :
+}
+
+# Numbers are used again, after a restart all at once: the session's number is not enough, each must name
+# the setup too. A training is in a session of its own.
+leftovers() {
+  local pid
+  members "${HOLDER%% *}" | while read -r pid; do
+    ! grep -aqF -- "$HOLDER_SETUP" "/proc/$pid/cmdline" "/proc/$pid/environ" 2>/dev/null || printf '%s\n' "$pid"
+  done
 }

@@ -96,6 +96,7 @@ setup() {
   SCRIPT_ID=$(sha256sum <"$SETUP_DIR/setup.sh")
   SCRIPT_ID=${SCRIPT_ID%% *}
   trap '' HUP
+  export BOXSTRAP_SETUP=$1
   write_status running 0
   take_lock "$2" || taken=$?
   case $taken in
@@ -103,6 +104,7 @@ setup() {
     2) finish 0 same ;;
   esac
   trap cancel TERM INT
+  sweep
   link_home
   unpack_box
   # From here on a look at the box asks this script whether it is still right.
@@ -138,12 +140,18 @@ install_script() {
   [ "$own" -ef "$BOX_HOME/setup.sh" ] || ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
 }
 
+# What was being written when a setup was killed; nobody else writes here while the lock is ours.
+sweep() {
+  rm -rf -- "$BOX_HOME"/*.new.* "$BOX_HOME"/{box,bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+}
+
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.
-link_home() {
-  # The home of the person's own machine stays as it is.
-  [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] && return
-  [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ] && return
-  ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :
+link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :; }
+
+# The home of the person's own machine stays as it is, and so does a folder that is no link of ours.
+home_linked() {
+  [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
+    { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
 }
 
 forget_old_setups() {

@@ -40,9 +40,16 @@ install_packages() {
   esac
 }
 
-# A run that was cut short leaves its journal; until that is worked off, every other run refuses.
+# A run that was cut short leaves its journal, or packages half-way; until that is worked off, other runs
+# refuse. While another run holds the lock it is that one's own business.
 mend_dpkg() {
-  [ -z "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || as_root dpkg --configure -a --force-confold 2>&1 9>&-
+  local out
+  [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || [ -n "$(dpkg --audit 2>/dev/null)" ] || return 0
+  if ! out=$(as_root dpkg --configure -a --force-confold 2>&1 9>&-); then
+    case $out in *lock*) return 0 ;; esac
+    printf '%s\n' "$out" >&2
+  fi
+  [ -z "$(dpkg --audit 2>/dev/null)" ] || apt_patiently install -y --fix-broken
 }
 
 # The lists are fetched where there are none, or where they are over a day old.

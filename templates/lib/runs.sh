@@ -33,7 +33,7 @@ new_run() {
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   printf '%s\n' "$(absolute_command)" >"$tmp/command"
-  session_name >"$tmp/session"
+  printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }
@@ -60,17 +60,46 @@ session_name() {
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
-  local dir=$1 session
-  session=$(<"$dir/session")
-  if have tmux; then
-    our_tmux kill-session -t "=$session" 2>/dev/null || :
-    our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" \
-      bash "$BOX_HOME/box/runner.sh" "$dir" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
-    our_tmux set-option -t "=$session:" remain-on-exit on 2>/dev/null || :
-  else
-    setsid bash "$BOX_HOME/box/runner.sh" "$dir" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+  # A setup that was killed may have begun it a moment ago.
+  if ! has_runner "$1"; then
+    if have tmux; then
+      new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
+    else
+      setsid bash "$BOX_HOME/box/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+    fi
   fi
-  await_begin "$dir"
+  await_begin "$1"
+}
+
+# new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
+new_session() {
+  local dir=$1 session pause
+  session=$(session_name)
+  printf '%s\n' "$session" | write_file "$dir/session" 644
+  our_tmux kill-session -t "=$session" 2>/dev/null || :
+  # A server whose last session was just ended is on its way out, and takes nothing more.
+  for pause in 0.1 0.5 1 0; do
+    ! our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" bash "$BOX_HOME/box/$2" "${@:3}" || break
+    [ "$pause" != 0 ] || return
+    sleep "$pause"
+    ! has_runner "$dir" || break
+  done
+  our_tmux set-option -t "=$session:" remain-on-exit on 2>/dev/null || :
+}
+
+# has_runner RUN_DIR: a program of box/ is at work for it.
+has_runner() {
+  local file words=()
+  for file in /proc/[0-9]*/cmdline; do
+    { mapfile -d '' -t words <"$file"; } 2>/dev/null || continue
+    case "${words[0]-} ${words[1]-} ${words[2]-}" in *bash' '"$BOX_HOME"/box/*.sh' '"$1") return 0 ;; esac
+  done
+  return 1
+}
+
+# A session is a window onto a run: where somebody ended it, or tmux itself died, the run goes on.
+has_session() {
+  [ "$(run_state "$1")" != running ] || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
 }
 
 await_begin() {

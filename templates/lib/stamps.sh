@@ -28,7 +28,7 @@ find_reason() {
 
 # While a run is alive its tree and environment stay as they are, and no other run is begun.
 left_alone() {
-  case " $REPO_STEPS " in *" $1 "*) [ -n "$ALIVE_RUN" ] ;; *) return 1 ;; esac
+  case " $REPO_STEPS " in *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && lacks_session; } ;; *) return 1 ;; esac
 }
 
 write_stamp() {

@@ -11,30 +11,44 @@ inputs_python() {
 # uv does not notice a package whose files are gone; the folders of the last build tell.
 check_python() {
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$(building)" ] && [ -f "$(folder_list)" ] &&
-    [ -z "$(comm -23 "$(folder_list)" <(package_folders) 2>&1)" ]
+    all_there "$VENV_DIR" "$(folder_list)"
 }
 
 apply_python() {
-  local again=()
+  local again=() made=
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   read_indexes
   cd "$REPO_DIR" || return
-  [ ! -e "$(building)" ] && [ ! -f "$(folder_list)" ] || check_python || again=(--reinstall)
-  make_environment
+  if is_line "$(building)" "made $VENV_DIR"; then
+    # Its first building was cut short: half a package looks whole to uv, and nothing in it is old.
+    rm -rf -- "$VENV_DIR"
+  elif [ -e "$(building)" ] || [ -f "$(folder_list)" ]; then
+    check_python || again=(--reinstall)
+  fi
+  [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
   mkdir -p "$BOX_HOME/steps/$REPO_KEY"
-  : >"$(building)"
+  printf '%s\n' "$made" | write_file "$(building)" 600
+  make_environment
   choose_settings
   install_sources ${again[@]+"${again[@]}"}
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
-  package_folders | write_file "$(folder_list)" 600
+  packages_in "$VENV_DIR" | write_file "$(folder_list)" 600
   rm -f "$(building)"
 }
 
 building() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.building"; }
 folder_list() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.folders"; }
-package_folders() {
-  (cd "$VENV_DIR" && find lib/python*/site-packages -name __pycache__ -prune -o -type d -print 2>/dev/null | sort)
+# What is in an environment: all folders of packages, and the files beside them.
+packages_in() {
+  (cd "$1" && find lib/python*/site-packages -name __pycache__ -prune -o -type d -print -o \
+    -path 'lib/python*/site-packages/*' ! -path 'lib/python*/site-packages/*/*' -print 2>/dev/null | sort)
+}
+
+# all_there ENVIRONMENT LIST
+all_there() {
+  local name
+  while IFS= read -r name; do [ -e "$1/$name" ] || return 1; done <"$2"
 }
 
 make_environment() {

@@ -3,29 +3,28 @@
 
 inputs_repo() { inputs v1 "$REPO_COMMIT" "$REPO_DIR" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"; }
 
-check_repo() { [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" = "$REPO_COMMIT" ] && identity_right; }
+check_repo() {
+  local seen cut
+  # The tree's id too: git opens the pack for it, and sees whether that is whole.
+  seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
+    identity_right && [ ! -e "$(note_of switch)" ] && store_right && tree_right &&
+    cut=$(cut_files 2>/dev/null) && [ -z "$cut" ]
+}
 
 apply_repo() {
   case $REPO_ACCESS in url) fetch_by_url ;; *) await_commit ;; esac
+  rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.*
   if [ -e "$REPO_DIR/.git" ]; then
+    mend_tree
     update_in_place
   else
     check_out_whole
   fi
   set_identity
+  note_repo
 }
 
-# Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
-box_git() {
-  GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
-    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts'" \
-    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
-    -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
-}
-work_git() { box_git -C "$REPO_DIR" "$@"; }
-store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
-
-has_commit() { store_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; }
+has_commit() { store_right && store_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; }
 
 # The commit comes over the login of whoever started this; that link may break and come back.
 await_commit() {
@@ -40,7 +39,11 @@ await_commit() {
 
 fetch_by_url() {
   has_commit && return
-  [ -d "$REPO_STORE" ] || box_git init -q --bare --template= "$REPO_STORE"
+  store_right || rm -rf -- "$REPO_STORE"
+  rm -rf -- "$REPO_STORE".new.*
+  [ -d "$REPO_STORE" ] ||
+    { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
+  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
   printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
   with_retries fetch_commit || not_fetched "$(blame "$STEP_LOG")"
@@ -87,32 +90,44 @@ fetch_from_store() {
   box_git -C "$1" fetch -q --no-tags --update-shallow "$REPO_STORE" "+refs/boxstrap/$REPO_COMMIT:refs/boxstrap/next"
 }
 
-# What was edited or added on the box is never overwritten: git refuses, and we say what it found.
+# What was edited, added or committed on the box is never overwritten: git refuses, and we say what it found.
 update_in_place() {
-  local old placed
   fetch_from_store "$REPO_DIR" ||
-    fail clone-failed "$REPO_DIR/.git is damaged: git can't add the commit to it" "move it away on the box, then set up again"
-  old=$(work_git rev-parse -q --verify HEAD || :)
-  placed=$(work_git rev-parse -q --verify refs/boxstrap/placed || :)
-  if [ -n "$old" ] && [ "$old" != "$placed" ] && ! work_git merge-base --is-ancestor "$old" "$REPO_COMMIT"; then
-    work_git log --oneline -n 10 "$REPO_COMMIT..$old" >&2
-    fail box-commits "the box has commits of its own in $REPO_DIR (listed above)" \
-      "push or pull them first; they stay as they are"
-  fi
+    fail git-damaged "$REPO_DIR/.git is damaged: git can't add the commit to it" "move $REPO_DIR away on the box, then set up again"
+  must_know HEAD
+  [ -z "$REPO_BRANCH" ] || must_know "refs/heads/$REPO_BRANCH"
+  printf '%s\n' "$REPO_COMMIT" | write_file "$(note_of switch)" 600
   if ! switch_to_commit; then
+    rm -f "$(note_of switch)"
     grep -q 'untracked working tree files would be' "$STEP_LOG" &&
-      fail untracked-in-the-way "files that git does not track lie where the new commit has files (listed above)"
+      fail untracked-in-the-way "files that git does not track lie where the new commit has files (listed above)" \
+        "on the box: move them away; then set up again"
     fail box-edits "files in $REPO_DIR were edited on the box, and the new commit changes them (listed above)" \
-      "on the box: commit or stash them, or discard them with \`git checkout -- FILE\`; then set up again"
+      "on the box: commit or stash them, or discard them with \`git checkout HEAD -- FILE\`; then set up again"
   fi
+  rm -f "$(note_of switch)"
   point_origin "$REPO_DIR"
 }
 
+# must_know REF: it holds nothing but what was sent to this box, or what the new commit builds on.
+must_know() {
+  local old
+  old=$(work_git rev-parse -q --verify "$1^{commit}") || return 0
+  [ "$old" != "$(work_git rev-parse -q --verify refs/boxstrap/placed)" ] || return 0
+  ! store_git show-ref -q --verify "refs/boxstrap/$old" || return 0
+  if ! work_git merge-base --is-ancestor "$old" "$REPO_COMMIT"; then
+    work_git log --oneline -n 10 "$REPO_COMMIT..$old" >&2
+    fail box-commits "the box has commits of its own in $REPO_DIR, on ${1#refs/heads/} (listed above)" \
+      "fetch them from the box, or leave them there on a branch of their own; they stay as they are"
+  fi
+}
+
+# Ignored files too are the box's own, and may be worth more than all others.
 switch_to_commit() {
   if [ -n "$REPO_BRANCH" ]; then
-    work_git checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" --
+    work_git checkout -q --no-overwrite-ignore -B "$REPO_BRANCH" "$REPO_COMMIT" --
   else
-    work_git checkout -q --detach "$REPO_COMMIT" --
+    work_git checkout -q --no-overwrite-ignore --detach "$REPO_COMMIT" --
   fi
 }
 

@@ -16,7 +16,7 @@ RC_FILES=(
 inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
 
 check_shell() {
-  [ -f "$ENV_FILE" ] && [ -z "$(rc_missing)" ] &&
+  [ -f "$ENV_FILE" ] && home_linked && [ -z "$(rc_missing)" ] &&
     { [ -n "$IS_LOCAL" ] || [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]; }
 }
 
@@ -48,19 +48,21 @@ rc_missing() {
   done
 }
 
-# At the top, since many rc files return early where the shell is not interactive.
+# At the top, since many rc files return early where the shell is not interactive. The whole file is
+# replaced, or nothing of it; a link stays a link.
 add_first_line() {
-  local line=${2#*|} mode=644
+  local line=${2#*|} file mode=644
   mkdir -p "${1%/*}"
-  [ ! -f "$1" ] || mode=$(stat -Lc %a "$1")
-  # Through the file itself, so that a link stays a link.
+  file=$(readlink -f -- "$1")
+  [ ! -f "$file" ] || mode=$(stat -c %a "$file")
   {
     printf '%s # boxstrap\n' "${line%|*}"
-    [ ! -f "$1" ] || cat "$1"
-  } >"$BOX_HOME/rc.new"
-  cat "$BOX_HOME/rc.new" >"$1"
-  chmod "$mode" "$1"
-  rm -f "$BOX_HOME/rc.new"
+    [ ! -f "$file" ] || cat "$file"
+  } >"$file.boxstrap"
+  chmod "$mode" "$file.boxstrap"
+  [ ! -f "$file" ] || chown --reference="$file" "$file.boxstrap" 2>/dev/null || :
+  # A file that is mounted by itself can't be replaced.
+  mv -f "$file.boxstrap" "$file" 2>/dev/null || { cat "$file.boxstrap" >"$file" && rm -f "$file.boxstrap"; }
 }
 
 # Profile's values and the secrets that came with this setup, in each shell's own quoting.

@@ -25,6 +25,7 @@ apply_tools() {
     fi
     return
   fi
+  [ "$(manager)" != apt-get ] || mend_dpkg || :
   while IFS= read -r row; do
     row=${row#*|}
     names+=("${row%%|*}")

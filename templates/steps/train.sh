@@ -9,7 +9,14 @@ inputs_train() {
 check_train() {
   local dir
   find_work
-  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ]
+  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] && has_session "$dir"
+}
+
+# The run of this work lives, and its session is gone.
+lacks_session() {
+  local dir
+  find_work
+  dir=$(run_of "$WORK") && ! has_session "$dir"
 }
 
 apply_train() {
@@ -18,6 +25,8 @@ apply_train() {
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
+    has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
+      fail no-tmux 'tmux would not start a session'
     return 0
   fi
   have tmux || caution no-tmux 'tmux is not here: the run is detached all the same, but it cannot be attached to'

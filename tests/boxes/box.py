@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.boxes import claims, furnish, net, places
 from tests.boxes.furnish import Order
@@ -104,6 +105,11 @@ class Box:
         return [*argv, f"{self.user}@{self.address}", *command]
 
     # -- looking at it and changing it, from the side
+
+    @property
+    def root(self) -> Path:
+        """Its file system as this machine sees it, while it is on: read there as it happens."""
+        return Path(f"/proc/{self._alive()}/root")
 
     def run(
         self,

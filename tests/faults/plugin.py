@@ -91,6 +91,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, default=None, help="what `seeded` is made from; printed, else random"
     )
+    parser.addoption(
+        "--tries", type=int, default=5, help="how often each kill at a random moment is tried"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

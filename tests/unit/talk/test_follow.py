@@ -145,3 +145,36 @@ def test_a_setup_that_ended_while_nobody_looked_is_read_to_its_end(folder: Path)
     found = [event.seq for event in follow_events(steady, SETUP, workdir=str(folder.parents[2]))]
     steady.close()
     assert found == [1, 2]
+
+
+@pytest.mark.parametrize("rest", ["", '{"v":1,"setup'], ids=["whole", "cut"])
+def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: str) -> None:
+    """Nothing more comes over the new link: what the old one brought is all that there is."""
+    told = line(1, "start", why="new") + line(2)
+    (folder / "events.jsonl").write_text(told + rest)
+    (folder / "pid").write_text(DEAD + "\n")
+
+    class Once(LocalWire):
+        """Breaks when it has brought everything."""
+
+        def start(self, command: str) -> LocalStream:
+            stream = super().start(command)
+            whole, left = stream.read, len(told + rest)
+
+            def read(n: int) -> bytes:
+                nonlocal left
+                if not left:
+                    self.close()
+                    raise LinkLost(self.label)
+                piece = whole(min(n, left))
+                left -= len(piece)
+                return piece
+
+            stream.read = read  # type: ignore[method-assign]
+            return stream
+
+    wires = iter([Once, LocalWire])
+    steady, _ = link(lambda: next(wires)())
+    with pytest.raises(StepFailedError, match="gone"):
+        list(follow_events(steady, SETUP, workdir=str(folder.parents[2])))
+    steady.close()

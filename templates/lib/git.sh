@@ -1,0 +1,138 @@
+# shellcheck shell=bash
+# git: how it is asked on this box, and how what a kill or a bad disk did to a repository is mended.
+
+# Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
+box_git() {
+  GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
+    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts'" \
+    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
+    -c gc.auto=0 -c maintenance.auto=false -c core.fsmonitor=false \
+    -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
+}
+work_git() { box_git -C "$REPO_DIR" "$@"; }
+store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
+
+# What is kept of the tree outside of it: its packs' sizes, the commit placed last, a switch under way.
+note_of() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/repo.$1"; }
+
+list_packs() { (cd "$1" && stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :; }
+
+store_right() { packs_right "$REPO_STORE/packs" "$REPO_STORE/objects/pack"; }
+tree_right() { packs_right "$(note_of packs)" "$REPO_DIR/.git/objects/pack"; }
+
+# After success: what the checks compare with.
+note_repo() {
+  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600
+  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600
+  printf '%s\n' "$REPO_COMMIT" | write_if_changed "$(note_of placed)" 600
+}
+
+# begins_like VERSION FILE: what lies there is the file of that version, or no more than its beginning.
+begins_like() {
+  local size
+  if [ -L "$REPO_DIR/$2" ]; then
+    [ "$(readlink -- "$REPO_DIR/$2")" = "$(work_git cat-file -p "$1:$2" 2>/dev/null)" ]
+    return
+  fi
+  [ -f "$REPO_DIR/$2" ] || return 1
+  size=$(stat -c %s -- "$REPO_DIR/$2")
+  work_git cat-file --filters "$1:$2" 2>/dev/null | head -c "$size" | cmp -s - "$REPO_DIR/$2"
+}
+
+# Files of the commit of which a beginning is left, cut within a line, or nothing at all: so a disk or a
+# lost mount leaves them. Whatever else differs is somebody's edit. 1 where git can't tell.
+cut_files() {
+  local file end changed=()
+  mapfile -d '' -t changed < <(work_git diff --name-only --no-ext-diff --ignore-submodules=all --diff-filter=M -z)
+  wait "$!" || return 1
+  for file in ${changed[@]+"${changed[@]}"}; do
+    begins_like :0 "$file" || continue
+    [ "$(stat -c %s -- "$REPO_DIR/$file")" -lt "$(work_git cat-file --filters ":0:$file" | wc -c)" ] || continue
+    end=$(tail -c 1 -- "$REPO_DIR/$file" | od -An -tx1)
+    [ "${end// /}" = 0a ] || printf '%s\n' "$file"
+  done
+}
+
+# What a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.
+mend_tree() {
+  local file
+  free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
+    fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
+  if [ -f "$(note_of placed)" ] && ! { tree_reads && index_right; }; then mend_git; fi
+  [ ! -f "$(note_of switch)" ] || undo_half_switch
+  cut_files | while IFS= read -r file; do
+    printf 'of %s only the beginning was left: taken from the commit again\n' "$file" >&2
+    work_git checkout-index -f -- "$file"
+    caution cut-files
+  done
+}
+
+tree_reads() {
+  tree_right && work_git rev-parse -q --verify 'HEAD^{tree}' >/dev/null && work_git ls-files >/dev/null
+} 2>/dev/null
+
+# git itself reads a cut index without a word. It ends with its own checksum, or zeros where that is off.
+index_right() {
+  local file=$REPO_DIR/.git/index sum=sha1sum length=20 end
+  [ "${#REPO_COMMIT}" -ne 64 ] || sum=sha256sum length=32
+  [ -s "$file" ] || return
+  end=$(tail -c "$length" "$file" | od -An -v -tx1 | tr -d ' \n')
+  [ -z "${end//0/}" ] || [ "$(head -c "-$length" "$file" | "$sum" | cut -d' ' -f1)" = "$end" ]
+}
+
+# Lost objects are in the store; of the rest, what the last success placed is known.
+mend_git() {
+  local git=$REPO_DIR/.git size name head
+  printf '%s is damaged\n' "$git" >&2
+  [ ! -f "$(note_of packs)" ] || while read -r size name; do
+    [ ! -f "$git/objects/pack/$name" ] || [ "$(stat -c %s "$git/objects/pack/$name")" = "$size" ] ||
+      rm -f -- "$git/objects/pack/$name"
+  done <"$(note_of packs)"
+  cp -Rln "$REPO_STORE/objects/." "$git/objects/" 2>/dev/null ||
+    cp -Rn "$REPO_STORE/objects/." "$git/objects/" || :
+  [[ $(head -c 300 "$git/HEAD" 2>/dev/null) =~ ^(ref:\ refs/heads/.+|[0-9a-f]{40,64})$ ]] ||
+    printf 'ref: refs/heads/%s\n' "${REPO_BRANCH:-main}" | write_file "$git/HEAD" 644
+  if ! work_git rev-parse -q --verify 'HEAD^{tree}' >/dev/null 2>&1; then
+    head=$(<"$git/HEAD")
+    case $head in 'ref: '*) head=${head#ref: } ;; *) head=HEAD ;; esac
+    rm -f -- "${git:?}/$head"
+    [ "$head" != HEAD ] || last_head >"$git/HEAD"
+    work_git update-ref --no-deref "$head" "$(last_head)"
+  fi
+  if ! index_right || ! work_git ls-files >/dev/null 2>&1; then
+    rm -f -- "$git/index"
+    work_git read-tree HEAD
+  fi
+  work_git fsck --connectivity-only --no-dangling --no-progress HEAD >&2 ||
+    fail git-damaged "$git is damaged, and the commit that was sent does not mend it (see above)" \
+      "your files there are as they were: move $REPO_DIR away on the box, then set up again"
+  caution git-mended
+}
+
+# Where HEAD stood last, the box's own commits included, as far as it can be read.
+last_head() {
+  local last
+  last=$(tail -n 1 "$REPO_DIR/.git/logs/HEAD" 2>/dev/null | cut -d' ' -f2) || :
+  if [ -n "$last" ] && work_git cat-file -e "$last^{tree}" 2>/dev/null; then
+    printf '%s\n' "$last"
+  else
+    cat "$(note_of placed)"
+  fi
+}
+
+# A switch that was cut short leaves files of the new commit that git takes for edits. Those of which no
+# more lies there than git itself wrote go back to what the index says; an edit stays.
+undo_half_switch() {
+  local new file staged=$'\n'
+  read -r new <"$(note_of switch)"
+  staged+=$(work_git diff-index --cached --name-only HEAD --)$'\n'
+  while IFS= read -r -d '' file; do
+    # Where the index is ahead of HEAD it was written: then all files were, before it.
+    [[ $staged != *$'\n'"$file"$'\n'* ]] || continue
+    if [ ! -e "$REPO_DIR/$file" ] || begins_like "$new" "$file"; then
+      rm -f -- "$REPO_DIR/$file"
+      work_git checkout-index -f -q -- "$file" 2>/dev/null || :
+    fi
+  done < <(work_git -c core.quotePath=false diff --name-only --no-renames -z HEAD "$new" --)
+  rm -f "$(note_of switch)"
+}

@@ -1,0 +1,209 @@
+"""Kills: what is killed, at which moment, and how a person goes on from there.
+
+A moment is drawn by chance: a time, uniformly over what an undisturbed setup took, or a mark, which
+is something that can be seen on the box while it works.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.main_job.rented import Rented
+from tests.person import HERE, Done, Going
+
+WORKDIR = "/workspace"
+MARKS = (
+    *("setup.sh", "pid", "objects", "preflight start", "tools start", "tools ok", "agent start"),
+    *("agent ok", "shell start", "ssh start", "gpu start", "repo start", "repo ok"),
+    *("python start", "python ok", "train start", "run made", "run begun", "training", "train ok"),
+)
+"""What can be seen on a box while it works; steps that have nothing to do are never seen."""
+MOST_TRIES = 6
+"""How often the same command may be needed after a kill."""
+ENDS = {0, 3, 7, -9}
+"""How a command may end that lost its box, its setup or its own life under it."""
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A setup that nobody disturbed: its seconds, and the box it made."""
+
+    seconds: float
+    box: str
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a kill comes: after a share of what a setup takes, or so long after a mark was seen."""
+
+    share: float = 0.0
+    mark: str = ""
+    after_s: float = 0.0
+
+    def __str__(self) -> str:
+        if self.mark:
+            return f"{1000 * self.after_s:.0f} ms after {self.mark!r}"
+        return f"{self.share:.0%} of an undisturbed setup"
+
+
+def draw(chance: random.Random) -> Moment:
+    """Half of them anywhere in the time a setup takes, half right after something is seen."""
+    if chance.random() < 0.5:
+        return Moment(share=chance.random())
+    mark, late = chance.choice(MARKS), chance.choice((0, chance.uniform(0, 0.1)))
+    return Moment(mark=mark, after_s=late)
+
+
+@dataclass
+class Eye:
+    """Sees what a setup does on a box as it happens, from the side, without starting anything."""
+
+    rented: Rented
+    _known: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._known = {place.name for place in self._home.glob("setups/*")}
+        self._known |= {str(place) for place in self._home.glob("runs/*/*")}
+        self._begun = begun(self.rented)
+
+    @property
+    def _home(self) -> Path:
+        return self.rented.box.root / f"{WORKDIR}/.boxstrap"[1:]
+
+    def marks(self) -> list[str]:
+        """What can be seen by now, of the setups that began after this eye was opened."""
+        found = []
+        for setup in sorted(self._home.glob("setups/*")):
+            if setup.name in self._known:
+                continue
+            found += [name for name in ("setup.sh", "pid") if (setup / name).exists()]
+            found += _told(setup / "events.jsonl")
+        if next(self._home.glob("store/*/objects/*incoming*"), None):
+            found.append("objects")
+        runs = [run for run in self._home.glob("runs/*/*") if str(run) not in self._known]
+        found += ["run made" for run in runs if (run / "command").exists()]
+        found += ["run begun" for run in runs if (run / "pid").exists()]
+        if begun(self.rented) > self._begun:
+            found.append("training")
+        return found
+
+    def await_moment(self, moment: Moment, usual_s: float, going: Going) -> bool:
+        """Wait for it; False where the command was over before."""
+        if moment.mark and not self._await(lambda: moment.mark in self.marks(), going):
+            return False
+        end = time.monotonic() + moment.after_s + moment.share * usual_s
+        return self._await(lambda: time.monotonic() >= end, going)
+
+    def leader(self, going: Going) -> int:
+        """The process of the newest setup, as the box numbers it; 0 where none came to be."""
+        found: list[Path] = []
+
+        def is_there() -> bool:
+            found[:] = [
+                p for p in self._home.glob("setups/*/pid") if p.parent.name not in self._known
+            ]
+            return bool(found)
+
+        self._await(is_there, going)
+        return int(max(found).read_text().split()[0]) if found else 0
+
+    def _await(self, there: Callable[[], bool], going: Going) -> bool:
+        while not there():
+            if going.process.poll() is not None:
+                return False
+            time.sleep(0.004)
+        return True
+
+
+def _told(events: Path) -> list[str]:
+    try:
+        lines = events.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    told = [json.loads(line) for line in lines if line.endswith(b"}")]
+    return [f"{one['step']} {one['event']}" for one in told if one["event"] in ("start", "ok")]
+
+
+def begun(rented: Rented) -> int:
+    """How often the training began: it writes a line outside its tree."""
+    try:
+        return len((rented.box.root / "root/begun").read_text().splitlines())
+    except FileNotFoundError:
+        return 0
+
+
+def watched(rented: Rented) -> Undisturbed:
+    """Run a setup to its end."""
+    done = rented.run("setup").must(0)
+    return Undisturbed(done.seconds, described(rented))
+
+
+def described(rented: Rented) -> str:
+    """The box as set-up made it, without what differs between two equal boxes."""
+    script = (HERE / "tests/faults/describe.sh").read_text()
+    name = rented.person.place.name
+    return rented.box.run(["/bin/bash", "-c", script, "describe", WORKDIR, name])
+
+
+# -- what is killed
+
+
+def kill_program(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+    """The program on this machine, as when a laptop's battery is empty."""
+    going.kill()
+
+
+def kill_sshd(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+    """The logins' sshd processes; sometimes the listening one too, for a moment."""
+    if chance.random() < 0.3:
+        rented.box.kill_sshd()
+        time.sleep(chance.uniform(0, 2))
+        rented.box.start_sshd()
+        return
+    # The listening one calls itself by its path.
+    rented.box.run("pkill -9 -f '^sshd: [^/]' || true")
+
+
+def kill_script(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+    """The script on the box: its first process, or all that it started with it."""
+    leader = eye.leader(going)
+    if not leader:
+        return
+    if chance.random() < 0.5:
+        rented.box.run(f"kill -9 {leader} || true")
+    else:
+        rented.box.run(f"pkill -9 -s {leader} || true")
+
+
+def kill_power(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+    """The box's power, which comes back after a moment."""
+    rented.box.power_off()
+    time.sleep(chance.uniform(0, 1))
+    rented.box.power_on()
+
+
+KILLS = {
+    "the program": kill_program,
+    "sshd": kill_sshd,
+    "the script": kill_script,
+    "the box's power": kill_power,
+}
+
+
+# -- how a person goes on
+
+
+def go_on(rented: Rented, going: Going) -> list[Done]:
+    """Let the command end, and run it again until it is content; each end is an allowed one."""
+    ends = [going.end(120)]
+    while ends[-1].rc != 0:
+        assert ends[-1].rc in ENDS, ends[-1].text
+        assert "Traceback" not in ends[-1].text, ends[-1].text
+        assert len(ends) < MOST_TRIES, "\n".join(end.text for end in ends)
+        ends.append(rented.run("setup"))
+    return ends

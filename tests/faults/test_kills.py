@@ -1,0 +1,170 @@
+"""Kill the program, sshd, the script or the box at any moment: running again ends in the same box.
+
+Each try sets up a fresh box and, on the same box, the next commit; both are disturbed. The training
+writes a line outside its tree when it begins, so that beginning twice is seen.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.faults.kills import KILLS, Eye, Undisturbed, begun, described, draw, go_on, watched
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.person import Person, Repository
+
+pytestmark = pytest.mark.boxes
+
+KINDS = ("vast", "vast", "runpod")
+"""One with all its tools, more often; one that takes them from its package manager."""
+TRAIN = """\
+import os, time
+with open(os.path.expanduser("~/begun"), "a") as file:
+    file.write("begun\\n")
+print("step 1 loss 0.5", flush=True)
+limit = time.monotonic() + 600
+while not os.path.exists("/tmp/end") and time.monotonic() < limit:
+    time.sleep(0.05)
+"""
+URL = "https://git.example.org/me/homework.git"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGgsEHGhQK0YcNq5xfbNNBOrtLRuJjb3CtQcYXXCSmnF laptop"
+PROFILE = """\
+version: 1
+gpu: {require: false}
+ssh: {authorized_keys: [~/laptop.pub]}
+env: {GREETING: "a 'quoted' word"}
+train: {command: python train.py}
+"""
+FIRST = "iniconfig>=2\npathspec\n"
+SECOND = "iniconfig>=2\npluggy\npackaging\n"
+
+
+@dataclass
+class Work:
+    """A repository with two commits, and what each becomes on a box when nothing disturbs."""
+
+    repository: Repository
+    rig: Rig
+    home: Path
+    _usual: dict[str, tuple[Undisturbed, Undisturbed]] = field(default_factory=dict)
+
+    def usual(self, kind: str) -> tuple[Undisturbed, Undisturbed]:
+        """Measured once for each kind of box."""
+        if kind not in self._usual:
+            rented = Rented(Person(self.home / kind), self.rig.start(kind))
+            try:
+                self.stand(rented, "first")
+                first = watched(rented)
+                end_training(rented)
+                self.stand(rented, "second")
+                self._usual[kind] = first, watched(rented)
+            finally:
+                rented.box.stop()
+        return self._usual[kind]
+
+    def stand(self, rented: Rented, branch: str) -> None:
+        """The person stands on this commit, in a clone of their own."""
+        place = rented.person.home / "homework"
+        if not place.exists():
+            rented.person.home.joinpath("laptop.pub").write_text(f"{KEY}\n")
+            self.repository.git("clone", "-q", "--no-hardlinks", ".", str(place))
+        self.repository.git("-C", str(place), "remote", "set-url", "origin", URL)
+        self.repository.git("-C", str(place), "checkout", "-q", "-B", "main", f"origin/{branch}")
+        rented.person.place = place
+
+
+@pytest.fixture(scope="session")
+def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Work:
+    """The repository: binary data too, so that objects travel for a moment."""
+    home = tmp_path_factory.mktemp("work")
+    chance = random.Random(7)
+    person = Person(home / "author")
+    made = person.repository(train__py=TRAIN, boxstrap__yaml=PROFILE, requirements__txt=FIRST)
+    for number in range(12):
+        (made.root / f"data{number}.bin").write_bytes(chance.randbytes(100_000))
+    (made.root / "tool").symlink_to("train.py")
+    made.commit({f"deep/{n}/text.txt": f"{n}\n" * 500 for n in range(20)}, "First")
+    made.git("branch", "first")
+    for number in range(6):
+        (made.root / f"data{number}.bin").write_bytes(chance.randbytes(100_000))
+    (made.root / "deep/0/text.txt").unlink()
+    made.commit(
+        {"requirements.txt": SECOND, **{f"deep/{n}/text.txt": f"new {n}\n" for n in range(1, 30)}},
+        "Second",
+    )
+    made.git("branch", "second")
+    return Work(made, mirror_rig, home)
+
+
+def end_training(rented: Rented) -> None:
+    """Let the training end by itself."""
+    rented.box.run("touch /tmp/end")
+    rented.box.run("while pgrep -f 'bin/python [t]rain.py'; do sleep 0.05; done; rm /tmp/end")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" in metafunc.fixturenames:
+        tries = metafunc.config.getoption("tries")
+        metafunc.parametrize("number", range(0, tries, 2))
+
+
+@pytest.mark.parametrize("what", KILLS)
+def test_killed_at_a_random_moment(
+    rent: Rent,
+    work: Work,
+    seeded: random.Random,
+    faults: Faults,
+    what: str,
+    number: int,
+    request: pytest.FixtureRequest,
+) -> None:
+    rented = rent(kind := seeded.choice(KINDS))
+    usual = work.usual(kind)
+    for turn, name in enumerate(("first", "second")):
+        if number + turn >= request.config.getoption("tries"):
+            break
+        work.stand(rented, name)
+        moment = draw(seeded)
+        with faults.attempt(
+            f"kill -9 of {what}" if what != "the box's power" else "power off and on",
+            at=f"{name} commit, {moment}, {kind}",
+        ) as attempt:
+            before = begun(rented)
+            eye = Eye(rented)
+            going = rented.begin("setup")
+            if eye.await_moment(moment, usual[turn].seconds, going):
+                attempt.begin()
+                KILLS[what](rented, going, eye, seeded)
+            ends = go_on(rented, going)
+            settled(rented, usual[turn], ends[-1].out, begun(rented) - before)
+        end_training(rented)
+
+
+def settled(rented: Rented, usual: Undisturbed, out: str, times: int) -> None:
+    """The box is the undisturbed one, and the training began once, or is said to have died."""
+    again = rented.run("setup").must(0)
+    assert "nothing to do" in again.out
+    run = rented.status()["runs"][0]
+    if run["state"] == "died":
+        assert "died with the box" in again.out
+        assert times <= 1
+        must_be_alike(usual.box, described(rented), without="at work")
+        return
+    assert (run["state"], times, rented.trainings()) == ("running", 1, 1), out
+    must_be_alike(usual.box, described(rented))
+
+
+def must_be_alike(usual: str, found: str, without: str = "") -> None:
+    """Two boxes are set up alike, but for a section."""
+    if without:
+        usual, found = (text.split(f"\n== {without}")[0] for text in (usual, found))
+    lines = difflib.unified_diff(usual.splitlines(), found.splitlines(), "usual", "found", n=0)
+    if different := "\n".join(lines):
+        pytest.fail(f"the box differs from an undisturbed one:\n{different}", pytrace=False)
