@@ -173,8 +173,12 @@ def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: s
             stream.read = read  # type: ignore[method-assign]
             return stream
 
-    wires = iter([Once, LocalWire])
-    steady, _ = link(lambda: next(wires)())
+    wires: list[type[LocalWire]] = [LocalWire, Once]
+
+    def login() -> LocalWire:
+        return wires.pop()()
+
+    steady, _ = link(login)
     with pytest.raises(StepFailedError, match="gone"):
         list(follow_events(steady, SETUP, workdir=str(folder.parents[2])))
     steady.close()
