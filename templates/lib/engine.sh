@@ -3,6 +3,7 @@
 
 # NEEDS[step], which is rendered: the steps that must have gone well before it.
 declare -A STATE=() CHILD=()
+MISSING=' '
 
 # One step, in a process of its own: decide, apply, check again, stamp, tell.
 one_step() {
@@ -88,19 +89,21 @@ step_over() {
   fi
 }
 
-# A step whose process vanished without a word (killed, out of memory).
+# A step whose process vanished without a word (killed, out of memory). Its word may still be in the pipe:
+# who is missing is looked for again once nothing more came out of it.
 find_vanished() {
-  local name running
+  local name running missing=' '
   running=" $(jobs -rp | tr '\n' ' ') "
   for name in "${!CHILD[@]}"; do
-    case $running in
-      *" ${CHILD[$name]} "*) ;;
-      *)
-        write_event "$name" fail code=killed rc=137
-        step_over "$name" ill
-        ;;
-    esac
+    [[ $running != *" ${CHILD[$name]} "* ]] || continue
+    if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then
+      write_event "$name" fail code=killed rc=137
+      step_over "$name" ill
+    else
+      missing+="${CHILD[$name]} "
+    fi
   done
+  MISSING=$missing
 }
 
 run_graph() {
