@@ -70,10 +70,10 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
 
 def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     from bootstrap.setup.verdict import fetch_verdict
-    from bootstrap.ui.verdict_table import lines
+    from bootstrap.ui.verdict_table import lines, painted
 
     verdict = fetch_verdict(ended.wire, ended.workdir, ended.advice)
-    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
+    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)), painted)
     worst = verdict.reasons[0] if verdict.reasons else None
     return ReturnBoxError(
         f"return this box: {worst.sentence() if worst else ended.code.what}",

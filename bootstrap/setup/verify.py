@@ -9,7 +9,7 @@ from bootstrap.errors import ReturnBoxError
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready
 from bootstrap.setup.verdict import fetch_verdict
-from bootstrap.ui.verdict_table import lines
+from bootstrap.ui.verdict_table import lines, painted
 
 if TYPE_CHECKING:
     from bootstrap.contact import Asked
@@ -39,7 +39,7 @@ def verify_box(asked: Asked, screen: Screen, *, wait_s: int, report: Path | None
             raise
         ready.box.remember(workdir=drive.workdir, profile=ready.prepared.profile.name)
         verdict = _verdict(ready)
-        screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)))
+        screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)), painted)
         if report:
             _write_report(report, verdict, ready, screen)
     finally:

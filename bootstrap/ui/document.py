@@ -10,7 +10,7 @@ from typing import TextIO
 
 from bootstrap.errors import INTERRUPTED, BoxstrapError
 from bootstrap.events import Event
-from bootstrap.ui.screen import Hide, Screen
+from bootstrap.ui.screen import Hide, Paint, Screen
 from bootstrap.ui.steps import Steps
 
 VERSION = 1
@@ -61,7 +61,9 @@ class DocumentScreen(Screen):
         if len(self._logs) < MOST:
             self._logs[self.fair(step)] = self.fair_tail(lines)
 
-    def result(self, data: Mapping[str, object], text: str = "") -> None:
+    def result(
+        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+    ) -> None:
         self._parts.update({self.fair(key): self._fair_value(value) for key, value in data.items()})
 
     def lost(self, seconds: float) -> None:

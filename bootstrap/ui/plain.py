@@ -16,7 +16,7 @@ from typing import TextIO
 
 from bootstrap.events import Event
 from bootstrap.ui import sizes
-from bootstrap.ui.screen import Hide, Screen
+from bootstrap.ui.screen import Hide, Paint, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, Row, Steps
 from bootstrap.ui.terminal import write_line
 
@@ -79,7 +79,9 @@ class PlainScreen(Screen):
         for line in self.fair_tail(lines):
             self._line(step, "|", line)
 
-    def result(self, data: Mapping[str, object], text: str = "") -> None:
+    def result(
+        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+    ) -> None:
         if text:
             write_line(self._out, self.fair(text))
 

@@ -23,6 +23,7 @@ TAIL_LINES = 40
 TAIL_WIDTH = 2000  # characters of one line
 TEXT_LENGTH = 100_000  # characters of one text
 
+Paint = Callable[[str], str]
 Hide = Callable[[str], str]
 _S = TypeVar("_S", bound="Screen")
 
@@ -59,10 +60,13 @@ class Screen(ABC):
         """The last lines of a step's log; no more than `TAIL_LINES` are shown."""
 
     @abstractmethod
-    def result(self, data: Mapping[str, object], text: str = "") -> None:
+    def result(
+        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+    ) -> None:
         """What the task was asked for: `data` for programs, `text` for people.
 
-        Called again, the data are merged and the texts follow each other.
+        Called again, the data are merged and the texts follow each other. `paint`
+        puts colours into the text, for terminals that show them.
         """
 
     @abstractmethod

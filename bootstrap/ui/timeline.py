@@ -16,7 +16,7 @@ from rich.text import Text
 from bootstrap.events import Event
 from bootstrap.ui import sizes, terminal
 from bootstrap.ui.layout import Part, fit, line
-from bootstrap.ui.screen import Hide, Screen
+from bootstrap.ui.screen import Hide, Paint, Screen
 from bootstrap.ui.steps import Row, Steps
 
 FRAMES = 8  # a second
@@ -44,6 +44,7 @@ class TimelineScreen(Screen):
         self._now = now
         self._marks = terminal.marks(stream)
         self._console = console or _console(stream, env)
+        self._paints = terminal.is_live(out, env) and not env.get("NO_COLOR")
         self._lock = threading.RLock()
         self._steps = Steps(now)
         self._left: set[str] = set()  # steps whose last line is above, for good
@@ -83,10 +84,13 @@ class TimelineScreen(Screen):
         for each in self.fair_tail(lines):
             self._above(Text.assemble((" | ", "dim"), each))
 
-    def result(self, data: Mapping[str, object], text: str = "") -> None:
+    def result(
+        self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
+    ) -> None:
         if text:
             self._end()
-            terminal.write_line(self._out, self.fair(text))
+            fair = self.fair(text)
+            terminal.write_line(self._out, paint(fair) if paint and self._paints else fair)
 
     def lost(self, seconds: float) -> None:
         with self._lock:

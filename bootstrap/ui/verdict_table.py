@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 
 from bootstrap.verdict import Verdict, gpus_named
 
 HEAD = ("check", "read", "expected", "verdict")
+GREEN, YELLOW, RED, DIM, PLAIN = (f"\x1b[{code}m" for code in (32, 33, 31, 2, 0))
+COLOURS = {"pass": GREEN, "warn": YELLOW, "return": RED, "n/a": DIM, "ignored": DIM}
 WIDEST = 60  # of a cell; what is longer is in --json and in the report
 
 
@@ -18,6 +21,16 @@ def lines(verdict: Verdict) -> list[str]:
     blocks += [[f"{r.outcome}: {r.sentence()}", f"  {r.advice}"] for r in verdict.reasons]
     blocks += [list(verdict.advice)] if verdict.advice else []
     return [line for block in [*blocks, [end(verdict)]] for line in ["", *block]][1:]
+
+
+def painted(text: str) -> str:
+    """The lines with colours: the outcome at a row's end, and the word before a reason."""
+    text = re.sub(r"(?m)(?<=  )(pass|warn|return|n/a|ignored)$", _paint, text)
+    return re.sub(r"(?m)^(warn|return)(?=: )", _paint, text)
+
+
+def _paint(word: re.Match[str]) -> str:
+    return f"{COLOURS[word.group()]}{word.group()}{PLAIN}"
 
 
 def end(verdict: Verdict) -> str:

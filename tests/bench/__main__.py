@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, logs, quiet, start
+from tests.bench import again, breakdown, fresh, logs, quiet, start, verify
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import Fresh
@@ -19,7 +19,7 @@ from tests.bench.table import Row, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
-_PARTS = ("fresh", "again", "logs", "start")
+_PARTS = ("fresh", "again", "verify", "logs", "start")
 
 
 def main() -> int:
@@ -37,6 +37,9 @@ def main() -> int:
         if "again" in parts:
             quiet.wait(asked.patience)
             rows += again.measure(stage, asked.again_runs, places)
+        if "verify" in parts:
+            quiet.wait(asked.patience)
+            rows += verify.measure(stage, asked.runs, asked.again_runs, asked.patience)
         if "logs" in parts:
             quiet.wait(asked.patience)
             rows += logs.measure(stage, asked.runs)

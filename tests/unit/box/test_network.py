@@ -20,7 +20,8 @@ import pytest
 from bootstrap.box import network, readers
 
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
-PAGE = f'<a href="../../files/old.whl">x</a><a href="../../files/{WHEEL}#sha256=1">{WHEEL}</a>'
+LINKS = ("old.whl", f"{WHEEL}#sha256=1", "new.whl")
+PAGE = "".join(f'<a href="../../files/{link}">x</a>' for link in LINKS)
 MIB = 1 << 20
 NOBODY = "http://127.0.0.1:1/simple"  # what a box without an index of its own would ask
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -190,6 +191,19 @@ def test_a_box_without_a_gpu_that_needs_none() -> None:
         "",
         "Keep this box.",
     ]
+
+
+def test_colours_are_for_the_outcomes_alone() -> None:
+    sick = read(
+        verdict="return",
+        reasons=[reason(says="pass  return")],
+        checks=[row("count", None, "pass", "2"), row("ecc", 1, "return", "warn: 2", "none")],
+    )
+    text = "\n".join(verdict_table.lines(sick))
+    seen = verdict_table.painted(text)
+    assert seen.count("\x1b[31mreturn\x1b[0m") == 2  # the row and the reason, not its words
+    assert seen.count("\x1b[32mpass\x1b[0m") == 1
+    assert re.sub("\x1b\\[[0-9]+m", "", seen) == text
 
 
 def test_advice_is_the_providers_and_never_the_boxs() -> None:
