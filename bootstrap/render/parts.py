@@ -27,6 +27,7 @@ LIBRARY = (
     "engine",
     "packages",
     "uv",
+    "environments",
     "sources",
     "runs",
 )

@@ -39,17 +39,6 @@ apply_python() {
 
 building() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.building"; }
 folder_list() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.folders"; }
-# What is in an environment: all folders of packages, and the files beside them.
-packages_in() {
-  (cd "$1" && find lib/python*/site-packages -name __pycache__ -prune -o -type d -print -o \
-    -path 'lib/python*/site-packages/*' ! -path 'lib/python*/site-packages/*/*' -print 2>/dev/null | sort)
-}
-
-# all_there ENVIRONMENT LIST
-all_there() {
-  local name
-  while IFS= read -r name; do [ -e "$1/$name" ] || return 1; done <"$2"
-}
 
 make_environment() {
   local python seed=()

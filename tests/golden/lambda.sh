@@ -112,6 +112,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/uv.sh)
 
+# (templates/lib/environments.sh)
+
 # (templates/lib/sources.sh)
 
 # (templates/lib/runs.sh)

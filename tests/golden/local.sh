@@ -110,6 +110,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/uv.sh)
 
+# (templates/lib/environments.sh)
+
 # (templates/lib/sources.sh)
 
 # (templates/lib/runs.sh)

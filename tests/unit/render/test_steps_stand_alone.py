@@ -1,0 +1,26 @@
+"""A script may leave steps out (`verify` has no repository), so a step uses its own words and the
+library's, and none of another step's.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bootstrap.plan import NAMES
+from bootstrap.render.parts import shell_part
+
+DEFINED = re.compile(r"^([a-z_]+)\(\) ", re.MULTILINE)
+STEPS = {name: shell_part("steps", name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nobody_uses_what_a_step_defines_for_itself(name: str) -> None:
+    standard = {f"{kind}_{name}" for kind in ("inputs", "check", "apply")}
+    own = set(DEFINED.findall(STEPS[name])) - standard
+    for other, text in STEPS.items():
+        if other != name:
+            code = re.sub(r"#.*|'[^']*'", "", text)
+            used = {word for word in own if re.search(rf"(?<![\w$]){word}(?![\w=])", code)}
+            assert used <= set(DEFINED.findall(text)), f"{other} uses {used} of {name}"
