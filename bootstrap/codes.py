@@ -59,6 +59,9 @@ requirements-missing | a requirements file that the profile names isn't in the c
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
+torch-no-cuda | torch is built without CUDA, and the box has a GPU | set python.torch_backend: cu{need}
+torch-driver | torch needs a newer CUDA than the driver runs, which is {have} | set python.torch_backend: cu{need}, or rent a box with a newer driver
+torch-arch | torch has no code for this GPU, whose compute capability is {have} | set python.torch_backend: cu{need}
 
 # repo
 commit-missing | the commit never arrived on the box | run the same command again: it sends it
@@ -114,6 +117,15 @@ disk-slow | the working folder's disk writes slowly | expect checkpoints to take
 index-slow | the package index is slow or can't be used | check the box's network and its pip settings
 git-slow | the git host is slow or can't be reached | check git.url, or set git.access: over-ssh
 clock-wrong | the box's clock is wrong | set its clock, or restart the box
+smoke-memory | the GPU's memory gives back what was not written | return this box
+smoke-product | the GPU multiplies wrongly | return this box
+smoke-unstable | the GPU gives other results for the same product | return this box
+smoke-failed | the GPU failed under load | return this box
+smoke-undone | the smoke test could not be made | see its log: boxstrap logs --step smoke
+smoke-slow | the GPU computes far slower than its model | compare with what you pay
+smoke-memory-slow | the GPU's memory is far slower than its model's | compare with what you pay
+smoke-bus | copies to and from the GPU are far slower than its bus | compare with what you pay
+smoke-throttle | the GPU slows itself down under load | compare with what you pay
 nvml-missing | the driver's library (NVML) is missing | return this box, or rent an image with the driver
 """  # noqa: E501 - one line a code
 

@@ -27,7 +27,10 @@ MAX_LINE = 4096  # bytes
 MAX_NUMBER = 2.0**53  # above it a float no longer counts
 
 EVENTS = frozenset({"start", "progress", "skip", "ok", "fail", "warn", "wait", "done"})
-STEPS = ("preflight", "shell", "ssh", "tools", "agent", "gpu", "repo", "python", "train", "setup")
+STEPS = (
+    *("preflight", "shell", "ssh", "tools", "agent", "gpu", "repo", "python", "smoke", "train"),
+    "setup",
+)
 UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines"})
 VERDICTS = frozenset({"keep", "warn", "return"})
 

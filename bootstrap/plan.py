@@ -29,7 +29,8 @@ STEPS = (
     Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML"),
     Step("repo", ("tools",), "your commit, checked out", per_repo=True),
     Step("python", ("repo", "gpu"), "the environment", per_repo=True),
-    Step("train", ("python", "shell", "ssh"), "your command, in a session", per_repo=True),
+    Step("smoke", ("python", "gpu"), "each GPU computes right, and as fast as its model"),
+    Step("train", ("python", "smoke", "shell", "ssh"), "your command, in a session", per_repo=True),
 )
 NAMES = tuple(step.name for step in STEPS)
 
@@ -47,13 +48,16 @@ class Row:
         return self.why not in {"done", "alive", "local", "not-asked"}
 
 
-def steps_for(*, local: bool, train: bool, repo: bool = True) -> tuple[Step, ...]:
+def steps_for(
+    *, local: bool, train: bool, repo: bool = True, smoke: bool = False
+) -> tuple[Step, ...]:
     """The steps of a profile, in an order in which each comes after what it needs."""
     return tuple(
         step
         for step in STEPS
         if (step.on_local or not local)
         and (train or step.name != "train")
+        and (smoke or step.name != "smoke")
         and (repo or not step.per_repo)
     )
 

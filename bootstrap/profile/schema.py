@@ -216,6 +216,10 @@ class Gpu(Section):
         max_length=MOST,
         description="What a check that fails means, by its name: return, warn or ignore.",
     )
+    smoke: Literal["quick", "full", "none"] = Field(
+        default="quick",
+        description="How hard each GPU is tried once the environment is there.",
+    )
 
 
 class Train(Section):

@@ -29,6 +29,7 @@ LIBRARY = (
     "uv",
     "environments",
     "sources",
+    "fits",
     "runs",
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""

@@ -82,6 +82,7 @@ def variables(
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
         ("CLONE_URL", (work.url or profile.git.url or "") if profile.git.access == "url" else ""),
+        ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
         ("SECRETS_ID", secrets_id),

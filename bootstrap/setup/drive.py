@@ -36,6 +36,7 @@ class Wishes:
 
     restart: bool = False
     only: str = ""
+    """Steps, with commas between: they and what they need, each whatever its stamp says."""
     wait_s: int = 60
 
 
@@ -167,7 +168,7 @@ class Drive:
             return True
         from bootstrap.plan import closure
 
-        return name in closure(self.wishes.only)
+        return any(name in closure(step) for step in self.wishes.only.split(","))
 
     def again(self) -> None:
         """The link is back: a commit that was on its way is sent again."""

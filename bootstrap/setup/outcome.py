@@ -78,8 +78,12 @@ def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     return ReturnBoxError(
         f"return this box: {worst.sentence() if worst else ended.code.what}",
         where=ended.wire.label,
-        next_=f"Nothing was built. {worst.advice if worst else ended.code.next_}",
+        next_=_advice(ended, worst.advice if worst else ended.code.next_),
     )
+
+
+def _advice(ended: Ended, advice: str) -> str:
+    return f"Nothing was built. {advice}" if ended.step == "gpu" else advice
 
 
 def _failed(error: type[BoxstrapError], ended: Ended, screen: Screen) -> BoxstrapError:

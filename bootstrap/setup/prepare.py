@@ -79,7 +79,12 @@ def prepare(  # noqa: PLR0913
     )
     if here is not None and not committed_only:
         _nothing_stays_behind(here)
-    steps = steps_for(local=local, train=profile.train is not None, repo=with_work)
+    steps = steps_for(
+        local=local,
+        train=profile.train is not None,
+        repo=with_work,
+        smoke=profile.gpu.require and profile.gpu.smoke != "none",
+    )
     taken = secrets.take(profile.secrets) if with_work else {}
     values = variables(profile, work, steps, local=local, secrets_id=secrets.fingerprint(taken))
     script = render_script(profile.name, values, steps)

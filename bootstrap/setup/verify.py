@@ -1,4 +1,4 @@
-"""`inv verify`: the gpu step alone, and what it found."""
+"""`inv verify`: the gpu step alone, the smoke test where an environment is, and what they found."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def verify_box(asked: Asked, screen: Screen, *, wait_s: int, report: Path | None
 
         check_place(report)
     ready = get_ready(asked, screen, committed_only=True, with_work=False)
-    drive = Drive(
-        ready.box.known.name, ready.link, ready.prepared, screen, Wishes(only="gpu", wait_s=wait_s)
-    )
+    smoke = any(step.name == "smoke" for step in ready.prepared.steps)
+    wishes = Wishes(only="gpu,smoke" if smoke else "gpu", wait_s=wait_s)
+    drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, wishes)
     try:
         try:
             drive.run(drive.hello())

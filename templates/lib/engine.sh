@@ -58,7 +58,7 @@ start_ready() {
 
 # What a failed step means for the whole: 5 the box lacks something, 6 return it, else 7.
 exit_of() {
-  case $1:$2 in preflight:*) printf '5\n' ;; gpu:6) printf '6\n' ;; *) printf '7\n' ;; esac
+  case $1:$2 in preflight:*) printf '5\n' ;; gpu:6 | smoke:6) printf '6\n' ;; *) printf '7\n' ;; esac
 }
 
 # Ends what is running after a failure; a package manager is never interrupted.

@@ -3,7 +3,7 @@
 #   preflight        what this box lacks, a line each; writes nothing
 #   plan [WORD...]   which steps would run, and why; writes nothing
 #   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
-# Words: `restart` begins the training again; `only=gpu` takes a step and what it needs.
+# Words: `restart` begins the training again; `only=gpu,smoke` takes steps and what they need.
 
 main() {
   set -eu
@@ -57,10 +57,10 @@ read_words() {
   done
 }
 
-# keep_only STEP: it and what it needs, in their order.
+# keep_only STEP,STEP: they and what they need, in their order.
 keep_only() {
   local name kept=() wanted
-  wanted=" $(closure_of "$1" | tr '\n' ' ') "
+  wanted=" $(for name in ${1//,/ }; do closure_of "$name"; done | tr '\n' ' ') "
   for name in "${STEPS[@]}"; do
     case $wanted in *" $name "*) kept+=("$name") ;; esac
   done

@@ -19,6 +19,15 @@ run_of() {
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }
 
+# Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
+any_alive_run() {
+  local folder
+  for folder in "$BOX_HOME"/runs/*/; do
+    if alive_run "${folder%/}" >/dev/null; then return; fi
+  done
+  return 1
+}
+
 # A folder of its own, whole or not at all.
 new_run() {
   local number=1 tmp

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # sources: what the environment is made of, and how uv or pip is told.
 
 # In this order: the profile's word, uv.lock, requirements.txt, pyproject.toml.
@@ -53,10 +53,14 @@ driver_seen() { [ ! -r "$BOX_HOME/gpu.driver" ] || printf '%s\n' "$(<"$BOX_HOME/
 
 # UV_SETTINGS for torch. An index of the user's own carries what it carries; only the default is chosen from.
 choose_settings() {
+  OWN_INDEX=
   case $TORCH_BACKEND in
     none) ;;
     auto)
-      if has_own_index; then return; fi
+      if has_own_index; then
+        OWN_INDEX=yes
+        return
+      fi
       UV_SETTINGS+=(UV_TORCH_BACKEND=auto)
       [ -z "$(driver_seen)" ] || UV_SETTINGS+=(UV_CUDA_DRIVER_VERSION="$(driver_seen)")
       ;;
@@ -75,16 +79,19 @@ install_sources() {
   while IFS= read -r file; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done < <(source_files)
+  find_arguments || return 0
+  if [ "$INSTALLER" = pip ]; then with_pip "$@"; else with_retries told_uv "${arguments[@]}" "$@"; fi
+}
+
+# These fill `arguments`, as uv takes them; with_pip translates. 1 where nothing is to be installed.
+find_arguments() {
   case $(source_kind) in
-    nothing) return ;;
+    nothing) return 1 ;;
     lock) lock_arguments ;;
     project) project_arguments ;;
     requirements) requirements_arguments ;;
   esac
-  if [ "$INSTALLER" = pip ]; then with_pip "$@"; else with_retries told_uv "${arguments[@]}" "$@"; fi
 }
-
-# These fill `arguments`, as uv takes them; with_pip translates.
 
 lock_arguments() {
   local extra

@@ -12,10 +12,9 @@ find_stamp() {
 find_reason() {
   WHY=
   find_stamp "$1"
-  if [ "$1" = "$ONLY" ] || { [ "$1" = train ] && [ -n "$RESTART" ]; }; then
-    WHY=asked
-    return
-  fi
+  case ",$ONLY," in *",$1,"*) WHY=asked ;; esac
+  if [ "$1" = train ] && [ -n "$RESTART" ]; then WHY=asked; fi
+  [ -z "$WHY" ] || return 0
   "inputs_$1"
   if [ ! -f "$STAMP" ]; then
     WHY=new
@@ -26,9 +25,14 @@ find_reason() {
   fi
 }
 
-# While a run is alive its tree and environment stay as they are, and no other run is begun.
+# While a run is alive its tree and environment stay as they are, and no other run is begun; no
+# GPU is tried while anything of ours computes on the box.
 left_alone() {
-  case " $REPO_STEPS " in *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && lacks_session; } ;; *) return 1 ;; esac
+  case $1:" $REPO_STEPS " in
+    smoke:*) any_alive_run ;;
+    *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && lacks_session; } ;;
+    *) return 1 ;;
+  esac
 }
 
 write_stamp() {

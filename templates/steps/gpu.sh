@@ -23,15 +23,6 @@ apply_gpu() {
   return "$rc"
 }
 
-# Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
-any_alive_run() {
-  local runs
-  for runs in "$BOX_HOME"/runs/*/; do
-    if alive_run "${runs%/}" >/dev/null; then return; fi
-  done
-  return 1
-}
-
 # The codes of what spoke against the box, the weightiest first.
 reasons() { sed -n "s/^reason $1 \\([a-z0-9-]*\\).*/\\1/p" "$BOX_HOME/gpu.said"; }
 

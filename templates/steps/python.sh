@@ -30,10 +30,13 @@ apply_python() {
   printf '%s\n' "$made" | write_file "$(building)" 600
   make_environment
   choose_settings
+  fits_before
   install_sources ${again[@]+"${again[@]}"}
+  fits_after
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
   packages_in "$VENV_DIR" | write_file "$(folder_list)" 600
+  printf '%s\n' "$VENV_DIR" >"$BOX_HOME/steps/$REPO_KEY/python.venv"
   rm -f "$(building)"
 }
 

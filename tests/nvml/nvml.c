@@ -190,12 +190,40 @@ int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *to) {
   return 0;
 }
 
+/* clock is "now highest" in MHz, of the streaming multiprocessors. */
+static int clock_of(void *gpu, int kind, int which, unsigned *to) {
+  u64 n[5];
+  int code = numbers(find_for(gpu, "clock"), n);
+  if (kind != 1) return 2;
+  if (!code) *to = (unsigned)n[which];
+  return code;
+}
+int nvmlDeviceGetClockInfo(void *gpu, int kind, unsigned *to) { return clock_of(gpu, kind, 0, to); }
+int nvmlDeviceGetMaxClockInfo(void *gpu, int kind, unsigned *to) {
+  return clock_of(gpu, kind, 1, to);
+}
+/* process is "pid memory" in MiB: the one that computes. */
+struct process { unsigned pid; u64 memory; unsigned instance, slice; };
+int nvmlDeviceGetComputeRunningProcesses_v3(void *gpu, unsigned *count, struct process *to) {
+  u64 n[5];
+  const char *value = find_for(gpu, "process");
+  int code = value ? numbers(value, n) : 0;
+  unsigned room = *count;
+  *count = value && !code;
+  if (code || !*count) return code;
+  if (room < 1) return 7; /* insufficient size */
+  memset(to, 0, sizeof *to);
+  to->pid = (unsigned)n[0], to->memory = n[1] << 20;
+  return 0;
+}
+
 #define NUMBER(function, key) \
   int function(void *gpu, unsigned *to) { return one(find_for(gpu, key), to); }
 #define WIDE(function, key) \
   int function(void *gpu, u64 *to) { return wide(find_for(gpu, key), to); }
 NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired")
 NUMBER(nvmlDeviceGetComputeMode, "compute_mode")
+NUMBER(nvmlDeviceGetPowerUsage, "power")
 NUMBER(nvmlDeviceGetPowerManagementLimit, "power_limit")
 NUMBER(nvmlDeviceGetPowerManagementDefaultLimit, "power_default")
 NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")

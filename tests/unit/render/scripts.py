@@ -32,7 +32,8 @@ def profile(name: str, *sets: str) -> Profile:
 
 def render(what: Profile, *, local: bool = False, work: Work = WORK) -> str:
     """The script that takes a box to this profile."""
-    steps = steps_for(local=local, train=what.train is not None)
+    smoke = what.gpu.require and what.gpu.smoke != "none"
+    steps = steps_for(local=local, train=what.train is not None, smoke=smoke)
     return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
 
 

@@ -1,0 +1,223 @@
+"""Does a build of torch fit the GPU and its driver? Versions and rules; torch is not imported.
+
+`fits.py before VERDICT BACKEND FILE...`: as far as requirements, a lock, or what uv would install
+tell. `fits.py after VERDICT BACKEND SITE_PACKAGES`: the build that is installed. VERDICT is what
+`verdict.py` wrote. Nothing is printed where it fits; else a code with its numbers, what is wrong
+and what to do, a line each, and the exit code is 3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Version = "tuple[int, int]"
+
+DOES_NOT_FIT = 3
+MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major one
+
+
+class Backend(NamedTuple):
+    """A build of torch as python.torch_backend names it; all bounds are included."""
+
+    name: str
+    driver: tuple[int, int]  # the oldest CUDA of a driver that runs it
+    oldest: tuple[int, int]  # compute capability
+    newest: tuple[int, int]
+
+
+# The best first. Drivers: NVIDIA, CUDA compatibility (minor versions). Capabilities: PyTorch's
+# release notes from 2.8 on; cu126 is the one that still serves cards before Turing.
+BACKENDS = (
+    Backend("cu130", (13, 0), (7, 5), (12, 1)),
+    Backend("cu126", (12, 0), (5, 0), (9, 0)),
+    Backend("cu128", (12, 0), (7, 5), (12, 0)),
+    Backend("cu118", (11, 0), (3, 7), (9, 0)),
+)
+
+# What tells of a build: torch's local version, PyTorch's own index, NVIDIA's packages.
+BUILDS = re.compile(
+    r"\btorch(?:={2,3}|-)\d[^\s+]*\+(cu\d+|cpu)\b|/whl/(?:nightly/|test/)?(cu\d+|cpu)\b"
+)
+LOCKED_BUILD = re.compile(r'name = "torch"\nversion = "[^"+]+\+(cu\d+|cpu)"')
+RUNTIMES = re.compile(
+    r"nvidia-cuda-runtime(?:-cu\d+)?(?:==|\"\nversion = \")(\d+)\.(\d+)"  # in uv's words, in a lock
+)
+
+
+class Gpu(NamedTuple):
+    """What the driver runs and what the cards are; None is "not told"."""
+
+    cuda: tuple[int, int] | None
+    capabilities: tuple[tuple[int, int], ...]
+
+
+class Misfit(NamedTuple):
+    """Why a build can't work here."""
+
+    code: str
+    says: str
+    advice: str
+
+
+def version(text: str) -> tuple[int, int]:
+    """`12.4`, `12.4.1`, `8.0`."""
+    major, _, rest = text.partition(".")
+    return int(major), int(re.match(r"\d*", rest).group() or 0)  # type: ignore[union-attr]
+
+
+def of_backend(name: str) -> tuple[int, int] | None:
+    """The CUDA of `cu126`; None for a build without it."""
+    found = re.fullmatch(r"cu(\d+)(\d)", name)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def driver_runs(driver: tuple[int, int], wheel: tuple[int, int]) -> bool:
+    """Whether a driver runs programs of a CUDA; from 11 on the major version decides."""
+    return wheel[0] <= driver[0] if wheel[0] >= MINOR_COMPATIBLE else wheel <= driver
+
+
+def has_kernels(
+    capability: tuple[int, int],
+    built_for: list[str],
+    wheel: tuple[int, int] | None = None,
+    driver: tuple[int, int] | None = None,
+) -> bool:
+    """Whether a build has code for a card (CUDA programming guide, binary and PTX compatibility).
+
+    `sm_86` runs on its major version from that minor on, `sm_90a` on that card alone, `sm_100f`
+    on its family. `compute_90` is compiled on the box, for it and everything newer, by a driver
+    that is no older than the compiler was.
+    """
+    newer_compiler = wheel is not None and driver is not None and wheel > driver
+    for name in built_for:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
+        if not found:
+            continue
+        kind, suffix = found.group(1), found.group(4)
+        target = int(found.group(2)), int(found.group(3))
+        if suffix == "a":
+            runs = kind == "sm" and capability == target
+        elif kind == "sm":
+            runs = capability[0] == target[0] and capability[1] >= target[1]
+        else:
+            runs = capability >= target and not newer_compiler
+        if runs:
+            return True
+    return False
+
+
+def backend_for(gpu: Gpu) -> str:
+    """The build to take; "" where none is known to fit."""
+    for backend in BACKENDS:
+        driver = gpu.cuda is None or gpu.cuda >= backend.driver
+        if driver and all(backend.oldest <= c <= backend.newest for c in gpu.capabilities):
+            return backend.name
+    return ""
+
+
+def misfit(gpu: Gpu, cuda: tuple[int, int] | None, what: str) -> Misfit | None:
+    """What is wrong with a build of a CUDA, or of none, on this GPU."""
+    fitting = backend_for(gpu)
+    need = f" need={fitting[2:]}" if fitting else ""
+    use = f"set python.torch_backend: {fitting}" if fitting else "name an index that has one"
+    if cuda is None:
+        says = f"{what} is built without CUDA, and the box has a GPU"
+        return Misfit(f"torch-no-cuda{need}", says, use)
+    if gpu.cuda is not None and not driver_runs(gpu.cuda, cuda):
+        says = f"{what} needs CUDA {dotted(cuda)}; the driver runs CUDA up to {dotted(gpu.cuda)}"
+        have = f" have={dotted(gpu.cuda)}"
+        return Misfit(f"torch-driver{need}{have}", says, f"{use}, or rent a box of a newer driver")
+    return None
+
+
+def no_kernels(gpu: Gpu, built_for: list[str], cuda: tuple[int, int] | None) -> Misfit | None:
+    """The cards that a build has no code for. An empty `built_for` tells nothing."""
+    lacking = [c for c in gpu.capabilities if not has_kernels(c, built_for, cuda, gpu.cuda)]
+    if not built_for or not lacking:
+        return None
+    # The build that is here is none to advise, whatever its name.
+    fitting = backend_for(gpu)
+    need = f" need={fitting[2:]}" if fitting else ""
+    have = dotted(lacking[0])
+    says = f"torch has no code for compute capability {have}: it is built for {' '.join(built_for)}"
+    use = f"set python.torch_backend: {fitting}" if fitting else "take another version of torch"
+    return Misfit(f"torch-arch{need} have={have}", says, use)
+
+
+def dotted(version: tuple[int, int]) -> str:
+    """(12, 4) is 12.4."""
+    return f"{version[0]}.{version[1]}"
+
+
+def read_gpu(verdict: Path) -> Gpu:
+    """What `verdict.py` wrote of the box."""
+    document = json.loads(verdict.read_text("utf-8"))
+    capabilities = {gpu.get("capability") for gpu in document["gpus"]}
+    return Gpu(
+        cuda=version(document["cuda"]) if document.get("cuda") else None,
+        capabilities=tuple(sorted(version(c) for c in capabilities if c)),
+    )
+
+
+def told_builds(texts: list[str]) -> list[tuple[int, int] | None]:
+    """The builds that requirements, a lock or uv's words name; None is one without CUDA."""
+    found: list[tuple[int, int] | None] = []
+    for text in texts:
+        words = "\n".join(line.partition(" #")[0] for line in text.splitlines())
+        names = [one or other for one, other in BUILDS.findall(words)] + LOCKED_BUILD.findall(words)
+        found += [of_backend(name) for name in names]
+        found += [(int(major), int(minor)) for major, minor in RUNTIMES.findall(words)]
+    return found
+
+
+def before(gpu: Gpu, backend: str, texts: list[str]) -> Misfit | None:
+    """As far as it can be told before anything is fetched."""
+    if of_backend(backend):
+        return misfit(gpu, of_backend(backend), f"python.torch_backend: {backend}")
+    if backend != "auto":
+        return None  # cpu, ROCm: somebody means it
+    builds = told_builds(texts)
+    without = [build for build in builds if build is None]
+    newest = max((build for build in builds if build), default=None)
+    if newest is None and not without:
+        return None
+    return misfit(gpu, newest, "the torch that would be installed")
+
+
+def after(gpu: Gpu, backend: str, site: Path) -> Misfit | None:
+    """What is installed."""
+    try:
+        text = (site / "torch" / "version.py").read_text("utf-8")
+    except OSError:
+        return None
+    cuda = re.search(r"^cuda\b[^=]*= *'(\d+\.\d+)", text, re.MULTILINE)
+    release = re.search(r"^__version__ *= *'([^']*)'", text, re.MULTILINE)
+    if cuda is None and backend not in ("auto", "none") and not of_backend(backend):
+        return None
+    what = f"torch {release.group(1) if release else ''}".strip()
+    return misfit(gpu, version(cuda.group(1)) if cuda else None, what)
+
+
+def main(words: list[str]) -> int:
+    """Say what doesn't fit."""
+    when, verdict, backend, *rest = words
+    gpu = read_gpu(Path(verdict))
+    found: Any = None
+    if gpu.capabilities or gpu.cuda:
+        if when == "before":
+            texts = [Path(name).read_text("utf-8", "replace") for name in rest]
+            found = before(gpu, backend, texts)
+        else:
+            found = after(gpu, backend, Path(rest[0]))
+    if found is None:
+        return 0
+    sys.stdout.write("\n".join(found) + "\n")
+    return DOES_NOT_FIT
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,32 @@
+# shellcheck shell=bash
+# fits: is torch built for this box's GPU and driver? Said before gigabytes are fetched, where that can be told.
+
+# Where no GPU is required, any build will do.
+fits_gpu() {
+  local said rc=0
+  case $GPU_ORDER in *'"require":false'*) return 0 ;; esac
+  [ -s "$BOX_HOME/gpu.json" ] || return 0
+  "$BOX_HOME/agent/bin/python" -B "$BOX_HOME/box/fits.py" "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
+    >"$SETUP_DIR/fits" || rc=$?
+  if [ "$rc" -eq 3 ]; then
+    mapfile -t said <"$SETUP_DIR/fits"
+    fail "${said[@]}"
+  fi
+  return "$rc"
+}
+
+fits_before() {
+  local files=() arguments=()
+  mapfile -t files < <(source_files)
+  # An index of the user's own decides by itself: uv says what it would take, and fetches nothing.
+  if [ -n "$OWN_INDEX" ] && [ "$INSTALLER" = uv ] && find_arguments && [ "${arguments[0]}" = pip ]; then
+    run_uv "${arguments[@]}" --dry-run >"$SETUP_DIR/would" 2>&1 || :
+    files+=("$SETUP_DIR/would")
+  fi
+  fits_gpu before ${files[@]+"${files[@]}"}
+}
+
+fits_after() {
+  local site
+  for site in "$VENV_DIR"/lib/python*/site-packages; do fits_gpu after "$site"; done
+}

@@ -1,0 +1,54 @@
+# shellcheck shell=bash
+# smoke: does each GPU compute right, and as fast as its model should? Tried with the environment's own library.
+
+inputs_smoke() {
+  find_tried
+  inputs v1 "$SMOKE" "$TRIED" "${TRIED:+$(tried_library)}" "$(driver_seen)" "$(gpus_seen)"
+}
+
+# Without an environment there is nothing to try it with.
+check_smoke() { [ -z "$TRIED" ] || [ -s "$BOX_HOME/smoke.said" ]; }
+
+apply_smoke() {
+  local rc=0 code
+  find_tried
+  if [ -z "$TRIED" ]; then
+    printf 'there is no environment yet: NVML alone was asked\n'
+    return
+  fi
+  "$BOX_HOME/agent/bin/python" "$BOX_HOME/box/smoke.py" --python "$TRIED/bin/python" --mode "$SMOKE" \
+    --order "$BOX_HOME/gpu.order" --out "$BOX_HOME/gpu.json" >"$BOX_HOME/smoke.new" 3>&- 9>&- || rc=$?
+  cat "$BOX_HOME/smoke.new"
+  smoke_reasons return | head -n 1 >"$STEP_CODE"
+  # An environment that can't use the GPU is no reason to return the box, and none to start training.
+  if [ -z "$ONLY" ] && code=$(smoke_reasons warn | grep '^torch-'); then
+    printf '%s\n' "$code" >"$STEP_CODE"
+    return 1
+  fi
+  smoke_reasons warn | while IFS= read -r code; do tell warn "code=$code"; done
+  [ "$rc" -eq 0 ] || return "$rc"
+  mv -f "$BOX_HOME/smoke.new" "$BOX_HOME/smoke.said"
+}
+
+# The codes of what spoke against a GPU, with their numbers.
+smoke_reasons() { sed -n "s/^reason $1 \\([a-z0-9. =-]*\\)$/\\1/p" "$BOX_HOME/smoke.new"; }
+
+# TRIED: the profile's environment; where only the box is looked at, the one that was built last.
+find_tried() {
+  local newest='' file
+  TRIED=$VENV_DIR
+  [ -z "$REPO_COMMIT" ] || return 0
+  TRIED=
+  for file in "$BOX_HOME"/steps/*/python.venv; do
+    if [ -f "$file" ] && { [ -z "$newest" ] || [ "$file" -nt "$newest" ]; }; then newest=$file; fi
+  done
+  [ -z "$newest" ] || read -r TRIED <"$newest"
+  [ -x "$TRIED/bin/python" ] || TRIED=
+}
+
+# What computes there, by name and version.
+tried_library() {
+  (cd "$TRIED" 2>/dev/null && printf '%s ' lib/python*/site-packages/{torch-,cupy,nvidia_cublas}*.dist-info)
+}
+
+gpus_seen() { grep -o '"uuid": "[^"]*"' "$BOX_HOME/gpu.json" 2>/dev/null || :; }

@@ -1,0 +1,82 @@
+"""The box's own files beside an agent with NVML's stand-in, and a python with the real torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nvml import stub
+from tests.nvml.conftest import rig  # noqa: F401 - a fixture
+from tests.smoke import torch_env
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> Path:
+    python = torch_env.torch_python()
+    if python is None:
+        pytest.skip("no CPU build of torch is at hand (BOXSTRAP_TEST_TORCH may name a python)")
+    return python
+
+
+@dataclass(frozen=True)
+class Smoked:
+    """One run of the smoke test."""
+
+    code: int
+    verdict: dict[str, Any]
+    out: str
+    err: str
+
+    def rows(self, check: str) -> list[tuple[int | None, str]]:
+        """GPU and outcome of each row of a check."""
+        return [(r["gpu"], r["outcome"]) for r in self.verdict["checks"] if r["check"] == check]
+
+    def row(self, check: str, gpu: int | None) -> dict[str, Any]:
+        """What a check found of a GPU."""
+        rows = self.verdict["checks"]
+        return next(row for row in rows if (row["check"], row["gpu"]) == (check, gpu))
+
+    def says(self, check: str, gpu: int | None) -> str:
+        """What it said."""
+        return str(self.row(check, gpu)["says"])
+
+    def read(self, check: str, gpu: int | None) -> str:
+        """What it read."""
+        return str(self.row(check, gpu)["read"])
+
+    def reasons(self) -> list[tuple[str, str, list[int]]]:
+        """Outcome, code and GPUs of each reason, in their order."""
+        return [(r["outcome"], r["code"], r["gpus"]) for r in self.verdict["reasons"]]
+
+
+def smoke(
+    box: stub.Rig, scenario: str, python: Path, *options: str, order: object = None
+) -> Smoked:
+    """The verdict through NVML, and then the smoke test on top of it, both as a box runs them."""
+    asked = box.run(scenario, order=order)
+    assert asked.code in (0, 6), asked.err
+    env = {
+        "PATH": os.environ["PATH"],
+        "NVML_SCENARIO": str(box.folder / "scenario"),
+        "LD_LIBRARY_PATH": str(box.library.parent),
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [box.python, box.folder / "box/smoke.py", "--python", python, "--mode", "quick"]
+    command += ["--order", "order.json", "--out", "result.json", *options]
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=box.folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    verdict = json.loads((box.folder / "result.json").read_text())
+    return Smoked(done.returncode, verdict, done.stdout, done.stderr)

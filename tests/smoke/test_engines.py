@@ -1,0 +1,120 @@
+"""The arithmetic itself: both libraries' engines, on a processor, by the same questions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.box import burn
+from tests.nvml import stub
+
+ASK = """
+import json, sys
+sys.path[0] = sys.argv[1]
+import warnings; warnings.simplefilter("ignore")
+from box import burn, engines
+if sys.argv[2] == "torch":
+    engine = engines.Torch("cpu")
+else:
+    import numpy
+    engine = engines.Cupy(numpy)
+engine.memory = lambda: (1 << 24, 1 << 24)
+mode = burn.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
+found = {name: part(engine, mode) for name, part in burn.PARTS.items()}
+pattern = engine.pattern(4096)
+block = engine.salted(pattern, -7)
+found["whole"] = engine.wrong(block, pattern, -7)
+found["other salt"] = engine.wrong(block, pattern, -8)
+block[100] ^= 1
+block[4095] ^= 1 << 30
+found["two bits"] = engine.wrong(block, pattern, -7)
+a, b = engine.signs(64, 1), engine.signs(64, 2)
+c = engine.product(a, b, "fp32")
+found["right rows"] = engine.rows_wrong(a, b, c, 3)
+c[5, 6] -= 1
+c[9, 0] += 1
+found["wrong rows"] = engine.rows_wrong(a, b, c, 3)
+zero = engine.noise(8, 1) * 0
+found["signed zeros differ"] = not engine.same(zero, -abs(zero))
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module", params=["torch", "numpy"])
+def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [torch_python, "-c", ASK, str(stub.BOX.parent), request.param],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_a_sound_device_is_found_sound(found: dict[str, Any]) -> None:
+    assert found["memory"]["wrong"] == found["whole"] == found["right rows"] == 0
+    assert set(found["product"]["wrong"].values()) == {0}
+    assert set(found["stable"]["different"].values()) == {0}
+    assert found["speed"]["fp32"] > 1e6
+    assert min(found["bandwidth"].values()) > 1e6
+
+
+def test_each_wrong_bit_is_counted(found: dict[str, Any]) -> None:
+    assert found["two bits"] == 2
+    assert found["other salt"] == 4096
+    assert found["wrong rows"] == 2
+    assert found["signed zeros differ"]
+
+
+def test_the_full_test_takes_over_80_percent_of_the_memory(found: dict[str, Any]) -> None:
+    memory = found["memory"]
+    assert memory["bytes"] / memory["total"] > 0.8
+
+
+class Counted:
+    """An engine that counts the bytes that it holds at once."""
+
+    def __init__(self, total: int, free: int) -> None:
+        self.total, self.free = total, free
+        self.held = self.most = 0
+
+    def memory(self) -> tuple[int, int]:
+        return self.free, self.total
+
+    def pattern(self, words: int) -> list[int]:
+        self.held += words * 4
+        return [words]
+
+    def salted(self, pattern: list[int], salt: int) -> tuple[int, int]:
+        self.held += pattern[0] * 4
+        self.most = max(self.most, self.held)
+        return pattern[0], salt
+
+    def wrong(self, block: tuple[int, int], pattern: list[int], salt: int) -> int:
+        assert block == (pattern[0], salt)
+        self.held -= block[0] * 4
+        return 0
+
+    def sync(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+@pytest.mark.parametrize("gib", [4, 8, 16, 24, 80, 141, 180])
+def test_the_pattern_fits_every_card(gib: int) -> None:
+    total = gib << 30
+    engine = Counted(total, total - (600 << 20))  # what a CUDA context takes
+    found = burn.memory(engine, burn.MODES["full"]._replace(rounds=1))
+    block = min(burn.BLOCK, int(total * 0.85) // 64)
+    assert engine.most + 2 * block < engine.free
+    assert found["bytes"] / total > (0.8 if gib > 4 else 0.65)
+    quick = burn.memory(engine, burn.MODES["quick"])
+    assert quick["bytes"] <= min(total // 4, 8 << 30)

@@ -1,0 +1,157 @@
+"""The smoke test end to end: the box's own programs, NVML's stand-in, and the real torch.
+
+The arithmetic is torch's on this processor. Each fault is one sick GPU of a box of several, so
+that the healthy ones beside it show that nothing else is said.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bootstrap import verdict
+from bootstrap.ui import verdict_table
+from tests.nvml import stub
+from tests.nvml.scenarios import A100, RTX4090
+from tests.smoke.conftest import Smoked, smoke
+
+FAULTS = ("none", "forgets", "miscounts", "wavers", "refuses", "dies", "crawls")
+GPU = {fault: index for index, fault in enumerate(FAULTS)}
+
+
+@pytest.fixture(scope="module")
+def box(rig: stub.Rig, tmp_path_factory: pytest.TempPathFactory) -> stub.Rig:
+    """A copy whose GPUs are sick as their UUIDs say."""
+    folder = tmp_path_factory.mktemp("sick")
+    shutil.copytree(stub.BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "box/engines.py").open("a") as engines:
+        engines.write((Path(__file__).parent / "faulty.py").read_text())
+    return stub.Rig(folder, rig.python, rig.library)
+
+
+@pytest.fixture(scope="module")
+def smoked(box: stub.Rig, torch_python: Path) -> Smoked:
+    """One box of eight GPUs, all tried at once."""
+    names = "".join(
+        f"gpu.{index}.uuid = GPU-{fault}\ngpu.{index}.name = NVIDIA Unheard Of\n"
+        for fault, index in GPU.items()
+    )
+    slow = f"gpu.{GPU['crawls']}.name = NVIDIA A100-SXM4-80GB\n"
+    scenario = f"{A100}\ncount = {len(FAULTS)}\n{names}{slow}gpu.throttle = 4\ngpu.power = 250000\n"
+    return smoke(box, scenario, torch_python, "--device", "cpu")
+
+
+def test_a_healthy_gpu_passes_beside_sick_ones(smoked: Smoked) -> None:
+    for check in ("smoke-memory", "smoke-product", "smoke-stable", "smoke-throttling"):
+        assert (GPU["none"], "pass") in smoked.rows(check), (check, smoked.verdict, smoked.err)
+    healthy = [r for r in smoked.verdict["reasons"] if GPU["none"] in r["gpus"]]
+    assert healthy == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "code"),
+    [
+        ("forgets", "return", "smoke-memory"),
+        ("miscounts", "return", "smoke-product"),
+        ("wavers", "return", "smoke-unstable"),
+        ("refuses", "return", "smoke-failed"),
+        ("dies", "return", "smoke-failed"),
+        ("crawls", "warn", "smoke-bus"),
+    ],
+)
+def test_a_sick_gpu_is_named(smoked: Smoked, fault: str, outcome: str, code: str) -> None:
+    found = [(o, c) for o, c, gpus in smoked.reasons() if GPU[fault] in gpus]
+    assert (outcome, code) in found
+    if outcome == "return":
+        assert found == [(outcome, code)]
+
+
+def test_a_wrong_result_returns_the_box_and_stands_first(smoked: Smoked) -> None:
+    outcomes = [outcome for outcome, _, _ in smoked.reasons()]
+    assert (smoked.code, smoked.verdict["verdict"]) == (6, "return")
+    assert outcomes == sorted(outcomes)  # return before warn
+
+
+def test_what_it_says(smoked: Smoked) -> None:
+    assert "gave back 1 wrong words in" in smoked.says("smoke-memory", GPU["forgets"])
+    assert "multiplies: wrong rows of 1024: bf16 1" in smoked.says(
+        "smoke-product", GPU["miscounts"]
+    )
+    refused = smoked.says("smoke", GPU["refuses"])
+    assert refused.endswith("CUDA error: system not yet initialized")
+    assert "of fp32 19.5" in smoked.says("smoke-speed", GPU["crawls"])
+    assert "not in the table" in smoked.read("smoke-speed", GPU["none"])
+
+
+def test_this_side_reads_it(smoked: Smoked) -> None:
+    read = verdict.read(json.dumps(smoked.verdict).encode())
+    assert verdict_table.lines(read)[-1] == "Return this box."
+
+
+def test_the_lines_are_for_sed(smoked: Smoked) -> None:
+    lines = smoked.out.splitlines()
+    assert "reason return smoke-memory" in lines
+    assert "reason warn smoke-bus" in lines
+
+
+STARTS = """\
+import json, os, sys, time
+for line in (["library"], ["library", {"name": "torch", "cuda": None}], ["start"]):
+    os.write(1, json.dumps(line).encode() + b"\\n")
+"""
+TRIES = (
+    STARTS
+    + """\
+for line in (["start", {"built for": []}], ["memory"]):
+    os.write(1, json.dumps(line).encode() + b"\\n")
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("worker", "code", "says"),
+    [
+        (TRIES + "time.sleep(60)", "smoke-failed", "it gave no answer in time, at memory"),
+        (STARTS + "time.sleep(60)", "smoke-failed", "it gave no answer in time, at start"),
+        (TRIES + "os.abort()", "smoke-failed", "it ended the program, at memory"),
+        ("import time; time.sleep(60)", "smoke-undone", "the test itself gave no answer in time"),
+        ("raise SystemExit(1)", "smoke-undone", "the test itself ended the program"),
+    ],
+    ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
+)
+def test_what_never_ends_is_given_up(
+    rig: stub.Rig, tmp_path: Path, worker: str, code: str, says: str
+) -> None:
+    shutil.copytree(stub.BOX, tmp_path / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "box/burn.py").write_text(worker)
+    sick = stub.Rig(tmp_path, rig.python, rig.library)
+    answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
+    assert [reason[1] for reason in answer.reasons()] == [code]
+    assert answer.says("smoke", 0) == says
+    assert answer.code == (6 if code == "smoke-failed" else 0)
+
+
+def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.Rig) -> None:
+    answer = smoke(rig, RTX4090, rig.python)
+    assert (answer.code, answer.reasons()) == (0, [])
+    assert answer.rows("smoke") == [(None, "n/a")]
+    assert "NVML alone" in answer.read("smoke", None)
+
+
+def test_torch_without_cuda_is_no_reason_to_return_the_box(
+    rig: stub.Rig, torch_python: Path
+) -> None:
+    answer = smoke(rig, A100, torch_python)
+    assert (answer.code, answer.reasons()) == (0, [("warn", "torch-no-cuda", [])])
+    assert "reason warn torch-no-cuda need=126" in answer.out
+
+
+def test_a_second_smoke_test_takes_the_place_of_the_first(box: stub.Rig, rig: stub.Rig) -> None:
+    first = smoke(rig, RTX4090, rig.python)
+    joined = json.loads((rig.folder / "result.json").read_text())
+    assert first.verdict == joined
+    again = smoke(rig, RTX4090, rig.python)
+    assert [r["check"] for r in again.verdict["checks"]].count("smoke") == 1

@@ -1,0 +1,51 @@
+"""An environment with a CPU build of torch: a machine's own, or one made once and kept.
+
+In this order: the python that BOXSTRAP_TEST_TORCH names; this one, if it has torch; one made from
+a CPU build that pip is set to find on this machine. A CUDA build, gigabytes, is never fetched.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.boxes import house, places
+
+NAME = "BOXSTRAP_TEST_TORCH"
+
+
+def torch_python() -> Path | None:
+    """A python that can import torch; None where this machine has none at hand."""
+    if os.environ.get(NAME):
+        return Path(os.environ[NAME])
+    if importlib.util.find_spec("torch"):
+        return Path(sys.executable)
+    wheel = cpu_wheel()
+    return made(wheel) if wheel else None
+
+
+def cpu_wheel() -> Path | None:
+    """A CPU build for this Python, in a folder that pip is set to look into."""
+    tag = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
+    folders = house.pip_index().local_wheels()
+    found = (wheel for folder in folders for wheel in folder.glob("torch-*+cpu-*.whl"))
+    return next((wheel for wheel in found if tag in wheel.name), None)
+
+
+def made(wheel: Path) -> Path:
+    """The environment of a wheel; made by the first that asks, used by all."""
+    folder = places.cache() / "torch" / f"{wheel.name.partition('-cp')[0]}-numpy"
+    python = folder / "bin" / "python"
+    with places.locked(folder.parent / "torch.lock"):
+        if not (folder / "complete").exists():
+            uv = [str(Path(sys.executable).parent / "uv"), "--quiet"]
+            env = {**os.environ, "UV_SYSTEM_CERTS": "1", "UV_NO_CONFIG": "1"}
+            make = [*uv, "venv", "--clear", "--python", sys.executable, str(folder)]
+            fill = [*uv, "pip", "install", "--python", str(python), str(wheel), "numpy"]
+            for command in (make, fill):
+                subprocess.run(command, env=env, check=True, timeout=300)
+            (folder / "complete").touch()
+    return python

@@ -1,0 +1,176 @@
+"""Builds of torch, drivers and cards: which go together, and what is advised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import fits
+from bootstrap.box.fits import Gpu, after, backend_for, before, has_kernels, no_kernels
+
+A100 = Gpu((12, 4), ((8, 0),))
+OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
+
+
+@pytest.mark.parametrize(
+    ("driver", "wheel", "runs"),
+    [
+        ((12, 4), (12, 8), True),  # minor versions go together
+        ((12, 0), (12, 9), True),
+        ((12, 9), (13, 0), False),
+        ((13, 0), (12, 6), True),  # a newer driver runs older programs
+        ((11, 4), (11, 8), True),
+        ((11, 8), (12, 1), False),
+        ((10, 1), (10, 2), False),  # before 11 they did not
+        ((10, 2), (10, 2), True),
+    ],
+)
+def test_a_driver_runs_the_minor_versions_of_its_cuda(
+    driver: tuple[int, int], wheel: tuple[int, int], runs: bool
+) -> None:
+    assert fits.driver_runs(driver, wheel) is runs
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "runs"),
+    [
+        ((8, 0), ["sm_80"], True),
+        ((8, 9), ["sm_86"], True),  # a newer minor version
+        ((8, 0), ["sm_86"], False),  # not an older one
+        ((9, 0), ["sm_86"], False),  # not another major one
+        ((9, 0), ["sm_90a"], True),
+        ((10, 3), ["sm_100a"], False),  # for that card alone
+        ((10, 3), ["sm_100f"], True),  # for its family
+        ((12, 0), ["sm_100f"], False),
+        ((12, 0), ["sm_90", "compute_90"], True),  # compiled on the box
+        ((8, 0), ["compute_90"], False),
+        ((12, 0), OLD_SHEET, False),  # an RTX 5090 and the wheels of a year before
+        ((7, 0), ["sm_75", "sm_80"], False),  # a V100 and the wheels of CUDA 13
+        ((12, 0), ["what?", ""], False),
+    ],
+)
+def test_kernels(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:
+    assert has_kernels(capability, built_for) is runs
+
+
+def test_what_is_compiled_on_the_box_needs_a_driver_as_new_as_the_compiler() -> None:
+    assert has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 8))
+    assert not has_kernels((12, 0), ["compute_90"], wheel=(12, 8), driver=(12, 4))
+    assert has_kernels((9, 0), ["sm_90"], wheel=(12, 8), driver=(12, 4))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "backend"),
+    [
+        (A100, "cu126"),
+        (Gpu((13, 0), ((9, 0),)), "cu130"),
+        (Gpu((12, 8), ((12, 0),)), "cu128"),  # a Blackwell card
+        (Gpu((13, 0), ((7, 0),)), "cu126"),  # a V100: CUDA 13 has no code for it
+        (Gpu((11, 4), ((7, 0),)), "cu118"),
+        (Gpu((12, 2), ((8, 0), (8, 9))), "cu126"),
+        (Gpu((10, 2), ((7, 0),)), ""),
+        (Gpu(None, ()), "cu130"),
+    ],
+)
+def test_the_build_that_is_advised(gpu: Gpu, backend: str) -> None:
+    assert backend_for(gpu) == backend
+
+
+LOCK = """
+[[package]]
+name = "torch"
+version = "2.9.0+cu130"
+source = { registry = "https://example.org/whl" }
+"""
+LOCK_OF_THE_INDEX = """
+[[package]]
+name = "nvidia-cuda-runtime"
+version = "13.0.96"
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch==2.9.0+cu130\n",
+        "--extra-index-url https://example.org/whl/cu130\ntorch\n",
+        "--index-url https://example.org/whl/nightly/cu130\n",
+        LOCK,
+        LOCK_OF_THE_INDEX,
+        "Would install 28 packages\n + nvidia-cuda-runtime==13.0.96\n + torch==2.13.0\n",
+        "torch @ https://example.org/torch-2.9.0+cu130-cp311-cp311-linux_x86_64.whl\n",
+    ],
+)
+def test_a_driver_too_old_is_said_before_anything_is_fetched(text: str) -> None:
+    found = before(A100, "auto", [text])
+    assert found is not None
+    assert found.code == "torch-driver need=126 have=12.4"
+    assert "needs CUDA 13.0; the driver runs CUDA up to 12.4" in found.says
+    assert "python.torch_backend: cu126" in found.advice
+    assert before(Gpu((13, 0), ((8, 0),)), "auto", [text]) is None
+
+
+def test_a_build_without_cuda_is_said_before_it_is_fetched() -> None:
+    found = before(A100, "auto", ["Would install 9 packages\n + torch==2.13.0+cpu\n"])
+    assert found is not None
+    assert found.code == "torch-no-cuda need=126"
+
+
+@pytest.mark.parametrize(
+    ("backend", "text"),
+    [
+        ("auto", "torch\n"),  # uv goes by the driver
+        ("auto", "torch==2.6.0+cu124\n"),
+        ("auto", "numpy  # not torch==2.9.0+cu130\n"),
+        ("auto", "torchmetrics==1.0+cpu\n"),
+        ("cpu", "torch==2.9.0+cu130\n"),  # uv is told
+        ("cu126", "torch==2.9.0\n"),
+    ],
+)
+def test_what_tells_nothing_or_fits_goes_on(backend: str, text: str) -> None:
+    assert before(A100, backend, [text]) is None
+
+
+def test_a_backend_that_the_driver_is_too_old_for() -> None:
+    found = before(A100, "cu130", [])
+    assert found is not None
+    assert found.says.startswith("python.torch_backend: cu130 needs CUDA 13.0")
+
+
+def installed(folder: Path, cuda: str) -> Path:
+    """What torch's own build writes into it."""
+    (folder / "torch").mkdir()
+    text = f"""from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'rocm', 'xpu']
+__version__ = '2.13.0+x'
+debug = False
+cuda: Optional[str] = {cuda}
+hip: Optional[str] = None
+"""
+    (folder / "torch" / "version.py").write_text(text)
+    return folder
+
+
+def test_what_was_installed_is_looked_at(tmp_path: Path) -> None:
+    assert after(A100, "auto", tmp_path) is None  # no torch at all
+    site = installed(tmp_path, "None")
+    found = after(A100, "auto", site)
+    assert found is not None
+    assert found.says == "torch 2.13.0+x is built without CUDA, and the box has a GPU"
+    assert after(A100, "cpu", site) is None  # asked for
+
+
+@pytest.mark.parametrize(("cuda", "code"), [("'13.0'", "torch-driver"), ("'12.8'", "")])
+def test_the_installed_cuda_against_the_driver(tmp_path: Path, cuda: str, code: str) -> None:
+    found = after(A100, "auto", installed(tmp_path, cuda))
+    assert (found.code.partition(" ")[0] if found else "") == code
+
+
+def test_a_card_without_code_for_it_gets_the_build_that_has() -> None:
+    found = no_kernels(Gpu((12, 8), ((12, 0),)), OLD_SHEET, (12, 6))
+    assert found is not None
+    assert found.code == "torch-arch need=128 have=12.0"
+    assert no_kernels(A100, OLD_SHEET, (12, 6)) is None
+    assert no_kernels(A100, [], (12, 6)) is None
