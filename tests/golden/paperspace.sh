@@ -40,6 +40,7 @@ EXTRAS=()
 PACKAGES=()
 GPU_ORDER='{}'
 CLONE_URL=''
+SMOKE='quick'
 ENV_NAMES=()
 ENV_VALUES=()
 SECRETS_ID=''
@@ -67,6 +68,7 @@ STEPS=(
   'gpu'
   'repo'
   'python'
+  'smoke'
   'train'
 )
 declare -A NEEDS=(
@@ -78,7 +80,8 @@ declare -A NEEDS=(
   ['gpu']='agent'
   ['repo']='tools'
   ['python']='repo gpu'
-  ['train']='python shell ssh'
+  ['smoke']='python gpu'
+  ['train']='python smoke shell ssh'
 )
 REPO_STEPS='repo python train'
 
@@ -100,12 +103,6 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/lock.sh)
 
-# (templates/lib/packs.sh)
-
-# (templates/lib/git_locks.sh)
-
-# (templates/lib/git.sh)
-
 # (templates/lib/engine.sh)
 
 # (templates/lib/packages.sh)
@@ -115,6 +112,8 @@ REPO_STEPS='repo python train'
 # (templates/lib/environments.sh)
 
 # (templates/lib/sources.sh)
+
+# (templates/lib/fits.sh)
 
 # (templates/lib/runs.sh)
 
@@ -136,12 +135,17 @@ REPO_STEPS='repo python train'
 
 # (templates/steps/python.sh)
 
+# (templates/steps/smoke.sh)
+
 # (templates/steps/train.sh)
 
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
   mkdir -p "$BOX_HOME/box"
+  write_if_changed "$BOX_HOME/box/burn.py" 644 <<'END_OF_BOX_FILE'
+# (the file burn.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/cgroup.py" 644 <<'END_OF_BOX_FILE'
 # (the file cgroup.py)
 END_OF_BOX_FILE
@@ -151,11 +155,23 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file checks.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/engines.py" 644 <<'END_OF_BOX_FILE'
+# (the file engines.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/expected.py" 644 <<'END_OF_BOX_FILE'
+# (the file expected.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
 # (the file fetch_uv.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/fits.py" 644 <<'END_OF_BOX_FILE'
+# (the file fits.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_checks.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/grade.py" 644 <<'END_OF_BOX_FILE'
+# (the file grade.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/indexes.py" 644 <<'END_OF_BOX_FILE'
 # (the file indexes.py)
@@ -187,14 +203,17 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/runner.sh" 644 <<'END_OF_BOX_FILE'
 # (the file runner.sh)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/smoke.py" 644 <<'END_OF_BOX_FILE'
+# (the file smoke.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/tell.py" 644 <<'END_OF_BOX_FILE'
 # (the file tell.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verdict.py" 644 <<'END_OF_BOX_FILE'
 # (the file verdict.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/window.sh" 644 <<'END_OF_BOX_FILE'
-# (the file window.sh)
+  write_if_changed "$BOX_HOME/box/watch.py" 644 <<'END_OF_BOX_FILE'
+# (the file watch.py)
 END_OF_BOX_FILE
 }
 

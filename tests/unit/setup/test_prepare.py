@@ -81,7 +81,9 @@ def test_the_same_work_gives_the_same_script(person: Person) -> None:
 
 def test_only_steps_of_this_profile_are_in_it(person: Person) -> None:
     repository = person.repository()
-    assert [step.name for step in prepared(repository.root).steps][-1] == "python"
+    assert [step.name for step in prepared(repository.root).steps][-2:] == ["python", "smoke"]
+    for without in ("gpu.smoke=none", "gpu.require=false"):
+        assert [step.name for step in prepared(repository.root, without).steps][-1] == "python"
     with_train = prepared(repository.root, "train.command=python train.py")
     assert [step.name for step in with_train.steps][-1] == "train"
     loaded = load("local", sets=("train.command=true",))
