@@ -7,7 +7,10 @@ inputs_smoke() {
 }
 
 # Without an environment there is nothing to try it with.
-check_smoke() { [ -z "$TRIED" ] || [ -s "$BOX_HOME/smoke.said" ]; }
+check_smoke() {
+  find_tried
+  [ -z "$TRIED" ] || [ -s "$BOX_HOME/smoke.said" ]
+}
 
 apply_smoke() {
   local rc=0 code

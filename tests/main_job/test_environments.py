@@ -54,6 +54,13 @@ def test_pip_where_it_is_asked_for(rent: Rent) -> None:
     assert "nothing to do" in rented.run("setup", "--set", "python.installer=pip").must(0).out
 
 
+def test_pip_is_brought_where_uv_built_the_environment(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    rented.run("setup").must(0)
+    rented.run("setup", "--set", "python.installer=pip").must(0)
+
+
 def lock(repository: Repository, rented: Rented, rig: Rig) -> None:
     """Write a uv.lock that names the mirror, as a person's uv would."""
     subprocess.run(

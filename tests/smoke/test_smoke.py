@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap import verdict
+from bootstrap.box import fits
 from bootstrap.ui import verdict_table
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
@@ -139,6 +140,13 @@ def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.Ri
     assert (answer.code, answer.reasons()) == (0, [])
     assert answer.rows("smoke") == [(None, "n/a")]
     assert "NVML alone" in answer.read("smoke", None)
+
+
+def test_the_real_torch_of_a_processor_is_seen_by_its_files(torch_python: Path) -> None:
+    (site,) = (torch_python.parents[1] / "lib").glob("python3*/site-packages")
+    found = fits.after(fits.Gpu((12, 4), ((8, 0),)), "auto", site)
+    assert found is not None
+    assert found.says == "torch 2.13.0+cpu is built without CUDA, and the box has a GPU"
 
 
 def test_torch_without_cuda_is_no_reason_to_return_the_box(

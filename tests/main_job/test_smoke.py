@@ -1,0 +1,116 @@
+"""The GPU and the environment together, on boxes whose driver is NVML's stand-in."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.test_after import TRAIN, plant_gpu
+from tests.nvml import scenarios, stub
+from tests.smoke.torch_env import cpu_wheel
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = "version: 1\ntrain: {command: python train.py}\n"
+# A torch that is there and finds that CUDA does not start: all that the smoke test asks of it then.
+SICK_TORCH = {
+    "torch/__init__.py": "from torch import cuda, version\n__version__ = '2.6.0'\n"
+    "def device(name): return name\n",
+    "torch/version.py": "__version__ = '2.6.0'\ncuda: str = '12.4'\n",
+    "torch/cuda.py": "def init(): raise RuntimeError('CUDA error: system not yet initialized')\n",
+    "torch-2.6.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: torch\nVersion: 2.6.0\n",
+    "torch-2.6.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "torch-2.6.0.dist-info/RECORD": "",
+}
+
+
+def wheel(files: dict[str, str]) -> bytes:
+    """A wheel of these files."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return packed.getvalue()
+
+
+def with_torch(rented: Rented, files: dict[str, str]) -> None:
+    """A repository that brings its own torch."""
+    name = "torch-2.6.0-py3-none-any.whl"
+    repository = rented.person.repository(boxstrap__yaml=PROFILE, requirements__txt=f"./{name}\n")
+    (repository.root / name).write_bytes(wheel(files))
+    repository.commit({}, "A torch of our own")
+
+
+@pytest.fixture
+def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
+    """A box that shows a healthy A100, whose driver runs CUDA 12.4."""
+    if stub.compiler() is None:
+        pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
+    rented = rent("vast")
+    plant_gpu(rented, tmp_path, scenarios.A100)
+    return rented
+
+
+def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rented) -> None:
+    with_gpu.person.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    fresh = with_gpu.run("verify", "--json").must(0).json()["verdict"]
+    assert [row for row in fresh["checks"] if row["check"] == "smoke"] == []
+    first = with_gpu.run("setup", "--json").must(0).json()
+    assert {step["step"]: step["state"] for step in first["steps"]}["smoke"] == "ok"
+    assert "nothing to do" in with_gpu.run("setup").must(0).out
+    # While it runs no GPU is tried; afterwards, with the environment that was built last.
+    busy = with_gpu.run("verify", "--json").must(0).json()
+    assert {step["step"]: step.get("why") for step in busy["steps"]}["smoke"] == "alive"
+    with_gpu.run("stop").must(0)
+    quiet = with_gpu.run("verify", "--json").must(0).json()["verdict"]
+    (row,) = [row for row in quiet["checks"] if row["check"] == "smoke"]
+    assert (row["outcome"], row["gpu"]) == ("n/a", None)
+    assert row["read"].startswith("NVML alone")
+
+
+def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
+    with_torch(with_gpu, SICK_TORCH)
+    told = with_gpu.run("setup").must(6)
+    assert "CUDA can't start on it" in told.err
+    assert "Nothing was built" not in told.err
+    assert with_gpu.trainings() == 0
+    # What is known to be bad is tried again, and said again.
+    again = with_gpu.run("setup", "--json").must(6).json()
+    assert again["verdict"]["reasons"][0]["code"] == "smoke-failed"
+    # A person may have it all the same.
+    with_gpu.run("setup", "--set", "gpu.checks.smoke=warn").must(0)
+    assert with_gpu.runs() == ["train-1"]
+
+
+def test_torch_without_cuda_is_refused_before_it_is_fetched(with_gpu: Rented) -> None:
+    if cpu_wheel() is None:
+        pytest.skip("no CPU build of torch is at hand")
+    with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
+    # uv says what it would take, and nothing is fetched.
+    early = with_gpu.run("setup").must(7)
+    assert "torch is built without CUDA" in early.err
+    assert "python.torch_backend: cu126" in early.err
+    assert not with_gpu.box.run("find /workspace/homework/.venv -name 'torch*'").strip()
+
+
+def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented) -> None:
+    version = {"torch/version.py": "__version__ = '2.6.0'\ncuda: Optional[str] = None\n"}
+    with_torch(with_gpu, {**SICK_TORCH, **version})
+    late = with_gpu.run("setup").must(7)
+    assert "torch 2.6.0 is built without CUDA, and the box has a GPU" in late.text
+    assert "python.torch_backend: cu126" in late.err
+    # Where no GPU is required, it will do.
+    with_gpu.run("setup", "--set", "gpu.require=false").must(0)
+    assert with_gpu.runs() == ["train-1"]
+
+
+def test_a_driver_too_old_is_said_before_anything_is_fetched(with_gpu: Rented) -> None:
+    with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")
+    told = with_gpu.run("setup").must(7)
+    assert "torch needs a newer CUDA than the driver runs, which is 12.4" in told.err
+    assert "cu126" in told.err
