@@ -94,6 +94,8 @@ step_over() {
 find_vanished() {
   local name running missing=' '
   running=" $(jobs -rp | tr '\n' ' ') "
+  # What one that is gone said last may still be on its way.
+  ! read -r -t 0 -u 3 || return 0
   for name in "${!CHILD[@]}"; do
     [[ $running != *" ${CHILD[$name]} "* ]] || continue
     if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then

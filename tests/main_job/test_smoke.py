@@ -65,7 +65,7 @@ def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rente
     assert "nothing to do" in with_gpu.run("setup").must(0).out
     # While it runs no GPU is tried; afterwards, with the environment that was built last.
     busy = with_gpu.run("verify", "--json").must(0).json()
-    assert {step["step"]: step.get("why") for step in busy["steps"]}["smoke"] == "alive"
+    assert {step["step"]: step.get("why") for step in busy["steps"]}["smoke"] == "a run is alive"
     with_gpu.run("stop").must(0)
     quiet = with_gpu.run("verify", "--json").must(0).json()["verdict"]
     (row,) = [row for row in quiet["checks"] if row["check"] == "smoke"]
