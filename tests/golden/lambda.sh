@@ -103,6 +103,12 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/lock.sh)
 
+# (templates/lib/packs.sh)
+
+# (templates/lib/git_locks.sh)
+
+# (templates/lib/git.sh)
+
 # (templates/lib/engine.sh)
 
 # (templates/lib/packages.sh)
@@ -214,6 +220,9 @@ END_OF_BOX_FILE
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/watch.py" 644 <<'END_OF_BOX_FILE'
 # (the file watch.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/window.sh" 644 <<'END_OF_BOX_FILE'
+# (the file window.sh)
 END_OF_BOX_FILE
 }
 
