@@ -60,7 +60,8 @@ def test_the_interpreter_is_the_environment() -> None:
     assert inside["python.defaultInterpreterPath",] == "${workspaceFolder}/.venv/bin/python"
     beside = wanted("/venv/main", "/workspace/hw").values
     assert beside["python.defaultInterpreterPath",] == "/venv/main/bin/python"
-    assert wanted("/workspace/hw2/.venv", "/workspace/hw").values != inside
+    neighbour = wanted("/workspace/hw2/.venv", "/workspace/hw").values
+    assert neighbour["python.defaultInterpreterPath",] == "/workspace/hw2/.venv/bin/python"
 
 
 def test_settings_of_the_box_are_merged() -> None:
