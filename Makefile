@@ -12,10 +12,10 @@ UV := $(shell command -v uv 2>/dev/null)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-boxes chaos lint typecheck bench picture docs uv-release clean
+.PHONY: help install demo test test-boxes chaos editor-proof lint typecheck bench picture docs uv-release clean
 
 help:  ## list what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/installed  ## put `boxstrap` and `inv` into .venv/bin
 	@echo "ready: $(BIN)/boxstrap --list"
@@ -33,6 +33,9 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes alone; needs root
 chaos: $(VENV)/dev  ## kill program, sshd, script and box fifty times each, at random moments; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
 	@$(PYTEST) tests/faults/test_kills.py --tries 50 -n 4 --tb=short
+
+editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
+	@$(BIN)/python -m tests.editor docs/editor.png
 
 lint: $(VENV)/dev  ## ruff over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .

@@ -1,0 +1,162 @@
+"""The proof: python -m tests.editor [PICTURE]   (make editor-proof; needs root, npm and Chromium)
+
+A box is set up by somebody with secrets. Then, as Remote-SSH does, a script goes over
+`ssh -T -D PORT ALIAS bash` and leaves a real VS Code server on the box, which outlives that
+connection. A browser opens it through a tunnel and types into its terminal: python there must
+be the environment's, and the profile's variables and secrets must be there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from tests.boxes import Rig
+from tests.editor.programs import BROWSERS, MissingError, install, need, server_folder
+from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {GREETING: hello}
+secrets: [WANDB_API_KEY]
+train: {command: python train.py}
+"""
+SECRET = "wandb-0123456789"
+SHOW = """\
+import json, os, sys
+seen = {
+    "python": sys.executable,
+    "env": os.environ.get("VIRTUAL_ENV"),
+    "GREETING": os.environ.get("GREETING"),
+    "WANDB_API_KEY": f"{len(os.environ.get('WANDB_API_KEY', ''))} letters",
+}
+print(json.dumps(seen, indent=1))
+with open("/tmp/proof", "w") as file:
+    json.dump({**seen, "secret": os.environ.get("WANDB_API_KEY")}, file)
+"""
+START = """\
+mkdir -p ~/.vscode-server/data/User
+echo '{"terminal.integrated.gpuAcceleration": "off"}' >~/.vscode-server/data/User/settings.json
+cd /opt/editor/node_modules/code-server
+setsid /opt/editor/node . --auth none --bind-addr 127.0.0.1:0 --disable-telemetry \
+  --disable-update-check --disable-workspace-trust --user-data-dir ~/.vscode-server/data \
+  --extensions-dir ~/.vscode-server/extensions >/tmp/server.log 2>&1 </dev/null &
+found='s/.*listening on http:..127.0.0.1:\\([0-9]*\\).*/\\1/p'
+until port=$(sed -n "$found" /tmp/server.log) && [ -n "$port" ]; do sleep 0.1; done
+echo "listeningOn==$port=="
+"""
+
+
+def main(picture: Path) -> int:
+    """Do it all; 0 where everything was as it should be."""
+    node, browser = need("node"), need(*BROWSERS)
+    programs = install()
+    person = Settled()
+    person.env["WANDB_API_KEY"] = SECRET
+    person.repository(boxstrap__yaml=PROFILE, show__py=SHOW)
+    with Rig(mirror=True) as rig:
+        box = rig.start("vast")
+        try:
+            rented = Rented(person, box)
+            rented.run("setup", "--name", "my-box").must(0)
+            told = person.run("code", "--host", "my-box", "--json").must(0).json()
+            _carry(person, programs, node)
+            port = _serve(person)
+            _look(person, port, told["folder"], (programs, node, browser), picture)
+            seen = json.loads(box.read("/tmp/proof"))
+        finally:
+            person.leave()
+    print(json.dumps(seen, indent=1))
+    right = {
+        "python": f"{told['folder']}/.venv/bin/python",
+        "env": f"{told['folder']}/.venv",
+        "GREETING": "hello",
+        "secret": SECRET,
+    }
+    wrong = {name: seen.get(name) for name in right if seen.get(name) != right[name]}
+    print(f"wrong: {wrong}" if wrong else f"right; the picture is {picture}")
+    return 1 if wrong else 0
+
+
+def _carry(person: Settled, programs: Path, node: str) -> None:
+    """Send the server to the box, as an editor does that can't fetch it there."""
+    real = Path(node).resolve()
+    pack = ["tar", "-C", str(programs), "-cf", "-", "node_modules"]
+    pack += ["-C", str(real.parent), real.name]
+    into = "mkdir -p /opt/editor && tar -C /opt/editor -xf -"
+    with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
+        subprocess.run(
+            person.inside("ssh", "my-box", into), stdin=packing.stdout, env=person.env, check=True
+        )
+    assert server_folder(programs).is_dir()
+
+
+def _serve(person: Settled) -> int:
+    """Start the server over the connection that Remote-SSH would make; it is gone afterwards."""
+    command = ["ssh", "-T", "-D", str(_free_port()), "my-box", "bash"]
+    done = subprocess.run(
+        person.inside(*command), input=START, env=person.env, capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    said = re.search(r"listeningOn==(\d+)==", done.stdout)
+    assert said, done
+    return int(said[1])
+
+
+def _look(
+    person: Settled, port: int, folder: str, tools: tuple[Path, str, str], picture: Path
+) -> None:
+    programs, node, browser = tools
+    here = _free_port()
+    tunnel = subprocess.Popen(
+        person.inside("ssh", "-N", "-L", f"{here}:127.0.0.1:{port}", "my-box"), env=person.env
+    )
+    try:
+        url = f"http://127.0.0.1:{here}"
+        _await(f"{url}/healthz")
+        with tempfile.TemporaryDirectory(prefix="editor-") as profile:
+            look = Path(__file__).with_name("look.js")
+            arguments = [browser, profile, f"{url}/?folder={folder}", str(picture)]
+            subprocess.run(
+                [node, look, *arguments, f"cd {folder} && python show.py", "letters"],
+                env={**person.env, "NODE_PATH": str(programs / "node_modules")},
+                timeout=300,
+                check=True,
+            )
+    finally:
+        tunnel.terminate()
+        tunnel.wait()
+
+
+def _await(url: str) -> None:
+    limit = time.monotonic() + 30
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(0.2)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1] if sys.argv[1:] else "docs/editor.png").absolute()))
+    except MissingError as error:
+        sys.exit(str(error))
