@@ -52,7 +52,7 @@ no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly |
 # agent and python
 uv-missing | uv could not be fetched from any source | install uv on the box, or set python.installer: pip
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; nothing of it was run
-index-unreachable | the package index doesn't answer | check the box's network and its pip settings, then run again
+index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no Python, and none could be fetched | install python3 on the box
 python-version | the Python that the profile wants is not here, and could not be brought | the step's log lists what the box has; set python.version to one of them
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements

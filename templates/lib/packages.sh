@@ -29,9 +29,10 @@ APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq -o DPkg::
 install_packages() {
   case $(manager) in
     apt-get)
+      await_other_package_run
       mend_dpkg
       refresh_apt
-      apt_patiently install -y --no-install-recommends "$@"
+      with_retries apt_install "$@"
       ;;
     dnf | yum | microdnf) as_root "$(manager)" install -y "$@" ;;
     zypper) as_root zypper --non-interactive install --no-recommends "$@" ;;
@@ -52,33 +53,47 @@ mend_dpkg() {
   [ -z "$(dpkg --audit 2>/dev/null)" ] || apt_patiently install -y --fix-broken
 }
 
+# Another package run is waited for, LOCK_PATIENCE seconds, and never broken. Who it is, the kernel says.
+await_other_package_run() {
+  local until=$((SECONDS + LOCK_PATIENCE)) pid told=
+  while pid=$(lock_holder) && [ -n "$pid" ]; do
+    if [ "$pid" != "$told" ]; then
+      tell wait "code=dpkg-locked" "pid=$pid"
+      printf "waiting for another package run: process %s (%s) holds the lock\n" "$pid" "$(name_of "$pid")"
+      told=$pid
+    fi
+    [ "$SECONDS" -lt "$until" ] ||
+      fail "dpkg-locked pid=$pid" "process $pid ($(name_of "$pid")) has held the lock for over $LOCK_PATIENCE s; it was left alone"
+    sleep 1
+  done
+}
+
+name_of() { cat "/proc/$1/comm" 2>/dev/null || printf 'ended\n'; }
+
+# The process that holds a lock of dpkg or apt, out of /proc/locks (proc(5)): number 5 is it, 6 ends in the inode.
+lock_holder() {
+  local inodes
+  inodes=$(stat -c %i /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock /var/lib/apt/lists/lock /var/cache/apt/archives/lock 2>/dev/null)
+  awk -v inodes="$inodes" 'BEGIN { split(inodes, list, "\n"); for (i in list) wanted[list[i]] }
+    { n = split($6, at, ":"); if ($2 != "->" && $5 > 0 && at[n] in wanted) { print $5; exit } }' /proc/locks 2>/dev/null
+}
+
 # The lists are fetched where there are none, or where they are over a day old.
 refresh_apt() {
   [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 -print -quit 2>/dev/null)" ] ||
     with_retries apt_update
 }
 
-# `update` takes a lock of its own, for which apt has no patience.
 apt_update() {
-  local until=$((SECONDS + LOCK_PATIENCE)) out
-  until out=$(as_root "${APT[@]}" update 2>&1 9>&-); do
-    printf '%s\n' "$out" >&2
-    case $out in *'Could not get lock'*) ;; *) return 1 ;; esac
-    [ "$SECONDS" -lt "$until" ] || fail "dpkg-locked $(holder_in "$out")" "another package run holds apt's lock"
-    tell wait code=dpkg-locked "$(holder_in "$out")"
-    sleep 3
-  done
+  local out rc=0
+  await_other_package_run
+  out=$(as_root "${APT[@]}" update 2>&1 9>&-) || rc=$?
+  printf '%s\n' "$out" >&2
   # apt calls a half-fetched index a warning; what it lacks then looks like a missing package.
-  case $out in *'Failed to fetch'*) printf '%s\n' "$out" >&2 && return 1 ;; esac
+  case $rc:$out in 0:*'Failed to fetch'*) return 1 ;; *) return "$rc" ;; esac
 }
 
-# Who holds the lock, in apt's own words: "It is held by process 812 (apt-get)".
-holder_in() { sed -n 's/.*held by process \([0-9]*\).*/pid=\1/p' <<<"$1" | head -n 1; }
-
-apt_patiently() {
-  as_root "${APT[@]}" "$@" 9>&- 2>&1 | while IFS= read -r line; do
-    printf '%s\n' "$line"
-    case $line in *'Waiting for cache lock'*) tell wait code=dpkg-locked "$(holder_in "$line")" ;; esac
-  done
-  return "${PIPESTATUS[0]}"
+apt_install() {
+  await_other_package_run
+  as_root "${APT[@]}" install -y --no-install-recommends "$@" 2>&1 9>&-
 }

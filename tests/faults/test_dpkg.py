@@ -1,0 +1,74 @@
+"""Another package run on the box: waited for, named, and left alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.faults.at_once import at_once
+from tests.faults.plugin import Faults
+from tests.main_job.rented import Rented
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+HOLDER = "unattended-upgr"
+# The program itself, with one number changed: it waits 5 s for another package run, not 300.
+IMPATIENT = f"""\
+#!{sys.executable}
+import bootstrap.render.variables as variables
+from bootstrap.cli import main
+variables.LOCK_PATIENCE_S = 5
+main()
+"""
+
+
+def rented_pod(rig: Rig, folder: Path) -> Rented:
+    """A box whose tools have to be installed."""
+    rented = Rented(Person(folder / "home"), rig.start("runpod"))
+    rented.person.repository()
+    return rented
+
+
+def held_for_a_while(rig: Rig, folder: Path, faults: Faults) -> None:
+    rented = rented_pod(rig, folder)
+    with faults.attempt("dpkg's lock held for 90 s") as attempt:
+        holder = rented.box.hold_dpkg_lock(90)
+        attempt.begin()
+        going = rented.begin("setup")
+        going.await_said(f"another package run (process {holder}) holds dpkg's lock", 30)
+        attempt.noticed(at_most=20)
+        done = going.end().must(0)
+        assert done.seconds > 80
+        assert "step 1 loss" in done.out
+        log = rented.run("logs", "--step", "tools").must(0).out
+        assert f"process {holder} ({HOLDER}) holds the lock" in log
+        assert rented.box.exists("/usr/bin/tmux")
+        attempt.outcome("waited for")
+
+
+def held_for_ever(rig: Rig, folder: Path, faults: Faults) -> None:
+    rented = rented_pod(rig, folder)
+    program = folder / "impatient"
+    program.write_text(IMPATIENT)
+    program.chmod(0o755)
+    with faults.attempt("dpkg's lock held for ever") as attempt:
+        holder = rented.box.hold_dpkg_lock()
+        there = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
+        failed = rented.person.run("setup", *there, program=str(program)).must(7)
+        assert "the step tools failed: another package run" in failed.err
+        assert f"(process {holder})" in failed.err
+        assert f"process {holder} ({HOLDER}) has held the lock" in failed.err
+        assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # it lives
+        assert not rented.box.exists(f"{rented.folder}/steps/tools.ok")
+        rented.box.run(f"kill {holder}")
+        assert "step 1 loss" in rented.run("setup").must(0).out
+        attempt.outcome("named, exit 7; then finished")
+
+
+def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+    rows = {"a-while": held_for_a_while, "for-ever": held_for_ever}
+    at_once(lambda row: rows[row](mirror_rig, tmp_path / row, faults), rows)

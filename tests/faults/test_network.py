@@ -1,0 +1,188 @@
+"""What the network around a box can do to a setup: tried again within bounds, named, and mended."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.boxes.git_server import GitServer
+from tests.faults.at_once import at_once
+from tests.faults.plugin import Faults
+from tests.main_job.rented import Rented
+from tests.person import Done, Person
+
+pytestmark = pytest.mark.boxes
+
+INDEX_SAYS = "the package index doesn't answer"
+GIT_SAYS = "the git server doesn't answer"
+DNS_SAYS = "the box can't look up host names"
+NAME = "packages.rig.test"
+
+
+@dataclass
+class World:
+    """A box, who rented it, and all that it reaches: its own, so that no other box is hit."""
+
+    rented: Rented
+    rig: Rig
+    folder: Path
+
+    @property
+    def box_pip(self) -> str:
+        """pip's settings with the index under a name, which has to be looked up."""
+        url = self.rig.mirror.index_url.replace(self.rig.mirror.host, NAME)
+        return f"[global]\nindex-url = {url}\ntrusted-host = {NAME}\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: what breaks, what is said, how it is mended."""
+
+    fault: str
+    at: str
+    says: str
+    break_: Callable[[World], object]
+    mend: Callable[[World], object]
+    kind: str = "vast"
+    step: str = "agent"
+    tries_again: bool = True
+    at_most_s: float = 150
+
+
+def no_names(world: World) -> None:
+    box = world.rented.box
+    box.write("/etc/pip.conf", world.box_pip)
+    box.write("/etc/resolv.conf", f"nameserver {world.rig.mirror.host}\n")
+
+
+def names_again(world: World) -> None:
+    world.rented.box.run(f"echo {world.rig.mirror.host} {NAME} >>/etc/hosts")
+
+
+CASES = (
+    Case("no DNS", "uv", DNS_SAYS, no_names, names_again),
+    Case("no DNS", "no uv", DNS_SAYS, no_names, names_again, kind="vast-nouv"),
+    Case(
+        *("index answers 503", "uv", INDEX_SAYS),
+        lambda world: world.rig.mirror.break_with(503),
+        lambda world: world.rig.mirror.mend(),
+    ),
+    Case(
+        *("index answers 503", "apt", INDEX_SAYS),
+        lambda world: world.rig.mirror.break_with(503),
+        lambda world: world.rig.mirror.mend(),
+        kind="runpod",
+        step="tools",
+    ),
+    Case(
+        *("index stalls", "uv", INDEX_SAYS),
+        lambda world: world.rig.mirror.stall(),
+        lambda world: world.rig.mirror.mend(),
+        tries_again=False,  # uv did, for over a minute
+    ),
+    Case(
+        *("index stalls", "no uv", INDEX_SAYS),
+        lambda world: world.rig.mirror.stall(),
+        lambda world: world.rig.mirror.mend(),
+        kind="vast-nouv",
+    ),
+)
+
+
+def world_for(kind: str, folder: Path) -> World:
+    rig = Rig(mirror=True)
+    rented = Rented(Person(folder / "home"), rig.start(kind))
+    rented.person.repository(requirements__txt="iniconfig>=2\n")
+    return World(rented, rig, folder)
+
+
+def stopped_then_finished(world: World, case: Case, faults: Faults, *options: str) -> None:
+    """It ends in good time and names the fault, has stamped nothing, and goes on when asked."""
+    rented = world.rented
+    with faults.attempt(case.fault, case.at) as attempt:
+        case.break_(world)
+        attempt.begin()
+        failed = rented.run("setup", *options).must(7)
+        attempt.noticed(at_most=case.at_most_s)
+        assert f"the step {case.step} failed: {case.says}" in failed.err, failed.err
+        assert not rented.box.exists(f"{rented.folder}/runs")
+        stamps = rented.box.run(f"find {rented.folder}/steps -name '{case.step}.ok'")
+        assert stamps == ""
+        log = rented.run("logs", "--step", case.step).must(0).out
+        assert ("trying again in 8 s" in log) == case.tries_again, log
+        if case.tries_again:
+            assert failed.err.count(f"{case.step:9}  ...    {case.says}") >= 1, failed.err
+        case.mend(world)
+        finished = rented.run("setup", *options).must(0)
+        assert "step 1 loss" in finished.out
+        assert rented.runs() == ["train-1"]
+        attempt.outcome("named, exit 7; then finished")
+
+
+def test_names_and_indexes_that_do_not_answer(tmp_path: Path, faults: Faults) -> None:
+    def one(case: Case) -> None:
+        world = world_for(case.kind, tmp_path / f"{case.fault} {case.at}")
+        with world.rig:
+            stopped_then_finished(world, case, faults)
+
+    at_once(one, CASES)
+
+
+GIT_CASES = (
+    ("git server answers 503", lambda server: server.break_with(503), True),
+    ("git server stalls", lambda server: server.stall(), True),
+    ("git server hangs up half-way", lambda server: server.cut(), True),
+)
+
+
+def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> None:
+    def one(row: tuple[str, Callable[[GitServer], None], bool]) -> None:
+        fault, break_, tries_again = row
+        world = world_for("vast", tmp_path / fault)
+        server = GitServer(world.rig.mirror.host, world.folder)
+        case = Case(
+            *(fault, "access: url", GIT_SAYS),
+            lambda _: break_(server),
+            lambda _: server.mend(),
+            step="repo",
+            tries_again=tries_again,
+        )
+        serve(world, server)
+        with world.rig:
+            stopped_then_finished(world, case, faults, "--set", "git.access=url")
+        server.close()
+
+    at_once(one, GIT_CASES)
+
+
+def serve(world: World, server: GitServer) -> None:
+    """The person's repository, on the server, is where the box is to clone it from."""
+    place = world.rented.person.place
+    subprocess.run(
+        ["git", "clone", "--quiet", "--bare", str(place), str(world.folder / "homework.git")],
+        check=True,
+        env=world.rented.person.env,
+    )
+    argv = ["git", "-C", str(place), "remote", "add", "origin", server.url("homework.git")]
+    subprocess.run(argv, check=True, env=world.rented.person.env)
+
+
+def test_every_fifth_packet_lost(tmp_path: Path, faults: Faults) -> None:
+    """In both directions, of the link and of all that the box fetches."""
+
+    def one(number: int) -> Done:
+        world = world_for("vast", tmp_path / str(number))
+        with world.rig, faults.attempt("20 % of packets lost") as attempt:
+            world.rented.box.loss(20)
+            done = world.rented.run("setup").must(0)
+            assert "step 1 loss" in done.out
+            assert world.rented.runs() == ["train-1"]
+            attempt.outcome("finished")
+        return done
+
+    at_once(one, range(2))
