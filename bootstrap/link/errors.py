@@ -3,6 +3,7 @@
 UnreachableError   3   can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box goes on
 ├── LoginRefused       the box answers, and lets none of our keys in
+├── LoginBroken        the box answers, but the login broke off half-way
 └── NoAnswer           the box printed something else than an answer
 """
 
@@ -24,6 +25,10 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
 
 class LoginRefused(UnreachableError):  # noqa: N818 - likewise
     """The box answers, but not to any key that we have."""
+
+
+class LoginBroken(UnreachableError):  # noqa: N818 - likewise
+    """The box answers, but the login broke off half-way: on a bad link the next try may succeed."""
 
 
 class NoAnswer(UnreachableError):  # noqa: N818 - likewise

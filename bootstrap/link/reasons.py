@@ -6,6 +6,7 @@ import errno
 import socket
 
 from bootstrap.errors import UnreachableError
+from bootstrap.link.errors import LoginBroken
 from bootstrap.link.resolve import Endpoint
 from bootstrap.ui.clean import clean
 
@@ -15,7 +16,7 @@ _ADDRESS = "Compare address and port with the provider's page; ports change when
 
 def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
     """Connected, but no SSH greeting came."""
-    return UnreachableError(
+    return LoginBroken(
         f"it accepted the connection but said nothing for {seconds:g} s: "
         "that is not an SSH server, or one that hangs.",
         where=endpoint.address,
@@ -31,7 +32,7 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None) -> UnreachableError
             where=endpoint.address,
             next_=f"Try the way by itself: ssh {endpoint.alias}",
         )
-    return UnreachableError(
+    return LoginBroken(
         "it closed the connection before any login.",
         where=endpoint.address,
         next_=f"{_STARTING} Too many logins at once, or a provider's proxy that doesn't know "

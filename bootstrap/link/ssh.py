@@ -20,7 +20,7 @@ from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.dial import Dialing
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
 from bootstrap.link.hostkeys import FirstContact, HostKey, Rules, Trust
 from bootstrap.link.keys import KeyLogin
@@ -105,7 +105,7 @@ def _open(connection: Connection, trust: Trust, dialing: Dialing) -> None:
         farewell = clean(getattr(transport, "farewell", "")).strip()
         said = farewell or clean(str(error)).strip() or "it hung up"
         proxy = dialing.proxy_errors()
-        raise UnreachableError(
+        raise LoginBroken(
             f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),
             where=endpoint.label,
             next_=f"See what OpenSSH says: ssh -v {endpoint.alias}",

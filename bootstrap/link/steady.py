@@ -7,13 +7,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost, LoginRefused
+from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
 from bootstrap.link.wire import Wire
 
 _Answer = TypeVar("_Answer")
 
 PAUSES_S = (0.5, 1, 2, 4, 8, 15)
 """Pauses between tries in seconds; the last one repeats."""
+FIRST_PAUSES_S = (1, 3)
+"""Pauses after a first login that broke off half-way, in seconds."""
+FIRST_PATIENCE_S = 20.0
+"""How long such logins are tried again, in seconds."""
 PATIENCE_S = 3600.0
 """How long to try before giving up, in seconds. The box goes on all the while."""
 REFUSED_PATIENCE_S = 120.0
@@ -33,15 +37,28 @@ class SteadyLink:
         warn: Callable[[str], None],
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.wire = login()
+        self._warn = warn
+        self.wire = self._first(login)
         self.label = self.wire.label
         self.then: list[Callable[[], None]] = []
         """What else is to be done each time the link is back."""
         self._login = login
         self._lost = lost
         self._back = back
-        self._warn = warn
         self._patience = patience_s
+
+    def _first(self, login: Callable[[], Wire]) -> Wire:
+        """The first login; one that breaks off half-way is tried again, since bad links do that."""
+        began = time.monotonic()
+        for pause in FIRST_PAUSES_S:
+            try:
+                return login()
+            except LoginBroken as error:
+                if time.monotonic() - began > FIRST_PATIENCE_S:
+                    raise
+                self._warn(f"{error.what} Trying again in {pause} s.")
+                time.sleep(pause)
+        return login()
 
     def again(self, why: LinkLost) -> None:
         """Log in again, and say once why that doesn't succeed.

@@ -43,6 +43,7 @@ class PlainScreen(Screen):
         self._now, self._clock = now, clock
         self._steps = Steps(now)
         self._told: dict[str, float] = {}
+        self._waits: dict[str, str] = {}
         self._lines: Counter[str] = Counter()
         self._lost_at: float | None = None
 
@@ -55,7 +56,10 @@ class PlainScreen(Screen):
         if not self._steps.take(event):
             return
         row = self._steps.rows.get(event.step, self._steps.setup)
-        if event.event in {"progress", "wait"}:
+        if event.event == "wait" and row.said != self._waits.get(row.step):
+            self._waits[row.step] = row.said  # why it waits is news at once
+            self._step(row, "...", row.said)
+        elif event.event in {"progress", "wait"}:
             self._progress(row)
         elif event.event == "start":
             self._told[row.step] = self._now()  # the first progress can wait, too

@@ -109,14 +109,16 @@ find_vanished() {
 }
 
 run_graph() {
-  local name step event rest words
+  local name step event rest words looked=$SECONDS
   for name in "${STEPS[@]}"; do STATE[$name]=waiting; done
   start_ready
   while [ "${#CHILD[@]}" -gt 0 ]; do
-    if ! read -r -t 1 -u 3 step event rest; then
+    # Not only in silence: what a killed step leaves behind may go on telling.
+    if [ "$SECONDS" -ne "$looked" ]; then
+      looked=$SECONDS
       find_vanished
-      continue
     fi
+    read -r -t 1 -u 3 step event rest || continue
     read -ra words <<<"$rest"
     # After a failure the others are ended: their own failing is no news.
     if [ "$event" != fail ] || [ "$SETUP_EXIT" -eq 0 ]; then write_event "$step" "$event" "${words[@]}"; fi

@@ -136,11 +136,12 @@ def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults)
     rented.run("setup").must(0)
     following = rented.begin("logs", "-f")
     with faults.attempt(BLACK_HOLE, "logs -f") as attempt, closing(following) as going:
-        time.sleep(2)
+        assert going.process.stdout is not None
+        first = going.process.stdout.readline()  # it follows
         rented.box.blackhole(SSH)
         attempt.begin()
         going.await_said("link       lost", timeout=NOTICED_S + 5)
         attempt.noticed(at_most=NOTICED_S)
         rented.box.unblackhole()
         done = going.end(60).must(0)
-        assert done.out == "".join(f"line {n}\n" for n in range(400))
+        assert first + done.out == "".join(f"line {n}\n" for n in range(400))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError
-from bootstrap.link.errors import LinkLost, LoginRefused
+from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
 from bootstrap.link.steady import PAUSES_S, REFUSED_PATIENCE_S, SteadyLink
 from bootstrap.link.wire import Stream, Wire
 
@@ -78,6 +78,19 @@ def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
     assert link.wire is world.wires[1]
     assert world.wires[0].closed == 1
+
+
+def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: World) -> None:
+    broken = LoginBroken("it hung up.")
+    world.errors = [broken, broken]
+    link = world.link()
+    assert (world.pauses, link.wire) == ([1, 3], world.wires[0])
+    world.errors = [broken] * 3
+    with pytest.raises(LoginBroken):
+        world.link()
+    world.errors = [LoginRefused("no key fits."), broken]
+    with pytest.raises(LoginRefused):
+        world.link()
 
 
 def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: World) -> None:
