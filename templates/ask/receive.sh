@@ -28,5 +28,12 @@ if [ ! -d "$store" ]; then
 fi
 printf 'receive-pack\n'
 unset GIT_PROTOCOL
-git --git-dir="$store" -c core.hooksPath=/dev/null -c receive.shallowUpdate=true -c receive.autogc=false -c receive.unpackLimit=1 \
-  -c safe.directory="$store" receive-pack --stateless-rpc "$store"
+rm -f "$store.refused"
+exec 3>&1
+said=$(git --git-dir="$store" -c core.hooksPath=/dev/null -c receive.shallowUpdate=true -c receive.autogc=false -c receive.unpackLimit=1 \
+  -c safe.directory="$store" receive-pack --stateless-rpc "$store" 2>&1 >&3)
+printf '%s\n' "$said" >&2
+# Sent again it would be refused again: the step that waits for it ends.
+case $said in
+  *'No space left'* | *'Disk quota exceeded'*) printf 'disk-full\n' >"$store.refused.new" && mv -f "$store.refused.new" "$store.refused" ;;
+esac

@@ -33,6 +33,9 @@ await_commit() {
     [ "$SECONDS" -lt "$until" ] ||
       fail commit-missing "commit $REPO_COMMIT never arrived" "run the same command again: it goes on here"
     alive "$(cat "$REPO_STORE.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    # A refusal of before this setup is an old story.
+    [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||
+      fail "$(<"$REPO_STORE.refused")" "git could not store commit $REPO_COMMIT here"
     sleep 0.05
   done
 }

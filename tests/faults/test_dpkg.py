@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,13 @@ import pytest
 from tests.boxes import Rig
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
+from tests.faults.program import with_numbers
 from tests.main_job.rented import Rented
 from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
 HOLDER = "unattended-upgr"
-# The program itself, with one number changed: it waits 5 s for another package run, not 300.
-IMPATIENT = f"""\
-#!{sys.executable}
-import bootstrap.render.variables as variables
-from bootstrap.cli import main
-variables.LOCK_PATIENCE_S = 5
-main()
-"""
 
 
 def rented_pod(rig: Rig, folder: Path) -> Rented:
@@ -52,13 +44,10 @@ def held_for_a_while(rig: Rig, folder: Path, faults: Faults) -> None:
 
 def held_for_ever(rig: Rig, folder: Path, faults: Faults) -> None:
     rented = rented_pod(rig, folder)
-    program = folder / "impatient"
-    program.write_text(IMPATIENT)
-    program.chmod(0o755)
+    rented.program = with_numbers(folder, LOCK_PATIENCE_S=5)
     with faults.attempt("dpkg's lock held for ever") as attempt:
         holder = rented.box.hold_dpkg_lock()
-        there = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
-        failed = rented.person.run("setup", *there, program=str(program)).must(7)
+        failed = rented.run("setup").must(7)
         assert "the step tools failed: another package run" in failed.err
         assert f"(process {holder})" in failed.err
         assert f"process {holder} ({HOLDER}) has held the lock" in failed.err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.boxes import Box
@@ -18,11 +18,12 @@ class Rented:
 
     person: Person
     box: Box
+    program: str = field(default="boxstrap", kw_only=True)
 
     def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Going:
         """Type a task about this box and look on."""
         there = ["--host", host or self.box.host_string, "--identity", str(self.box.identity)]
-        return self.person.begin(task, *there, *arguments, **env)
+        return self.person.begin(task, *there, *arguments, program=self.program, **env)
 
     def run(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Done:
         """Type a task about this box and wait for its end."""

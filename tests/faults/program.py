@@ -1,0 +1,24 @@
+"""boxstrap itself with one of its numbers changed, so that a test need not wait for minutes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_PROGRAM = """\
+#!{python}
+import bootstrap.render.variables as variables
+from bootstrap.cli import main
+for name, number in {numbers}.items():
+    assert hasattr(variables, name)
+    setattr(variables, name, number)
+main()
+"""
+
+
+def with_numbers(folder: Path, **numbers: int) -> str:
+    """The path of such a program: `with_numbers(folder, LOCK_PATIENCE_S=5)`."""
+    path = folder / "boxstrap"
+    path.write_text(_PROGRAM.format(python=sys.executable, numbers=numbers))
+    path.chmod(0o755)
+    return str(path)

@@ -1,0 +1,87 @@
+"""A disk that is full, or becomes full: found before, or named; finished once there is room."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.faults.at_once import at_once
+from tests.faults.plugin import Faults
+from tests.faults.program import with_numbers
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.person import Person, Repository
+
+pytestmark = pytest.mark.boxes
+
+SAYS = "the box's disk is full"
+MB = 1_000_000
+
+
+def large_commit(repository: Repository) -> None:
+    """80 MB that don't compress."""
+    (repository.root / "data.bin").write_bytes(os.urandom(80 * MB))
+    repository.commit({})
+
+
+def large_package(repository: Repository) -> None:
+    """A wheel of 300 MB unpacked, and a few hundred KB as it lies in the commit."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr("large/__init__.py", "")
+        wheel.writestr("large/zeros.bin", bytes(300 * MB))
+        wheel.writestr(
+            "large-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: large\nVersion: 1\n"
+        )
+        wheel.writestr("large-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr("large-1.dist-info/RECORD", "")
+    (repository.root / "large-1-py3-none-any.whl").write_bytes(packed.getvalue())
+    repository.commit({"requirements.txt": "./large-1-py3-none-any.whl\n"})
+
+
+# Which step it hits, MB that are left, and what doesn't fit into them.
+ROWS: tuple[tuple[str, int, Callable[[Repository], None]], ...] = (
+    ("repo", 60, large_commit),
+    ("python", 150, large_package),
+)
+
+
+def test_a_disk_that_becomes_full(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+    def one(row: tuple[str, int, Callable[[Repository], None]]) -> None:
+        step, left_mb, grow = row
+        rented = Rented(Person(tmp_path / step), mirror_rig.start("vast", disk="900M"))
+        grow(rented.person.repository())
+        with faults.attempt("disk full", {"repo": "clone", "python": "environment"}[step]) as row_:
+            rented.box.fill_disk(left_mb)
+            # Else the first look finds the little room, and stops before any change.
+            rented.program = with_numbers(tmp_path / step, MIN_FREE_MB=1)
+            failed = rented.run("setup").must(7)
+            assert f"the step {step} failed: {SAYS}" in failed.err, failed.err
+            assert failed.seconds < 60
+            assert rented.box.run(f"find {rented.folder}/steps -name {step}.ok") == ""
+            assert not rented.box.exists(f"{rented.folder}/runs")
+            rented.box.empty_disk()
+            done = rented.run("setup").must(0)
+            assert "step 1 loss" in done.out
+            assert rented.runs() == ["train-1"]
+            row_.outcome("named, exit 7; then finished")
+
+    at_once(one, ROWS)
+
+
+def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) -> None:
+    rented = rent("smalldisk")
+    rented.person.repository()
+    before = rented.listing()
+    with faults.attempt("disk full", "before") as attempt:
+        refused = rented.run("setup").must(5)
+        assert "MB free; set-up needs 512 MB" in refused.err
+        assert "Nothing was changed" in refused.err
+        assert rented.listing() == before
+        attempt.outcome("exit 5, nothing changed")
