@@ -90,7 +90,7 @@ step_over() {
 }
 
 # A step whose process vanished without a word (killed, out of memory). Its word may still be in the pipe:
-# who is missing is looked for again once nothing more came out of it.
+# who is missing is looked for again a second later, when that has been read.
 find_vanished() {
   local name running missing=' '
   running=" $(jobs -rp | tr '\n' ' ') "
@@ -114,7 +114,7 @@ run_graph() {
   start_ready
   while [ "${#CHILD[@]}" -gt 0 ]; do
     # Not only in silence: what a killed step leaves behind may go on telling.
-    if [ "$SECONDS" -ne "$looked" ]; then
+    if [ "$((SECONDS - looked))" -ge 2 ]; then
       looked=$SECONDS
       find_vanished
     fi
