@@ -234,6 +234,10 @@ class Train(Section):
         max_length=MOST,
         description="What training writes and you will want back.",
     )
+    at_boot: Literal["leave", "restart"] = Field(
+        default="leave",
+        description="Where a start-up hook runs again, and the run died with the box: restart it?",
+    )
 
 
 class Profile(Section):

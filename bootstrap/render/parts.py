@@ -61,3 +61,19 @@ def known_hosts() -> tuple[str, ...]:
     """The git hosts' own public keys, one known_hosts line each."""
     text = (shipped("templates") / "known_hosts").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@cache
+def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
+    """Some functions of `templates/<kind>/<name>.sh` as they stand there, with their comments.
+
+    A function ends on its own line or with a `}` at the start of one. Raises
+    KeyError where the file has no such function.
+    """
+    found = {match["name"]: match[0] for match in _FUNCTION.finditer(shell_part(kind, name))}
+    return "".join(found[each] + "\n" for each in wanted)
+
+
+_FUNCTION = re.compile(
+    r"(?:^#.*\n)*^(?P<name>[a-z_]+)\(\) (?:\{ .* \}|\{\n(?:.*\n)*?\})$", re.MULTILINE
+)

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,12 @@ def render_script(
         "files": box_files(),
         "marker": MARKER,
     }
-    template = (shipped("templates") / TEMPLATE).read_text(encoding="utf-8")
+    return render_text(TEMPLATE, values)
+
+
+def render_text(name: str, values: Mapping[str, object]) -> str:
+    """What the template `name` makes of `values`; from the cache where it was made before."""
+    template = (shipped("templates") / name).read_text(encoding="utf-8")
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
     kept = cache_dir() / "scripts" / f"{key}.sh"
     try:
@@ -95,4 +100,5 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # noqa: S701 - shell, not HTML: `finalize` quotes every value
     )
     environment.filters["bare"] = _Bare
+    environment.filters["json"] = lambda value: _Bare(json.dumps(value))
     return environment

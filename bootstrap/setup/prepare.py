@@ -62,11 +62,13 @@ def prepare(  # noqa: PLR0913
     chosen_repo: bool = False,
     committed_only: bool = False,
     with_work: bool = True,
+    with_secrets: bool = True,
 ) -> Prepared:
     """Read the repository and render the script. `place` is where the person stands.
 
     `chosen_repo`: the person named the repository. `with_work`: False leaves the
-    repository and all that follows from it out. Raises ProfileError, UsageError:
+    repository and all that follows from it out. `with_secrets`: False for a script
+    that is only looked at. Raises ProfileError, UsageError:
     no repository, boxstrap's own checkout, or work that would stay behind.
     """
     from bootstrap.render.script import render_script, script_id
@@ -78,14 +80,14 @@ def prepare(  # noqa: PLR0913
         find_work(profile, place, chosen_repo=chosen_repo) if with_work else (None, NO_WORK)
     )
     if here is not None and not committed_only:
-        _nothing_stays_behind(here)
+        nothing_stays_behind(here)
     steps = steps_for(
         local=local,
         train=profile.train is not None,
         repo=with_work,
         smoke=profile.gpu.require and profile.gpu.smoke != "none",
     )
-    taken = secrets.take(profile.secrets) if with_work else {}
+    taken = secrets.take(profile.secrets) if with_work and with_secrets else {}
     values = variables(profile, work, steps, local=local, secrets_id=secrets.fingerprint(taken))
     script = render_script(profile.name, values, steps)
     return Prepared(
@@ -101,7 +103,8 @@ def prepare(  # noqa: PLR0913
     )
 
 
-def _nothing_stays_behind(here: Here) -> None:
+def nothing_stays_behind(here: Here) -> None:
+    """Raise UsageError where the repository has work that is in no commit."""
     from bootstrap.repo.changes import left_behind
 
     changes: Changes = left_behind(here)

@@ -3,11 +3,14 @@
 #   preflight        what this box lacks, a line each; writes nothing
 #   plan [WORD...]   which steps would run, and why; writes nothing
 #   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
-# Words: `restart` begins the training again; `only=gpu,smoke` takes steps and what they need.
+# Words: `restart` begins the training again, `revive` does where it died with the box; `only=gpu,smoke`
+# takes steps and what they need, `without=gpu` leaves one out.
+# BOXSTRAP_TOKEN in the environment opens a private repository; what is started never sees it.
 
 main() {
   set -eu
-  unset BASH_ENV CDPATH GREP_OPTIONS
+  TOKEN=${BOXSTRAP_TOKEN-}
+  unset BASH_ENV CDPATH GREP_OPTIONS BOXSTRAP_TOKEN
   LC_ALL=C
   umask 022
   WORKDIR=$(expand_home "$WORKDIR")
@@ -41,7 +44,7 @@ settle_names() {
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
   ENV_FILE=$BOX_HOME/env
-  SETUP_EXIT=0 RESTART='' ONLY='' ALIVE_RUN='' WORK=''
+  SETUP_EXIT=0 RESTART='' REVIVE='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
 read_words() {
@@ -49,6 +52,8 @@ read_words() {
   for word; do
     case $word in
       restart) RESTART=yes ;;
+      revive) REVIVE=yes ;;
+      without=*) leave_out "${word#without=}" ;;
       only=*)
         ONLY=${word#only=}
         keep_only "$ONLY"
@@ -64,6 +69,12 @@ keep_only() {
   for name in "${STEPS[@]}"; do
     case $wanted in *" $name "*) kept+=("$name") ;; esac
   done
+  STEPS=("${kept[@]}")
+}
+
+leave_out() {
+  local name kept=()
+  for name in "${STEPS[@]}"; do [ "$name" = "$1" ] || kept+=("$name"); done
   STEPS=("${kept[@]}")
 }
 
@@ -109,6 +120,7 @@ setup() {
   unpack_box
   # From here on a look at the box asks this script whether it is still right.
   [ -n "$ONLY" ] || install_script
+  [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
   ALIVE_RUN=$(alive_run "$RUNS") || :
   mkfifo "$SETUP_DIR/pipe"

@@ -28,6 +28,15 @@ any_alive_run() {
   return 1
 }
 
+# Whether the newest run of this repository ended with the box, and not by itself.
+last_run_died() {
+  local dir newest=
+  for dir in "$RUNS"/*/; do
+    if [ -d "$dir" ] && { [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; }; then newest=${dir%/}; fi
+  done
+  [ -n "$newest" ] && [ "$(run_state "$newest")" = died ]
+}
+
 # A folder of its own, whole or not at all.
 new_run() {
   local number=1 tmp

@@ -55,15 +55,26 @@ fetch_by_url() {
 
 # A server may refuse to give a bare commit: then its branches and tags hold it.
 fetch_commit() {
-  store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" && return
+  with_token store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" && return
   ! network_to_blame &&
-    store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*'
+    with_token store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*'
 }
 
 not_fetched() {
   case $1 in command-failed) set -- clone-failed ;; esac
   fail "$1" "$REPO_URL could not be fetched from this box" \
     "access: over-ssh sends it from your machine instead, and needs no credential here"
+}
+
+# The token that a door asked for is in this call's environment alone; the helper that git asks holds none.
+with_token() {
+  if [ -z "$TOKEN" ]; then
+    "$@"
+    return
+  fi
+  # shellcheck disable=SC2016 # git runs it
+  printf '#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n' | write_if_changed "$BOX_HOME/askpass" 700
+  BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$BOX_HOME/askpass "$@"
 }
 
 check_out_whole() {

@@ -19,6 +19,7 @@ from bootstrap.plan import STEPS
 from bootstrap.profile.schema import Profile, Section
 from bootstrap.profile.shape import EXPECTED, NOT_YAML, Shape, profile_shape
 from bootstrap.profile.values import Rule
+from bootstrap.render.doors import DOORS, LEFT_OUT, SHORT, SMALL
 from bootstrap.tasks import namespace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,12 +161,35 @@ def _means(check: Check) -> str:
     return ", ".join([*found, *(["n/a during a run"] if check.idle else [])]) or "a note only"
 
 
+def doors(_: str) -> str:
+    """The doors, their limits and how to use them."""
+    rows = (
+        (
+            f"`{door.name}`",
+            f"{door.limit:,} bytes: {door.source}" if door.limit else door.source or "none known",
+            " or ".join(door.editions),
+            "at every start" if door.every_boot else "once",
+            door.use,
+        )
+        for door in DOORS.values()
+    )
+    return _table("`--for`", "limit", "script", "runs", "how to use it", rows=rows)
+
+
+def left_out(_: str) -> str:
+    """What the shorter scripts don't do."""
+    rows = ((name, what) for name in (SHORT, SMALL) for what in LEFT_OUT[name])
+    return _table("script", "without", rows=rows)
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "profile-keys": profile_keys,
     "options": options,
     "codes": codes,
     "steps": steps,
     "checks": checks,
+    "doors": doors,
+    "left-out": left_out,
 }
 
 

@@ -1,0 +1,65 @@
+"""The whole script with what starts it: for doors that are wide enough.
+
+Over SSH this machine starts the script and hands it its secrets; behind a door
+nobody does, so a few lines in front of it ask for them, and start it.
+"""
+
+from __future__ import annotations
+
+from bootstrap import __version__
+from bootstrap.plan import steps_for
+from bootstrap.profile.schema import Profile
+from bootstrap.render.parts import functions, shell_part
+from bootstrap.render.quote import Value, harmless
+from bootstrap.render.script import render_script, render_text
+from bootstrap.render.variables import Work, variables
+
+TAKEN = (("lib", "base", ("have", "expand_home", "write_file")),)
+MARKER = "END_OF_WHOLE_SCRIPT"
+
+
+def render_carrier(
+    profile: Profile, work: Work, *, wait: bool = False, leave: tuple[str, ...] = ()
+) -> str:
+    """A script that takes the box it runs on to the profile.
+
+    `wait`: it lasts as long as the training. `leave`: steps that are left out.
+    """
+    by_url = profile.model_copy(update={"git": profile.git.model_copy(update={"access": "url"})})
+    train = profile.train is not None and "train" not in leave
+    smoke = profile.gpu.require and profile.gpu.smoke != "none"
+    steps = tuple(
+        s for s in steps_for(local=False, train=train, smoke=smoke) if s.name not in leave
+    )
+    mark = "door" if profile.secrets else ""
+    script = render_script(
+        profile.name, variables(by_url, work, steps, local=False, secrets_id=mark), steps
+    )
+    revive = profile.train is not None and profile.train.at_boot == "restart"
+    values: list[tuple[str, Value]] = [
+        ("WORKDIR", profile.box.workdir),
+        ("REPO_KEY", work.key),
+        ("REPO_NAME", work.name),
+        ("REPO_COMMIT", work.commit),
+        ("REPO_URL", (work.url or "") if "repo" not in leave else ""),
+        ("SECRETS", profile.secrets),
+        ("WORDS", "revive" if revive else ""),
+        ("WAIT", wait),
+    ]
+    parts = [
+        shell_part("doors", "carrier"),
+        shell_part("short", "gather"),
+        shell_part("short", "access"),
+        *(functions(*taken) for taken in TAKEN),
+    ]
+    return render_text(
+        "doors/carrier.sh.j2",
+        {
+            "version": __version__,
+            "profile_name": harmless(profile.name),
+            "variables": values,
+            "parts": parts,
+            "script": script,
+            "marker": MARKER,
+        },
+    )

@@ -1,0 +1,62 @@
+"""Pastes that hold an address instead of the script: fetched against a SHA-256, or made by uvx."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import Work
+
+_URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")
+
+
+def by_url(url: str, sha256: str) -> str:
+    """A paste that fetches a script and runs it only where its SHA-256 is this one.
+
+    curl, wget, python3 or apt's own helper: one of them is on every box. Raises
+    UsageError for what is no address.
+    """
+    if not _URL.fullmatch(url):
+        raise UsageError("--url takes an address as in https://example.org/box.sh.")
+    address = shlex.quote(url)
+    python = shlex.quote("import sys,urllib.request as u;u.urlretrieve(*sys.argv[1:])")
+    ways = (
+        f"curl -fsSLo $f {address}",
+        f"wget -qO $f {address}",
+        f"python3 -c {python} {address} $f",
+        f"/usr/lib/apt/apt-helper download-file {address} $f",
+    )
+    tried = "||".join(f"{way} 2>/dev/null" for way in ways)
+    return f"f=$(mktemp);{{ {tried};}}&&echo '{sha256}  '$f|sha256sum -c --quiet&&bash $f;rm $f\n"
+
+
+def by_uvx(source: str, profile: Profile, work: Work) -> str:
+    """A paste that lets uvx install boxstrap from `source` there, and make the script from the
+    profile that comes with it. Raises UsageError where the profile names files of this machine."""
+    if profile.ssh.authorized_keys:
+        from bootstrap.render.variables import public_keys
+
+        keys = public_keys(profile)
+    else:
+        keys = []
+    values = profile.model_dump(exclude={"name", "extends"}, exclude_none=True, mode="json")
+    values["git"] = {
+        **values["git"],
+        "url": work.url,
+        "ref": work.commit,
+        "access": "url",
+    }
+    values["ssh"]["authorized_keys"] = keys
+    values["ssh"].pop("identity", None)
+    text = json.dumps(values, indent=0)
+    return (
+        f"f=$(mktemp -d);cat >$f/boxstrap.yaml<<'E'\n{text}\nE\n"
+        f"uvx --from {shlex.quote(source)} boxstrap render --for terminal "
+        "--profile $f/boxstrap.yaml --output $f/box.sh&&bash $f/box.sh;rm -r $f\n"
+    )

@@ -1,0 +1,100 @@
+"""The small script: all of a set-up that fits into the narrowest door, 4,048 characters.
+
+It keeps the places that `status`, `logs` and `stop` look at, and says what it
+leaves out. The same template in full is what shellcheck reads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bootstrap import __version__
+from bootstrap.errors import UsageError
+from bootstrap.render import uv_release
+from bootstrap.render.quote import Value, harmless, quote
+from bootstrap.render.script import render_text
+from bootstrap.render.variables import Work, public_keys
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+
+TEMPLATE = "small.sh.j2"
+
+
+def render_small(profile: Profile, work: Work, *, full: bool = False) -> str:
+    """The small script. `full` keeps the lines that only a linter reads.
+
+    Raises UsageError for a profile that needs more than it can.
+    """
+    python, train = profile.python, profile.train
+    if python.installer == "pip":
+        raise UsageError(
+            "the small script builds with uv alone.", where="python.installer", next_=_LONGER
+        )
+    variables: list[tuple[str, Value]] = [
+        ("W", profile.box.workdir),
+        ("K", work.key),
+        ("N", work.name),
+        ("U", work.url or ""),
+        ("C", work.commit),
+        ("V", python.venv),
+        ("E", "".join(f"export {name}={quote(value)}\n" for name, value in profile.env.items())),
+    ]
+    if train:
+        variables += [("T", train.command), ("s", train.session)]
+    return render_text(
+        TEMPLATE,
+        {
+            "full": full,
+            "version": __version__,
+            "profile_name": harmless(profile.name),
+            "variables": variables,
+            "secrets": profile.secrets,
+            "packages": " ".join(profile.packages),
+            "keys": [" ".join(key.split()[:2]) for key in public_keys(profile)],
+            "order": _order(profile),
+            "branch": work.branch or "",
+            "user_name": profile.git.user.name or work.user_name or "",
+            "user_email": profile.git.user.email or work.user_email or "",
+            "uv": _uv(),
+            "torch": python.torch_backend if python.torch_backend != "none" else "",
+            "python": python.version or "",
+            "install": _install(profile),
+            "train": train is not None,
+            "restart": "yes" if train and train.at_boot == "restart" else "",
+        },
+    )
+
+
+_LONGER = "Leave --small out, or: boxstrap oneliner --url https://…"
+
+
+def _order(profile: Profile) -> str:
+    """What the check reads: exit code, GPUs at the least, words of the name, GiB at the least."""
+    gpu = profile.gpu
+    least = round((gpu.min_memory_gib or 0) * 0.9, 2)
+    count = gpu.count or (1 if gpu.require else 0)
+    return repr([6 if gpu.require else 0, count, (gpu.name or "").lower(), least])
+
+
+def _uv() -> str:
+    hashes = [row[1] for name, row in uv_release.WHEELS.items() if name.startswith("Linux")]
+    return " ".join([f"uv=={uv_release.VERSION}", *(f"--hash=sha256:{sha}" for sha in hashes)])
+
+
+def _install(profile: Profile) -> str:
+    """The lines that fill the environment, in the order of `templates/lib/sources.sh`."""
+    python = profile.python
+    extras = " ".join(f"--extra {quote(extra)}" for extra in python.extras)
+    install = '"$u" pip install -qp "$V/bin/python"'
+    if python.lock:
+        folder = python.lock.rpartition("/")[0] or "."
+        return f'"$u" sync -q --frozen --inexact --project {quote(folder)} {extras}'.rstrip()
+    if python.requirements is not None:
+        files = " ".join(f"-r {quote(file)}" for file in python.requirements)
+        return f"{install} {files}" if files else ":"
+    return (
+        f'if [ -f uv.lock ];then "$u" sync -q --frozen --inexact {extras}\n'
+        f"elif [ -f requirements.txt ];then {install} -r requirements.txt\n"
+        f"elif [ -f pyproject.toml ];then {install} -r pyproject.toml {extras}\nfi"
+    )

@@ -1,0 +1,126 @@
+"""What a door can carry: a profile, and a commit that the box fetches by its address.
+
+A door can't bring a repository along. So its commit must be on the git host,
+and the address one that needs no key of this machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bootstrap.contact import Asked
+    from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import Work
+    from bootstrap.repo.here import Here
+    from bootstrap.ui.screen import Screen
+
+LOOK_S = 10
+"""How long the git host may take to answer, in seconds."""
+
+
+@dataclass(frozen=True)
+class DoorWork:
+    """A profile and its commit. `readable`: whether anyone may read it; None where nobody knows."""
+
+    profile: Profile
+    work: Work
+    readable: bool | None
+
+
+def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: bool) -> DoorWork:
+    """Profile and commit, with an address that a box can use.
+
+    `provider` is the profile underneath where the person's own names none.
+    Raises ProfileError, UsageError: no repository, no address, a commit that is
+    not on the host, work that would stay behind.
+    """
+    from bootstrap.profile.load import load
+    from bootstrap.setup.prepare import nothing_stays_behind, repository_root
+    from bootstrap.setup.work import find_work
+
+    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    profile = loaded.for_provider(provider).profile
+    here, work = find_work(profile, asked.place, chosen_repo=asked.repo is not None)
+    if here is not None:
+        if not committed_only:
+            nothing_stays_behind(here)
+        _is_on_the_host(here)
+    url = door_url(work.url)
+    readable = anyone_may_read(url)
+    if readable is False:
+        screen.warn(
+            f"{url} is private: the box asks for a token on its terminal, or takes GIT_TOKEN "
+            "from its environment; without either it stops before it begins."
+        )
+    return DoorWork(profile, dataclasses.replace(work, url=url), readable)
+
+
+def door_url(url: str | None) -> str:
+    """The address over https; `http://` stays what it is. Raises UsageError where there is none."""
+    from bootstrap.repo.urls import UrlKind, as_https, check_url, without_user_info
+
+    if not url:
+        raise UsageError(
+            "a door can't carry a repository, and this one has no address.",
+            next_="Push it to a git host and add that as origin, or set git.url; "
+            "or send it from here: boxstrap setup --host …",
+        )
+    return without_user_info(url) if check_url(url) is UrlKind.HTTP else as_https(url)
+
+
+def anyone_may_read(url: str) -> bool | None:
+    """Whether the host gives it to somebody without a credential; None where it can't be asked."""
+    settings = ("-c", "credential.helper=", "-c", "core.hooksPath=/dev/null")
+    ask = ("ls-remote", "-q", "--end-of-options", url, "HEAD")
+    environment = {
+        **os.environ,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ASKPASS": "true",
+        "GIT_ALLOW_PROTOCOL": "https:http",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "LC_ALL": "C",
+    }
+    try:
+        done = subprocess.run(
+            ["git", *settings, *ask],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LOOK_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == 0:
+        return True
+    refused = ("Authentication failed", "could not read", "not found", "403")
+    return False if any(word in done.stderr for word in refused) else None
+
+
+def _is_on_the_host(here: Here) -> None:
+    """Raise where no branch of a remote, as this machine last saw it, has the commit."""
+    if not _remote_branches(here.root, here.commit):
+        raise UsageError(
+            f"commit {here.commit[:12]} is not on {here.url or 'a git host'} yet, "
+            "and a door can't carry it.",
+            where=str(here.root),
+            next_="git push, or send it from here: boxstrap setup --host …",
+        )
+
+
+def _remote_branches(root: Path, commit: str) -> list[str]:
+    from bootstrap.repo.git import run
+
+    listed = run(root, "for-each-ref", "--format=%(refname)", "--contains", commit, "refs/remotes")
+    return listed.decode("utf-8", "replace").split()

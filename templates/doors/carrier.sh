@@ -1,0 +1,90 @@
+# shellcheck shell=bash disable=SC2034,SC2088,SC2153 # set here, read elsewhere; the capitals are rendered
+# carrier: starts the whole script on the box that it lies on, as a login over SSH would, and tells of it.
+
+main() {
+  set -eu
+  unset BASH_ENV CDPATH GREP_OPTIONS
+  umask 022
+  local word
+  for word; do case $word in wait) WAIT=yes ;; *) WORDS="$WORDS $word" ;; esac; done
+  HOME=${HOME:-$(cd ~ && pwd)} && export HOME
+  WORKDIR=$(expand_home "$WORKDIR")
+  BOX_HOME=$WORKDIR/.boxstrap REPO_DIR=$WORKDIR/$REPO_NAME TOKEN='' SETUP_DIR=''
+  PRIVATE=$(mktemp -d)
+  trap 'rm -rf "$PRIVATE"' EXIT
+  whole_script >"$PRIVATE/setup.sh"
+  look
+  GATHERED=()
+  # An image or a machine that is only made ready holds no secret.
+  case $WORDS in *without=train*) ;; *) gather ;; esac
+  start_setup
+  wait_for_training
+}
+
+# Nothing to do, or nothing that can be done: nothing is written.
+look() {
+  local lacks plan
+  lacks=$(bash --norc "$PRIVATE/setup.sh" preflight | cut -f3)
+  [ -z "$lacks" ] || refuse "$lacks"
+  # shellcheck disable=SC2086 # words of our own
+  plan=$(bash --norc "$PRIVATE/setup.sh" plan $WORDS)
+  case $WORDS in *revive*) return ;; esac
+  if ! grep -qvE $'\t(done|alive)$' <<<"$plan"; then
+    printf 'boxstrap: nothing to do, the box is as the profile says\n'
+    wait_for_training
+    exit 0
+  fi
+}
+
+start_setup() {
+  # Where git has to be installed first, that comes before the question whether the repository opens.
+  if [ -n "$REPO_URL" ] && ! have git; then run_script only=tools; fi
+  if [ -n "$REPO_URL" ]; then gain_access; fi
+  # shellcheck disable=SC2086 # words of our own
+  run_script $WORDS
+}
+
+# run_script [WORD...]: a setup of its own, apart from this terminal; its events as lines.
+run_script() {
+  local id leader
+  id=$(date -u +%Y%m%d-%H%M%S)-d$RANDOM
+  SETUP_DIR=$BOX_HOME/setups/$id
+  (umask 077 && mkdir -p "$SETUP_DIR")
+  write_file "$SETUP_DIR/setup.sh" 600 <"$PRIVATE/setup.sh"
+  if [ "${#GATHERED[@]}" -gt 0 ]; then
+    printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
+    # A secret that changed since the last time makes its step new.
+    cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok"
+  fi
+  : >"$SETUP_DIR/events.jsonl"
+  BOXSTRAP_TOKEN=$TOKEN setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" </dev/null >"$SETUP_DIR/output" 2>&1 &
+  leader=$!
+  tail -n +1 -s 0.2 --pid="$leader" -f "$SETUP_DIR/events.jsonl" 2>/dev/null | sed -unE \
+    's/.*"step":"([a-z]+)","event":"(start|skip|ok|warn|fail|wait)"(.*"(code|why)":"([a-z0-9-]+)")?.*/\1 \2 \5/p'
+  wait "$leader" || :
+  end_of_setup
+}
+
+end_of_setup() {
+  local rc
+  rc=$(sed -nE 's/.*"event":"done","rc":([0-9]+).*/\1/p' "$SETUP_DIR/events.jsonl")
+  [ "${rc:-1}" -ne 0 ] || return 0
+  tail -n 12 "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output" >&2 || :
+  [ "${rc:-1}" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2
+  exit "${rc:-1}"
+}
+
+# Where the machine ends with this command, the command lasts as long as the training.
+wait_for_training() {
+  local dir
+  [ -n "$WAIT" ] || return 0
+  # shellcheck disable=SC2012 # names of our own
+  dir=$(ls -td "$BOX_HOME/runs/$REPO_KEY"/*/ 2>/dev/null | head -n 1)
+  [ -n "$dir" ] || return 0
+  until [ -f "$dir/log" ]; do sleep 0.1; done
+  tail -n +1 -s 0.2 -f "$dir/log" &
+  until [ -f "$dir/exit" ]; do sleep 0.5; done
+  sleep 0.5
+  kill $!
+  exit "$(cat "$dir/exit")"
+}

@@ -1,0 +1,71 @@
+"""Somebody with a repository on a git host that boxes reach, and doors to send through."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box, Rig
+from tests.doors.git_server import GitHost, serving
+from tests.person import Person, Repository
+
+PROFILE = """\
+version: 1
+extends: {extends}
+ssh: {{user: {user}, authorized_keys: [~/rig.pub]}}
+gpu: {{require: false}}
+env: {{GREETING: "it's $HOME"}}
+{more}train: {{command: python train.py}}
+"""
+TRAIN = """\
+import iniconfig, os, sys, time
+print("step 1", os.environ["GREETING"], os.environ.get("API_KEY", "-"), sys.prefix, flush=True)
+time.sleep(float(os.environ.get("LINGER", "0")))
+"""
+
+Hosted = Callable[..., tuple[Repository, GitHost]]
+
+
+@pytest.fixture
+def hosted(person: Person, tmp_path: Path) -> Iterator[Hosted]:
+    """`hosted(box)`: a repository for that box, and the git host where its commit is."""
+    with contextlib.ExitStack() as stack:
+
+        def make(
+            box: Box, *, token: str = "", extends: str = "ssh", more: str = ""
+        ) -> tuple[Repository, GitHost]:
+            person.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
+            text = PROFILE.format(extends=extends, user=box.user, more=more)
+            made = person.repository(
+                boxstrap__yaml=text, train__py=TRAIN, requirements__txt="iniconfig>=2\n"
+            )
+            folder = tmp_path / "host"
+            bare = str(folder / "homework.git")
+            subprocess.run(["git", "clone", "-q", "--bare", str(made.root), bare], check=True)
+            gateway = box.address.rpartition(".")[0] + ".1"
+            host = stack.enter_context(serving(gateway, folder, token))
+            made.git("remote", "add", "origin", f"{host.url}/homework.git")
+            basic = base64.b64encode(f"me:{token}".encode()).decode()
+            made.git("-c", f"http.extraHeader=Authorization: Basic {basic}", "fetch", "-q")
+            return made, host
+
+        yield make
+
+
+@pytest.fixture
+def rented(mirror_rig: Rig) -> Iterator[Callable[[str], Box]]:
+    """Rent a box that takes packages from the mirror; it is given back at the end."""
+    boxes: list[Box] = []
+
+    def start(kind: str) -> Box:
+        boxes.append(mirror_rig.start(kind))
+        return boxes[-1]
+
+    yield start
+    for box in boxes:
+        box.stop()

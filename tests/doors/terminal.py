@@ -1,0 +1,66 @@
+"""A terminal that somebody pastes into: tmux on this machine, an ssh login to a box inside it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+PATIENCE_S = 180
+
+
+class Terminal:
+    """One window of a tmux server of its own."""
+
+    def __init__(self, socket: Path, argv: Sequence[str]) -> None:
+        self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
+        self._run("new-session", "-d", "-x", "180", "-y", "50", *argv)
+
+    def _run(self, *words: str, stdin: str | None = None) -> str:
+        done = subprocess.run(
+            [*self._tmux, *words], input=stdin, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def screen(self) -> str:
+        """What it shows, with what scrolled away."""
+        return self._run("capture-pane", "-p", "-J", "-S", "-300")
+
+    def type_lines(self, text: str) -> None:
+        """As `send-keys` types it, line after line."""
+        for line in text.splitlines():
+            self._run("send-keys", "-l", "--", line)
+            self._run("send-keys", "Enter")
+
+    def paste(self, text: str) -> None:
+        """As a paste: all at once."""
+        self._run("load-buffer", "-", stdin=text)
+        self._run("paste-buffer")
+
+    def wait_for(self, *wanted: str, timeout: float = PATIENCE_S) -> str:
+        """The screen, once it shows one of these. Fails after `timeout` seconds."""
+        return self.until(lambda shown: any(text in shown for text in wanted), timeout)
+
+    def until(self, right: Callable[[str], bool], timeout: float = PATIENCE_S) -> str:
+        """The screen, once it is right."""
+        limit = time.monotonic() + timeout
+        while not right(shown := self.screen()):
+            assert time.monotonic() < limit, f"it never came:\n{shown[-4000:]}"
+            time.sleep(0.1)
+        return shown
+
+    def close(self) -> None:
+        """End the server."""
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def terminal(folder: Path, argv: Sequence[str]) -> Iterator[Terminal]:
+    """A terminal that runs `argv`, until the end of the block."""
+    made = Terminal(folder / "tmux", argv)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,147 @@
+"""The one-liner, pasted into the terminal of a fresh box, as a person does it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box
+from tests.doors.conftest import Hosted
+from tests.doors.terminal import Terminal, terminal
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+Rented = Callable[[str], Box]
+TOKEN = "tok-91c2e5ab"
+READY = "printf 'rea''dy\\n'"
+LEFT = "find /tmp -name 'tmp.*'"
+PLACES = {"vast": "/workspace", "bare": "/root"}
+
+
+def login(box: Box) -> list[str]:
+    """An interactive login with a terminal."""
+    program, *words = box.ssh_command()
+    return [program, "-tt", *words]
+
+
+def settled(shown: Terminal) -> None:
+    """Wait for a shell that listens, in the provider's own tmux where there is one."""
+    shown.wait_for("# ", "$ ", timeout=30)
+    shown.type_lines(READY)
+    shown.wait_for("ready", timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "how"),
+    [
+        ("vast", [], "keys"),
+        ("bare", [], "paste"),
+        ("vast", ["--small"], "paste"),
+        ("bare", ["--small"], "keys"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "".join(value) or "usual",
+)
+def test_a_paste_reaches_the_first_step(
+    kind: str,
+    words: list[str],
+    how: str,
+    rented: Rented,
+    hosted: Hosted,
+    person: Person,
+    tmp_path: Path,
+) -> None:
+    box = rented(kind)
+    repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
+    paste = person.run("oneliner", *words).must(0)
+    assert len(paste.out) <= (4048 if words else 16 * 1024)
+    place = PLACES[kind]
+    with terminal(tmp_path, login(box)) as shown:
+        settled(shown)
+        (shown.type_lines if how == "keys" else shown.paste)(paste.out)
+        shown.wait_for("its log: ")
+        said = box.run(f"cat {place}/.boxstrap/runs/*/train-1/log")
+        assert said == f"step 1 it's $HOME - {place}/homework/.venv\n"
+        # From a laptop, which never saw this box.
+        there = ["--host", box.host_string, "--identity", str(box.identity)]
+        (run,) = person.run("status", "--json", *there).must(0).json()["runs"]
+        assert (run["name"], run["commit"]) == ("train-1", repository.head)
+        assert (run["state"], run["rc"]) == ("finished", 0)
+        # Once more: the same training is not begun again.
+        shown.type_lines("clear")
+        shown.paste(paste.out)
+        shown.wait_for("its log: ", "begun before")
+        assert box.run(f"ls {place}/.boxstrap/runs/*").split() == ["train-1"]
+    keys = box.read(f"{box.home}/.ssh/authorized_keys")
+    assert keys.count(Path(f"{box.identity}.pub").read_text().split()[1]) == 1
+    if not words:
+        # And a setup over ssh knows that this work was done.
+        again = person.run("setup", *there, "--committed-only").must(0)
+        assert "train-1: finished" in again.out
+
+
+def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
+    rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+) -> None:
+    box = rented("vast")
+    _, host = hosted(box, token=TOKEN, extends="vast", more="secrets: [API_KEY]\n")
+    paste = person.run("oneliner").must(0)
+    assert "is private" in paste.err
+    with terminal(tmp_path, login(box)) as shown:
+        settled(shown)
+        shown.paste(paste.out)
+        shown.wait_for("API_KEY (it is not shown)")
+        shown.type_lines("key-51c0'$x")
+        shown.wait_for("a token that may read")
+        shown.type_lines(TOKEN)
+        shown.wait_for("its log: ")
+        assert TOKEN not in shown.screen()
+    assert host.given[-1] == TOKEN
+    assert "step 1 it's $HOME key-51c0'$x " in box.run(
+        "cat /workspace/.boxstrap/runs/*/train-1/log"
+    )
+    look = "grep -rls --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev {} / || true"
+    assert box.run(look.format(TOKEN)) == ""
+    # What would be found, is: the secret of the profile lies where the training reads it.
+    found = {"/workspace/.boxstrap/env", "/workspace/.boxstrap/secrets"}
+    assert found <= set(box.run(look.format("key-51c0")).split())
+    assert (
+        box.run("stat -c %a /workspace/.boxstrap/env /workspace/.boxstrap/secrets") == "600\n600\n"
+    )
+
+
+def test_without_a_terminal_or_a_token_it_stops_before_it_begins(
+    rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("vast")
+    hosted(box, token=TOKEN, extends="vast")
+    paste = person.run("oneliner").must(0).out
+    before = (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT))
+    done = subprocess.run(
+        box.ssh_command("bash -s"), input=paste, capture_output=True, text=True, check=False
+    )
+    assert "is private: put a token into GIT_TOKEN" in done.stderr
+    assert "Nothing was changed" in done.stderr
+    assert (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT)) == before
+
+
+def test_a_paste_that_is_cut_does_nothing(rented: Rented, hosted: Hosted, person: Person) -> None:
+    box = rented("vast")
+    hosted(box, extends="vast")
+    paste = person.run("oneliner").must(0).out
+    before = box.listing(["/root", "/workspace", "/etc"])
+    lines = paste.splitlines(keepends=True)
+    # Without its last line alone nothing is missing: bash ends a here-document with the text.
+    cut = (
+        paste[: len(paste) // 2],
+        paste[:-40],
+        "".join([*lines[:5], *lines[6:]]),
+        "".join([lines[0], *reversed(lines[1:-1]), lines[-1]]),
+    )
+    for text in cut:
+        box.run(["bash", "-s"], stdin=text, check=False)
+        assert box.run(LEFT) == ""
+        assert box.listing(["/root", "/workspace", "/etc"]) == before

@@ -1,0 +1,221 @@
+"""What goes through a door: sizes, limits, and that packing changes nothing but the length."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import subprocess
+import zlib
+from pathlib import Path
+from random import Random
+
+import pytest
+import yaml
+
+from bootstrap.errors import UsageError
+from bootstrap.paths import shipped
+from bootstrap.profile.schema import Profile
+from bootstrap.render import doors, short, small
+from bootstrap.render.carrier import render_carrier
+from bootstrap.render.doors import DOORS, WHOLE, render_door
+from bootstrap.render.pack import bare_python, bare_shell, folded, paste
+from bootstrap.setup.doorwork import door_url
+from tests.unit.render.scripts import SHIPPED, WORK, profile, static_parts
+from tests.unit.render.test_lint import shellcheck
+
+SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
+RENTED = [name for name in SHIPPED if name not in {"local", "demo"}]
+SECRET = "SECRET_51c0"
+
+each_door = pytest.mark.parametrize("name", DOORS)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> str:
+    """A value for --set that lets a second key in."""
+    (tmp_path / "second.pub").write_text(SECOND + "\n")
+    return f'ssh.authorized_keys=["{tmp_path / "second.pub"}"]'
+
+
+def unpacked(text: str) -> str:
+    """The script inside of whatever holds it."""
+    found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n)*=*", text)
+    assert found
+    packed = re.sub(r"\s|\\n", "", found[0])
+    data = base64.b64decode(packed[: len(packed) // 4 * 4])
+    return zlib.decompressobj(31).decompress(data).decode()  # what follows is not of it
+
+
+@pytest.mark.parametrize("name", RENTED)
+def test_a_paste_fits_its_limit(name: str, key: str) -> None:
+    what = profile(name, key)
+    assert len(paste(short.render_short(what, WORK))) <= 16 * 1024
+    assert len(paste(small.render_small(what, WORK))) <= 4048
+
+
+@pytest.mark.parametrize("name", ["ssh", "vast"])
+def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_path: Path) -> None:
+    what = profile(name, key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11")
+    editions = {
+        **({"whole": render_carrier(what, WORK)} if name == "vast" else {}),
+        "short": short.render_short(what, WORK),
+        "small": small.render_small(what, WORK, full=True),
+    }
+    for edition, script in editions.items():
+        file = tmp_path / f"{edition}.sh"
+        file.write_text(script)
+        assert subprocess.run(["bash", "-n", file], check=False).returncode == 0
+        assert shellcheck(file) == ""
+
+
+def declared(text: str) -> str:
+    """What bash makes of a file's functions, without comments and indentation."""
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{text}\ndeclare -f"], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_packing_shell_leaves_its_meaning() -> None:
+    for part in short.parts():
+        assert declared(bare_shell(part)) == declared(part)
+    assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
+        bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
+    )
+
+
+def test_packing_python_leaves_its_meaning() -> None:
+    for name, text in short.files():
+        if name.endswith(".py"):
+            source = next(
+                f
+                for folder in (
+                    shipped("templates") / "short",
+                    Path(doors.__file__).parents[1] / "box",
+                )
+                for f in [folder / name]
+                if f.is_file()
+            )
+            packed, whole = ast.parse(text), ast.parse(source.read_text())
+            assert ast.unparse(packed) == ast.unparse(ast.parse(bare_python(ast.unparse(whole))))
+            assert [n.name for n in ast.walk(packed) if isinstance(n, ast.FunctionDef)] == [
+                n.name for n in ast.walk(whole) if isinstance(n, ast.FunctionDef)
+            ]
+
+
+def test_lines_are_what_a_terminal_takes(key: str) -> None:
+    text = paste(short.render_short(profile("vast", key), WORK))
+    assert max(map(len, text.splitlines())) <= 1000
+    assert folded("a" * 2500).splitlines() == ["a" * 1000, "a" * 1000, "a" * 500]
+
+
+@each_door
+def test_what_a_door_gets_fits_and_holds_the_script_and_no_secret(
+    name: str, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    monkeypatch.setenv("GIT_TOKEN", SECRET)
+    door = DOORS[name]
+    made = render_door(name, profile("vast", key, 'secrets=["HF_TOKEN"]'), WORK)
+    assert door.limit is None or made.size <= door.limit
+    assert made.edition in door.editions
+    script = made.text if name == "terminal" else unpacked(made.text)
+    assert WORK.commit in script
+    assert "python train.py" in script or "train" in door.leave
+    assert SECOND.split()[1] in script
+    assert "HF_TOKEN" in script
+    assert SECRET not in made.text + script
+    # Only where the machine ends with its command does the command wait for the training.
+    assert door.wait == bool(re.search(r"""\bwait\\?['"\n]""", made.text))
+
+
+@pytest.mark.parametrize("name", [name for name, door in DOORS.items() if door.limit])
+def test_over_its_limit_a_door_says_the_size_and_what_to_drop(name: str) -> None:
+    random = Random(1)
+    noise = {f"A{n}": random.randbytes(1500).hex() for n in range((DOORS[name].limit or 0) // 1000)}
+    big = profile("vast").model_copy(update={"env": noise})
+    with pytest.raises(UsageError) as found:
+        render_door(name, big, WORK)
+    said = found.value.text()
+    assert found.value.code == 2
+    assert f"{DOORS[name].limit:,} bytes" in said
+    assert re.search(r"script needs [\d,]+", said)
+    assert "What could go: env (" in said
+
+
+def test_a_door_that_is_none_is_named_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match=r"no door azur\.\nThere are: vast"):
+        render_door("azur", profile("vast"), WORK)
+
+
+@pytest.mark.parametrize(
+    ("url", "want"),
+    [
+        ("git@github.com:me/homework.git", "https://github.com/me/homework.git"),
+        ("ssh://git@gitlab.com:22/me/homework", "https://gitlab.com/me/homework"),
+        ("https://me:tok@example.org/x.git", "https://example.org/x.git"),
+        ("http://10.0.0.1:80/x.git", "http://10.0.0.1:80/x.git"),
+    ],
+)
+def test_an_address_becomes_one_without_a_key(url: str, want: str) -> None:
+    assert door_url(url) == want
+
+
+def test_without_an_address_it_says_how_else() -> None:
+    with pytest.raises(UsageError, match="a door can't carry a repository"):
+        door_url(None)
+
+
+def test_cloud_config_runs_as_the_boxs_user() -> None:
+    for name, user in (("lambda", "u=ubuntu;"), ("ec2", "$3>=1000")):
+        read = yaml.safe_load(render_door(name, profile("ssh"), WORK).text)
+        assert user in read["runcmd"][0][2]
+        assert read["write_files"][0]["path"] in read["runcmd"][0][2]
+
+
+def test_what_is_json_is_json() -> None:
+    notebook = json.loads(render_door("colab", profile("ssh"), WORK).text)
+    compile(notebook["cells"][1]["source"], "cell", "exec")
+    container = json.loads(render_door("devcontainer", profile("vast"), WORK).text)
+    assert container["workspaceFolder"] == "/workspace/homework"
+    script = unpacked(container["onCreateCommand"][2])
+    assert "apply_train()" not in script
+    assert "apply_repo()" not in script
+
+
+def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None:
+    def script(*sets: str) -> str:
+        return unpacked(render_door("gcp", profile("ssh", *sets), WORK).text)
+
+    assert "\nWORDS=''\n" in script()
+    assert "\nWORDS='revive'\n" in script("train.at_boot=restart")
+
+
+def test_the_whole_script_is_carried_unchanged() -> None:
+    from bootstrap.plan import steps_for
+    from bootstrap.render.script import render_script
+    from bootstrap.render.variables import variables
+
+    what: Profile = profile("vast", "git.access=url")
+    steps = steps_for(local=False, train=True)
+    script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
+    assert DOORS["gcp"].editions == (WHOLE,)
+    assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
+
+
+def test_the_short_script_has_every_function_that_it_calls() -> None:
+    """What it takes from the library may begin to call something new there."""
+    whole = "\n".join(file.read_text() for file in static_parts())
+    ours = short.render_short(profile("vast"), WORK)
+    defined = set(re.findall(r"^([a-z_]+)\(\)", ours, re.MULTILINE))
+    library = set(re.findall(r"^([a-z_]+)\(\)", whole, re.MULTILINE)) - defined
+    code = re.sub(r"'[^'\n]*'", "", ours)
+    missing = {
+        name
+        for name in library
+        if re.search(rf"(?:^|[;&|({{!]|then|do|until) *{name}\b(?!=)", code, re.MULTILINE)
+    }
+    assert missing == set()
+    assert "find_work" in defined
