@@ -7,7 +7,7 @@ nobody does, so a few lines in front of it ask for them, and start it.
 from __future__ import annotations
 
 from bootstrap import __version__
-from bootstrap.plan import steps_for
+from bootstrap.plan import Step, steps_for
 from bootstrap.profile.schema import Profile
 from bootstrap.render.parts import functions, shell_part
 from bootstrap.render.quote import Value, harmless
@@ -26,11 +26,7 @@ def render_carrier(
     `wait`: it lasts as long as the training. `leave`: steps that are left out.
     """
     by_url = profile.model_copy(update={"git": profile.git.model_copy(update={"access": "url"})})
-    train = profile.train is not None and "train" not in leave
-    smoke = profile.gpu.require and profile.gpu.smoke != "none"
-    steps = tuple(
-        s for s in steps_for(local=False, train=train, smoke=smoke) if s.name not in leave
-    )
+    steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
     script = render_script(
         profile.name, variables(by_url, work, steps, local=False, secrets_id=mark), steps
@@ -63,3 +59,11 @@ def render_carrier(
             "marker": MARKER,
         },
     )
+
+
+def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
+    """The steps of a profile, without those of `leave`."""
+    train = profile.train is not None
+    smoke = profile.gpu.require and profile.gpu.smoke != "none"
+    steps = steps_for(local=False, train=train, smoke=smoke)
+    return tuple(step for step in steps if step.name not in leave)

@@ -18,7 +18,7 @@ from bootstrap.errors import UsageError
 from bootstrap.paths import shipped
 from bootstrap.profile.schema import Profile
 from bootstrap.render import doors, short, small
-from bootstrap.render.carrier import render_carrier
+from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS, WHOLE, render_door
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.setup.doorwork import door_url
@@ -194,12 +194,11 @@ def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None
 
 
 def test_the_whole_script_is_carried_unchanged() -> None:
-    from bootstrap.plan import steps_for
     from bootstrap.render.script import render_script
     from bootstrap.render.variables import variables
 
     what: Profile = profile("vast", "git.access=url")
-    steps = steps_for(local=False, train=True)
+    steps = carried_steps(what, ())
     script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
     assert DOORS["gcp"].editions == (WHOLE,)
     assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
