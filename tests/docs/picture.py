@@ -83,7 +83,8 @@ def _boxstrap(home: Path, place: Path, *words: str) -> str:
 def _environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    return {**kept, "HOME": str(home), "TMUX_TMPDIR": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+    own = {"HOME": home, "TMUX_TMPDIR": home, "BOXSTRAP_SSH_CONFIG": home / ".ssh/config"}
+    return {**kept, **{name: str(path) for name, path in own.items()}, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 if __name__ == "__main__":

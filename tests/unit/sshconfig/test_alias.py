@@ -1,0 +1,114 @@
+"""At the end of a setup: when the ssh config is kept, when it is left alone, and what is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+
+from bootstrap.contact import Asked, Contact
+from bootstrap.link import known
+from bootstrap.link.known import KnownBox
+from bootstrap.link.resolve import Endpoint
+from bootstrap.link.target import parse_host
+from bootstrap.setup.alias import drop_alias, keep_alias
+from bootstrap.sshconfig import keep as keeping
+from bootstrap.sshconfig.keep import take_out
+from bootstrap.sshconfig.place import VARIABLE, Place
+from bootstrap.ui.screen import Screen, make_screen
+from tests.unit.sshconfig.conftest import Meet
+
+
+@pytest.fixture
+def said() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def screen(said: io.StringIO) -> Screen:
+    return make_screen(stream=said, out=io.StringIO())
+
+
+def contact_of(box: KnownBox) -> Contact:
+    target = parse_host(box.host_text)
+    endpoint = Endpoint(target.address, box.address, "root", box.port)
+    return Contact(Asked(), target, box, endpoint, print)
+
+
+def test_the_alias_is_said_once(
+    place: Place, meet: Meet, screen: Screen, said: io.StringIO
+) -> None:
+    box = contact_of(meet("my-box"))
+    assert keep_alias(box, screen) == "my-box"
+    assert "`ssh my-box` leads to this box" in said.getvalue()
+    length = len(said.getvalue())
+    assert keep_alias(box, screen) == "my-box"
+    assert len(said.getvalue()) == length
+
+
+def test_this_machine_as_a_box_touches_nothing(place: Place, meet: Meet, screen: Screen) -> None:
+    meet("my-box")
+    local = KnownBox("local", "local")
+    assert keep_alias(Contact(Asked(), parse_host("local"), local, None, print), screen) == ""
+    assert not place.config.exists()
+    assert not place.folder.exists()
+
+
+def test_switched_off_it_stays_off(
+    place: Place, meet: Meet, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = contact_of(meet("my-box"))
+    keep_alias(box, screen)
+    take_out(place)
+    assert keep_alias(box, screen) == ""
+    drop_alias(screen)
+    assert not place.config.exists()
+    assert not place.entries.exists()
+    place.off.unlink()
+    monkeypatch.setenv(VARIABLE, "off")
+    assert keep_alias(box, screen) == ""
+    assert not place.config.exists()
+
+
+def test_what_goes_wrong_is_said_once_and_fails_nothing(
+    place: Place,
+    meet: Meet,
+    screen: Screen,
+    said: io.StringIO,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place.config.parent.mkdir()
+    place.config.write_text("Host *\n")
+    place.config.chmod(0o400)
+    box = contact_of(meet("my-box"))
+    for _ in range(2):
+        assert keep_alias(box, screen) == ""
+    assert said.getvalue().count("is read-only") == 1
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keeping, "write_private", full)
+    assert keep_alias(contact_of(meet("another", port=1)), screen) == ""
+    assert "No space left" in said.getvalue()
+
+
+def test_an_entry_of_ours_is_no_way_to_remember(place: Place, meet: Meet) -> None:
+    """`root@my-box` is resolved by our own entry: what is kept is how the box was reached."""
+    box = meet("my-box")
+    led = Endpoint(
+        "my-box",
+        box.address,
+        "root",
+        box.port,
+        host_key_alias="my-box",
+        user_known_hosts_files=(box.known_hosts,),
+    )
+    met = known.meet(parse_host("root@my-box"), led)
+    assert (met.name, met.host_text) == ("my-box", box.host_text)
+    other = known.meet(parse_host("root@my-box"), led, new_box=True)
+    assert other.host_text == box.host_text
+    alone = dataclasses.replace(led, user_known_hosts_files=(Path("/elsewhere"),))
+    assert known.meet(parse_host("root@my-box"), alone).host_text == "root@my-box"
