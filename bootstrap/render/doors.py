@@ -297,8 +297,8 @@ def _largest(sizes: dict[str, int]) -> list[tuple[str, int]]:
 LEFT_OUT: dict[str, tuple[str, ...]] = {
     SHORT: (
         "steps that run at the same time, live progress, and stamps of single steps",
-        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the box "
-        "around it; what gpu.checks says of each",
+        "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the "
+        "box around it; what gpu.checks says of each",
         "shells other than bash, python.installer: pip",
     ),
     SMALL: (
