@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import base64
 import gzip
+import os
 import re
 import socket
 import ssl
@@ -35,6 +36,8 @@ from .indexes import pip_setting
 from .tell import say
 
 LIMIT_S = 1.0
+GRACE_S = 0.3
+NO_ANSWER = f"no answer within {LIMIT_S:g} s"
 MOST = 16 * 1024**2  # bytes taken of a file
 LEAST = 256 * 1024  # fewer bytes tell little of a line
 PIECE = 64 * 1024
@@ -94,7 +97,8 @@ def read_index(index: str, wheel: str) -> None:
     try:
         page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
         say(None, "date", ahead(page.headers.get("Date")))
-        speeds = [page, *([] if time.monotonic() >= deadline else take_file(page, wheel, deadline))]
+        late = time.monotonic() >= deadline
+        speeds = [page, *([] if late else take_file(index, page, wheel, deadline))]
     except (OSError, HTTPException, ValueError) as error:
         say(None, "index", None if is_ours(error) else {"host": host, "error": why(error)})
         return
@@ -106,13 +110,19 @@ def read_index(index: str, wheel: str) -> None:
     say(None, "index", {"host": host, "mb_s": mb_s})
 
 
-def take_file(page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
+def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
     """A wheel that the page names: the one given, else the last."""
     gzipped = page.headers.get("Content-Encoding") == "gzip"
     text = (gzip.decompress(page.body) if gzipped else page.body).decode("utf-8", "replace")
     names = re.findall(r'href="[^"]*?([^/"#]+\.whl)(?:#[^"]*)?"', text)
     name = wheel if wheel in names else "".join(names[-1:])
-    return [take(fetch_uv.link_of(page.url, text, unquote(name)), deadline)] if name else []
+    if not name:
+        return []
+    link = urlsplit(fetch_uv.link_of(page.url, text, unquote(name)))
+    own = urlsplit(index)
+    if link.hostname == own.hostname:  # it knows who asks by what stands in its address
+        link = link._replace(netloc=own.netloc)
+    return [take(urlunsplit(link), deadline)]
 
 
 def ahead(date: str | None) -> float | None:
@@ -135,7 +145,7 @@ def why(error: Exception) -> str:
         return f"it answers {error.code}"
     reason = getattr(error, "reason", error)
     if isinstance(reason, socket.timeout):
-        return f"no answer within {LIMIT_S:g} s"
+        return NO_ANSWER
     if isinstance(reason, socket.gaierror):
         return "its name can't be looked up"
     if isinstance(reason, ConnectionRefusedError):
@@ -192,16 +202,22 @@ def main() -> None:
     parser.add_argument("--wheel", default="", help="a file that is fetched anyway, as others do")
     parser.add_argument("--git", default="", help="where the box is to clone from")
     asked = parser.parse_args()
+    index = fetch_uv.index(asked.index)
     say(None, "index")
-    work = [threading.Thread(target=read_index, args=(fetch_uv.index(asked.index), asked.wheel))]
+    work = {"index": threading.Thread(target=read_index, args=(index, asked.wheel), daemon=True)}
+    hosts = {"index": urlsplit(index).hostname, "git": git_address(asked.git)[1]}
     if asked.git:
         say(None, "git")
-        work.append(threading.Thread(target=read_git, args=(asked.git,)))
-    for each in work:
+        work["git"] = threading.Thread(target=read_git, args=(asked.git,), daemon=True)
+    for each in work.values():
         each.start()
-    for each in work:
-        each.join()
+    end = time.monotonic() + LIMIT_S + GRACE_S
+    for key, each in work.items():
+        each.join(max(0.0, end - time.monotonic()))
+        if each.is_alive():  # a name server that doesn't answer: no limit of ours reaches that far
+            say(None, key, {"host": hosts[key], "error": NO_ANSWER})
     say(None, "end")
+    os._exit(0)
 
 
 if __name__ == "__main__":

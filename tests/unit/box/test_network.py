@@ -129,7 +129,7 @@ def test_user_and_password_are_sent_and_never_told(index: Index) -> None:
     secret = index.url.replace("//", "//me:s%40cret@")
     facts, _ = told(secret)
     assert "cret" not in repr(facts)
-    assert index.asked[0][1] == "Basic bWU6c0BjcmV0"
+    assert [who for _, who in index.asked] == ["Basic bWU6c0BjcmV0"] * 2
     assert facts["index"]["mb_s"] > 0
 
 
@@ -147,6 +147,16 @@ def test_one_that_never_answers_costs_its_time(index: Index) -> None:
     facts, seconds = told(index.url)
     assert facts["index"]["error"] == "no answer within 1 s"
     assert seconds < network.LIMIT_S + 2
+
+
+def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
+    hang = "import socket, time\nsocket.getaddrinfo = lambda *a, **k: time.sleep(60)\n"
+    (tmp_path / "sitecustomize.py").write_text(hang)
+    urls = ("http://index.example/simple", "https://git.example/me.git")
+    facts, seconds = told(*urls, PYTHONPATH=str(tmp_path))
+    assert facts["index"] == {"host": "index.example", "error": "no answer within 1 s"}
+    assert facts["git"] == {"host": "git.example", "error": "no answer within 1 s"}
+    assert seconds < network.LIMIT_S + 3
 
 
 def test_a_folder_has_no_speed(tmp_path: Path) -> None:
