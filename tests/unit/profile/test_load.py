@@ -260,6 +260,7 @@ gpu:
   min_pcie_width: 16
   mig: false
   nvlink: true
+  smoke: full
   strict: true
   checks: {ecc: warn, pcie: ignore}
 env: {WANDB_PROJECT: homework}
@@ -267,6 +268,7 @@ secrets: [WANDB_API_KEY, HF_TOKEN]
 train:
   command: python train.py
   session: train
+  at_boot: restart
   results: [out/]
 """
     )
@@ -276,4 +278,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:46"
+    assert str(loaded.origins["train.results"]) == "a.yaml:48"
