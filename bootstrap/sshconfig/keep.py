@@ -59,7 +59,8 @@ def keep(place: Place, *, afresh: bool = False) -> Kept:
                 f"Put this at its top yourself: Include {place.include}"
             )
             return Kept(place, found, text != before, trouble)
-    return Kept(place, found, included or text != before)
+        changed = included or text != before
+    return Kept(place, found, changed, _without_effect(place, found) if changed else "")
 
 
 def take_out(place: Place) -> bool:
@@ -119,12 +120,30 @@ def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
 
 def _means_something(place: Place, alias: str) -> bool:
     """Whether the user's own ssh config leads elsewhere for a host of this name."""
-    answer = _ask([*place.ssh, "-G", "--", alias]) if place.config.exists() else None
+    return place.config.exists() and _leads_to(place, alias) not in ("", alias.lower())
+
+
+def _without_effect(place: Place, found: Entries) -> str:
+    """What to do where our lines were moved to a place where they count for other hosts alone."""
+    for entry in found.entries:
+        address = dict(entry.options).get("HostName")
+        if address and not address.count("%"):
+            if _leads_to(place, entry.alias) in ("", address.lower()):
+                return ""
+            return (
+                f"the Include in {place.config} has no effect where it stands.\n"
+                "Put it above every Host and Match; or take it out, then: boxstrap ssh-config"
+            )
+    return ""
+
+
+def _leads_to(place: Place, alias: str) -> str:
+    """The address that ssh would go to, in small letters; "" where ssh does not say."""
+    answer = _ask([*place.ssh, "-G", "--", alias])
     if answer is None or answer.returncode:
-        return False
+        return ""
     lines = (line.partition(" ") for line in answer.stdout.splitlines())
-    hostname = next((value for name, _, value in lines if name == "hostname"), alias)
-    return hostname.lower() != alias.lower()
+    return next((value for name, _, value in lines if name == "hostname"), "").lower()
 
 
 def _include(place: Place) -> bool:

@@ -75,6 +75,16 @@ def test_lines_that_the_user_moved_are_found(place: Place, meet: Meet) -> None:
         assert not has_block(lookalike.encode(), include)
 
 
+def test_lines_that_were_moved_out_of_effect_are_told_of(place: Place, meet: Meet) -> None:
+    meet("my-box")
+    keep(place)
+    place.config.write_text(f"Host work\n    Include {place.include}\n")
+    box = meet("other", port=1)
+    kept = keep(place)
+    assert "has no effect where it stands" in kept.trouble
+    assert kept.alias(box) == ""
+
+
 def test_a_byte_order_mark_stays_first() -> None:
     """Windows' ssh takes one; the others refuse the whole file."""
     marked = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")

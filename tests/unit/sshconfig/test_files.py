@@ -134,6 +134,18 @@ def test_ours_is_for_this_user_alone(place: Place, meet: Meet) -> None:
     assert place.folder.stat().st_mode & 0o7777 == 0o700
 
 
+def test_folders_with_blanks_and_odd_letters(
+    place: Place, meet: Meet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As macOS has them: Library/Application Support."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "Größe 100% Application Support"))
+    box = meet("my-box")
+    assert keep(place).trouble == ""
+    mine = options(place.config, "my-box")
+    assert mine["port"] == "46769"
+    assert mine["userknownhostsfile"] == str(box.known_hosts)
+
+
 def test_where_the_config_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
