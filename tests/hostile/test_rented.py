@@ -1,0 +1,202 @@
+"""On rented boxes: nothing of ours lies about, a false git host is refused, noise is no matter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+
+pytestmark = pytest.mark.boxes
+
+CANARY = "canary-7d3f0e5b1c"
+TOKEN = "tok-5f1d0c9a7e"
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {GREETING: "it's $HOME `x` é"}
+secrets: [RIG_TOKEN]
+train: {command: python train.py}
+"""
+TRAIN = """\
+import os, time
+print("step 1", len(os.environ["RIG_TOKEN"]), os.environ["GREETING"], flush=True)
+time.sleep(600)
+"""
+
+
+def hits(rented: Rented, word: str) -> set[str]:
+    """The files of the whole disk that hold it, as text or in base64."""
+    script = """
+    for word in "$1" "$(printf %s "$1" | base64)"; do
+      grep -rlsaF --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev -- "${word%%=*}" /
+    done; true
+    """
+    return set(rented.box.run(["/bin/bash", "-c", script, "bash", word], timeout=300).split())
+
+
+def shown_in_processes(rented: Rented, word: str) -> str:
+    """Command lines that hold it. The brackets keep the search from finding itself."""
+    pattern = f"[{word[0]}]{word[1:]}"
+    return rented.box.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o '{pattern}' || true")
+
+
+def loose_modes(rented: Rented) -> str:
+    """What others could read: boxstrap's folder as a whole, and in it whatever knows a secret."""
+    folder = rented.folder
+    return rented.box.run(
+        f"find {folder} -maxdepth 0 ! -perm 0700 -ls;"
+        f" find {folder} -maxdepth 1 -type f \\( -name 'env*' -o -name secrets \\) ! -perm 0600 -ls;"
+        f" find {folder}/setups -mindepth 1 -maxdepth 1 -type d ! -perm 0700 -ls;"
+        f" find {folder}/setups -type f \\( -name setup.sh -o -name secrets -o -name status.json \\)"
+        " ! -perm 0600 -ls"
+    )
+
+
+def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast")
+    person = rented.person
+    repository = person.repository(
+        boxstrap__yaml=PROFILE, train__py=TRAIN, requirements__txt="no-such-package-at-all==9\n"
+    )
+    repository.git("remote", "add", "origin", f"https://me:{TOKEN}@example.org/me/homework.git")
+    for name in (".netrc", ".git-credentials", ".config/gh/hosts.yml", ".ssh/id_ed25519"):
+        file = person.home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"machine example.org password {TOKEN}\n")
+    key_line = Path(rented.box.identity).read_text().splitlines()[2]
+    with faults.attempt("planted key or token on the box's disk", at="after a failed setup"):
+        failed = rented.run("setup", RIG_TOKEN=CANARY).must(7)
+        assert hits(rented, TOKEN) == set()
+        assert hits(rented, key_line) == set()
+    with faults.attempt("secret in ps, logs, history, script", at="after a failed setup"):
+        assert CANARY not in failed.text
+        found = hits(rented, CANARY)
+        assert found <= _of_secrets(rented)
+        assert shown_in_processes(rented, CANARY) == ""
+        assert loose_modes(rented) == ""
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    done = rented.run("setup", RIG_TOKEN=CANARY).must(0)
+    assert f"step 1 {len(CANARY)}" in done.out, "the training has it"
+    with faults.attempt("planted key or token on the box's disk", at="while it trains"):
+        assert hits(rented, TOKEN) == set()
+        assert hits(rented, key_line) == set()
+        rented.box.write("/var/tmp/planted", f"x {TOKEN} {key_line}")
+        assert hits(rented, TOKEN) == hits(rented, key_line) == {"/var/tmp/planted"}
+    with faults.attempt("secret in ps, logs, history, script", at="while it trains"):
+        told = [rented.run(*task.split()).text for task in ("status", "status --json", "logs")]
+        told += [rented.run("logs", "--step", step).text for step in ("shell", "train", "python")]
+        assert not [text for text in (*told, done.text) if CANARY in text]
+        assert {f"{rented.folder}/env"} <= hits(rented, CANARY) <= _of_secrets(rented)
+        assert shown_in_processes(rented, CANARY) == ""
+        tmux = rented.as_user(
+            "tmux -L boxstrap show-environment -g;"
+            " tmux -L boxstrap list-panes -F '#{pane_start_command}' -t train"
+        )
+        assert CANARY not in tmux
+        assert loose_modes(rented) == ""
+    for word in (CANARY, TOKEN):
+        here = [
+            p for p in person.state.rglob("*") if p.is_file() and word in p.read_text("latin-1")
+        ]
+        assert here == []
+
+
+def _of_secrets(rented: Rented) -> set[str]:
+    names = ("env", "env.fish", "env.csh", "secrets")
+    return {f"{rented.folder}/{name}" for name in names}
+
+
+@pytest.mark.parametrize("planted", [False, True], ids=["fake", "fake that the image believes"])
+def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> None:
+    """The box's own sshd answers as github.com, with its own key; the image may vouch for it."""
+    rented = rent("vast")
+    rented.person.repository()
+    rented.box.run("echo '127.0.0.1 github.com' >>/etc/hosts")
+    if planted:
+        line = f"github.com {rented.box.host_key}"
+        rented.box.write("/etc/ssh/ssh_known_hosts", f"{line}\n")
+        rented.box.write("/root/.ssh/known_hosts", f"{line}\n", mode="0600")
+    url = ("git.access=url", "git.url=git@github.com:me/homework.git", f"git.ref={'a' * 40}")
+    with faults.attempt("fake github sshd", at="planted" if planted else ""):
+        sets = [word for value in url for word in ("--set", value)]
+        refused = rented.run("setup", *sets).must(7)
+        assert "the step repo failed" in refused.err
+        log = rented.run("logs", "--step", "repo").must(0).out
+        assert "host key" in log.lower(), log
+        assert "127.0.0.1" not in rented.box.run(
+            "grep -E 'Accepted|Failed|publickey' /var/log/sshd.log | grep -F ' git ' || true"
+        )
+        assert not rented.box.exists(f"{rented.tree}/.git")
+
+
+def test_the_old_key_of_github_is_revoked_on_the_box(rent: Rent, faults: Faults) -> None:
+    """An image of before March 2023 knows it, and whoever has its private half is believed."""
+    from bootstrap.render.parts import known_hosts
+
+    rented = rent("vast")
+    rented.person.repository()
+    (revoked,) = (line for line in known_hosts() if line.startswith("@revoked github.com"))
+    old = revoked.removeprefix("@revoked ")
+    rented.box.write("/root/.ssh/known_hosts", f"{old}\n", mode="0600")
+    with faults.attempt("old RSA key of github.com"):
+        rented.run("setup").must(0)
+        lines = rented.box.read("/root/.ssh/known_hosts").splitlines()
+        assert revoked in lines
+        listed = rented.box.run("ssh-keygen -l -F github.com -f /root/.ssh/known_hosts")
+        # SHA256 of the key that was withdrawn, as GitHub's blog gave it on 24 March 2023.
+        assert "nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8" in listed
+        assert "REVOKED" in listed
+
+
+QUIET = {"fish": "lambda", "tcsh": "lambda", "noisy": "vast-nouv"}
+
+
+def result_of(rented: Rented) -> dict[str, str]:
+    """What a setup made of a box, without times and numbers of its own."""
+    tree, folder = rented.tree, rented.folder
+    prune = r"\( -path ./.git -o -path ./.venv -o -name __pycache__ \) -prune -o"
+    own = r"\( -path ./setups -o -path ./cache -o -name '*.pyc' -o -path './agent/*' \) -prune -o"
+    own += r" \( -path './store/*/objects' -o -name '*.packs' \) -prune -o"
+    run = f"cd {folder}/runs/*/train-1"
+    asked = {
+        "tree": f"cd {tree} && find . {prune} -printf '%p %M %u\\n' | sort",
+        "files": f"cd {tree} && find . {prune} -type f -print0 | sort -z | xargs -0 sha256sum",
+        "git": f"cd {tree} && export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory"
+        " GIT_CONFIG_VALUE_0='*' && git rev-parse HEAD && git config --local --list | sort"
+        " && git --no-optional-locks status --porcelain --untracked-files=no",
+        "packages": f"ls {tree}/.venv/lib/python3*/site-packages",
+        "own": f"cd {folder} && find . {own} -printf '%p %M\\n' | sort",
+        "environment": f"cat {folder}/env",
+        "run": f"{run} && cat command commit dir exit log session venv",
+        "auto-tmux": f"ls {rented.box.home}/.no_auto_tmux",
+    }
+    return {name: rented.box.run(script) for name, script in asked.items()}
+
+
+def told(text: str) -> str:
+    """What the person was told, without times, the box's name and its host key."""
+    text = re.sub(r"SHA256:\S+|10\.\d+\.\d+\.\d+|[0-9:.]+ ?(?:s|ms|min|MB|kB|B)\b", "*", text)
+    lines = (line.partition("  ")[2] for line in text.splitlines() if "..." not in line)
+    return "\n".join(sorted(line for line in lines if line))
+
+
+@pytest.mark.parametrize("kind", QUIET)
+def test_a_noisy_box_comes_out_like_a_quiet_one(kind: str, rent: Rent, faults: Faults) -> None:
+    both = {}
+    commits = set()
+    for name in (QUIET[kind], kind):
+        rented = rent(name)
+        if not commits:
+            repository = rented.person.repository(requirements__txt="iniconfig>=2\n")
+            commits.add(repository.head)
+        done = rented.run("setup").must(0)
+        again = rented.run("setup").must(0)
+        assert "nothing to do" in again.out
+        both[name] = {**result_of(rented), "out": told(done.out), "again": told(again.out)}
+    with faults.attempt("noisy rc, fish, tcsh, auto-tmux", at=kind):
+        assert both[kind] == both[QUIET[kind]]
