@@ -79,6 +79,7 @@ end_tree() {
 
 # step_over STEP OUTCOME [RC]
 step_over() {
+  [ -n "${CHILD[$1]-}" ] || return 0 # it was given up already
   wait "${CHILD[$1]}" 2>/dev/null || :
   unset "CHILD[$1]"
   STATE[$1]=$2
@@ -99,7 +100,8 @@ find_vanished() {
   for name in "${!CHILD[@]}"; do
     [[ $running != *" ${CHILD[$name]} "* ]] || continue
     if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then
-      write_event "$name" fail code=killed rc=137
+      # After a failure it was ended by us, and that is no news.
+      [ "$SETUP_EXIT" -ne 0 ] || write_event "$name" fail code=killed rc=137
       step_over "$name" ill
     else
       missing+="${CHILD[$name]} "
@@ -109,7 +111,7 @@ find_vanished() {
 }
 
 run_graph() {
-  local name step event rest words looked=$SECONDS
+  local name step event rest words line='' piece='' looked=$SECONDS
   for name in "${STEPS[@]}"; do STATE[$name]=waiting; done
   start_ready
   while [ "${#CHILD[@]}" -gt 0 ]; do
@@ -118,7 +120,14 @@ run_graph() {
       looked=$SECONDS
       find_vanished
     fi
-    read -r -t 1 -u 3 step event rest || continue
+    piece=
+    if ! IFS= read -r -t 1 -u 3 piece; then
+      # Time may be up in the midst of a line: what was read of it is kept.
+      line+=$piece
+      continue
+    fi
+    read -r step event rest <<<"$line$piece"
+    line=
     read -ra words <<<"$rest"
     # After a failure the others are ended: their own failing is no news.
     if [ "$event" != fail ] || [ "$SETUP_EXIT" -eq 0 ]; then write_event "$step" "$event" "${words[@]}"; fi

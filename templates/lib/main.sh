@@ -127,12 +127,14 @@ setup() {
   exec 3<>"$SETUP_DIR/pipe"
   rm -f "$SETUP_DIR/pipe"
   run_graph
+  forget_secrets
   forget_old_setups
   finish "$SETUP_EXIT"
 }
 
-# finish EXIT [CODE]: the last line of the events, then the end.
+# finish EXIT [CODE]: the last line of the events, then the end. Secrets that no step took go.
 finish() {
+  rm -f "$SETUP_DIR/secrets"
   write_status over "$1"
   write_event setup "done" "rc=$1" ${2+"code=$2"}
   exit 0
@@ -164,6 +166,14 @@ link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null |
 home_linked() {
   [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
     { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
+}
+
+# A setup that was killed leaves its copy; one that waits, or is being launched now, needs it yet.
+forget_secrets() {
+  local file
+  find "$BOX_HOME/setups" -mindepth 2 -maxdepth 2 -name secrets -mmin +2 | while IFS= read -r file; do
+    alive "$(cat "${file%/*}/pid" 2>/dev/null)" || rm -f "$file"
+  done
 }
 
 forget_old_setups() {

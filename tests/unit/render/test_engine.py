@@ -1,0 +1,71 @@
+"""The engine: what steps tell it through a pipe, however it arrives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.render.parts import shell_part
+
+# A setup of two steps, `b` after `a`, without anything else around it.
+RIG = """
+set -eu
+STEPS=(a b)
+declare -A NEEDS=([a]='' [b]='a')
+SETUP_ID=20260101-000000-abcdef SETUP_DIR=$PWD SETUP_EXIT=0 SEQ=0 MISSING=' '
+mkdir -p logs
+mkfifo pipe
+exec 3<>pipe
+"""
+
+
+def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
+    """What was told of the steps that `steps` starts, and how it ended."""
+    library = "".join(shell_part("lib", name) for name in ("base", "events", "engine"))
+    done = subprocess.run(
+        ["/bin/bash", "--norc", "-c", f"{library}\n{RIG}\n{steps}\nrun_graph; echo $SETUP_EXIT"],
+        capture_output=True,
+        cwd=folder,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    events = [(line["step"], line["event"]) for line in map(json.loads, lines)]
+    return events, done.stdout.strip() + done.stderr
+
+
+START = "start_step() {{ STATE[$1]=running; ( {body} ) & CHILD[$1]=$!; }}"
+
+
+@pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
+def test_a_line_that_comes_in_pieces_is_whole(pieces: tuple[str, str], tmp_path: Path) -> None:
+    """A busy box may need more than a second between two bytes of it."""
+    first, second = (piece.format("'$1'").replace("\n", "\\n") for piece in pieces)
+    body = f"printf '{first}' >&3; sleep 1.4; printf '{second}' >&3"
+    events, end = run(tmp_path, START.format(body=body))
+    assert (events, end) == ([("a", "ok"), ("b", "ok")], "0")
+
+
+def test_a_step_that_dies_without_a_word_is_told_once(tmp_path: Path) -> None:
+    events, end = run(tmp_path, START.format(body="exit 1"))
+    assert (events, end) == ([("a", "fail")], "7")
+
+
+def test_a_step_that_speaks_after_it_was_given_up_does_no_harm(tmp_path: Path) -> None:
+    body = "(sleep 2.4; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 3"
+    late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
+    events, end = run(tmp_path, late)
+    assert events[0] == ("a", "fail")
+    assert end == "7"
+
+
+def test_those_that_are_ended_after_a_failure_are_no_news(tmp_path: Path) -> None:
+    body = (
+        "if [ $1 = a ]; then sleep 0.2; printf 'a fail code=killed rc=1\\n' >&3; else sleep 9; fi"
+    )
+    events, end = run(tmp_path, f"{START.format(body=body)}\nNEEDS[b]=''")
+    assert (events, end) == ([("a", "fail")], "7")
