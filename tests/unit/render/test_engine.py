@@ -56,7 +56,7 @@ def test_a_step_that_dies_without_a_word_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_step_that_speaks_after_it_was_given_up_does_no_harm(tmp_path: Path) -> None:
-    body = "(sleep 2.4; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 3"
+    body = "(sleep 5; printf 'a ok\\n' >&3) & if [ $1 = a ]; then exit; fi; sleep 6"
     late = f"{START.format(body=body)}\nSTEPS=(a c)\nNEEDS[c]=''"
     events, end = run(tmp_path, late)
     assert events[0] == ("a", "fail")
