@@ -207,7 +207,9 @@ class Gpu(Section):
         default=None, description="Lanes of PCIe that card and slot can do together."
     )
     mig: bool = Field(default=False, description="Whether a slice of a GPU (MIG) was ordered.")
-    nvlink: bool = Field(default=False, description="Whether GPUs with all NVLinks up were.")
+    nvlink: bool = Field(
+        default=False, description="Whether GPUs joined by NVLink were ordered: all links are up."
+    )
     strict: bool = Field(
         default=False, description="Whether a warning is a reason to return the box."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +68,46 @@ def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
     assert warned.out.endswith("Keep this box, with 1 warning.\n")
     rented.run("setup", *GPU, *weighed, "--strict").must(6)
     assert not rented.box.exists("/workspace/homework/.venv")
+
+
+INIT = {4: "no-permission", 9: "no-driver", 12: "nvml-missing", 15: "gpu-sick", 999: "gpu-detached"}
+
+
+def test_a_fault_of_every_code_on_a_box(rent: Rent, card: Card) -> None:
+    """With the agent that a setup puts there; every fault is injected in tests/nvml."""
+    rented = rent("vast")
+    card(rented, scenarios.A100)
+    rented.run("verify", *GPU).must(0)
+    rented.box.run("mknod /dev/nvidia0 c 195 0; mknod /dev/nvidiactl c 195 255")
+    one_of_each = {(fault.code, fault.outcome): fault for fault in scenarios.FAULTS.values()}
+    cases = {f"fault {name}": fault for name, fault in one_of_each.items()}
+    cases |= {
+        f"init {code}": scenarios.Fault(scenarios.A100, f"init = !{code}", "return", said)
+        for code, said in INIT.items()
+    }
+    for name, text in scenarios.HEALTHY.items():
+        cases[f"healthy {name}"] = scenarios.Fault(text, "", "", "", scenarios.ORDERS[name])
+    root = Path(f"/proc/{rented.box._alive()}/root/tmp/cases")
+    root.mkdir()
+    for number, case in enumerate(cases.values()):
+        (root / f"{number}.scenario").write_text(f"{case.card}\n{case.wrong}\n")
+        (root / f"{number}.order").write_text(json.dumps(case.order))
+    said = rented.box.run(
+        "cd /workspace/.boxstrap; for f in /tmp/cases/*.scenario; do"
+        "  NVML_SCENARIO=$f agent/bin/python box/verdict.py --order ${f%.scenario}.order --out -;"
+        " done; true"
+    )
+    read = {
+        int(name.stem): json.loads(line)
+        for name, line in zip(
+            sorted(root.glob("*.scenario"), key=lambda file: file.name),
+            said.splitlines(),
+            strict=True,
+        )
+    }
+    for number, (name, case) in enumerate(cases.items()):
+        found = [(each["outcome"], each["code"]) for each in read[number]["reasons"]]
+        assert found == ([(case.outcome, case.code)] if case.code else []), name
 
 
 def test_what_a_run_of_ours_uses_is_not_held_against_the_box(rent: Rent, card: Card) -> None:

@@ -169,6 +169,8 @@ def test_while_a_run_is_alive_nothing_is_measured_that_it_would_feel() -> None:
 
 # -- reading
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine")
+
 
 def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
     """What the reader writes of this machine."""
@@ -183,6 +185,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
     return facts.facts
 
 
+@linux
 def test_this_machine_is_read_as_it_is(tmp_path: Path) -> None:
     facts = told(tmp_path / "not" / "there" / "yet")
     assert facts["cpus"]["machine"] == os.cpu_count()
@@ -193,6 +196,7 @@ def test_this_machine_is_read_as_it_is(tmp_path: Path) -> None:
     assert "disk_speed" not in facts
 
 
+@linux
 def test_an_affinity_is_a_limit(tmp_path: Path) -> None:
     first = min(os.sched_getaffinity(0))
     facts = told(tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, {first}))
@@ -224,6 +228,7 @@ def limits() -> Iterator[list[Path]]:
             folder.rmdir()
 
 
+@linux
 def test_a_real_cgroup_is_a_limit(tmp_path: Path, limits: list[Path]) -> None:
     def join() -> None:
         for file in limits:
@@ -245,6 +250,7 @@ def test_a_disk_with_no_room_is_not_tried(tmp_path: Path, monkeypatch: pytest.Mo
     assert machine.disk_speed(tmp_path) is None
 
 
+@linux
 def test_a_linux_without_shm_has_none_of_it(tmp_path: Path) -> None:
     assert machine.shm(tmp_path) == 0
     assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}
