@@ -12,6 +12,12 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Screen
 
 
+def be_ready(box: Contact) -> None:
+    """Load what `keep_alias` needs: there is time for it while a box answers."""
+    if not box.is_local and _wanted() is not None:
+        import bootstrap.sshconfig.keep  # noqa: F401
+
+
 def keep_alias(box: Contact, screen: Screen) -> str:
     """What to type after `ssh` from now on; "" where nothing leads there.
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError
-from bootstrap.setup.alias import keep_alias
+from bootstrap.setup.alias import be_ready, keep_alias
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready, remember
 from bootstrap.setup.report import next_steps, repo_dir
@@ -38,6 +38,7 @@ def perform(order: Order, screen: Screen) -> None:
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, order.wishes)
     ready.link.then.append(drive.again)
     try:
+        be_ready(ready.box)  # while the box answers
         hello = ready.look() or drive.hello()
         setup = drive.run(hello)
         remember(ready)
