@@ -30,8 +30,6 @@ class Editor:
     """Its folder below the user's configuration folder."""
     server: str
     """The folder of its server, below the home folder on the box."""
-    extension: str
-    """What brings ssh to it: there from the start, or its id in the gallery."""
 
     def link(self, authority: str, folder: str) -> str:
         """What a browser or a chat hands to the editor."""
@@ -52,19 +50,10 @@ class Editor:
 EDITORS: Mapping[str, Editor] = {
     editor.name: editor
     for editor in (
-        Editor(
-            "code", "VS Code", "vscode", "Code", ".vscode-server", "ms-vscode-remote.remote-ssh"
-        ),
-        Editor("cursor", "Cursor", "cursor", "Cursor", ".cursor-server", ""),
-        Editor("windsurf", "Windsurf", "windsurf", "Windsurf", ".windsurf-server", ""),
-        Editor(
-            "codium",
-            "VSCodium",
-            "vscodium",
-            "VSCodium",
-            ".vscodium-server",
-            "jeanp413.open-remote-ssh",
-        ),
+        Editor("code", "VS Code", "vscode", "Code", ".vscode-server"),
+        Editor("cursor", "Cursor", "cursor", "Cursor", ".cursor-server"),
+        Editor("windsurf", "Windsurf", "windsurf", "Windsurf", ".windsurf-server"),
+        Editor("codium", "VSCodium", "vscodium", "VSCodium", ".vscodium-server"),
     )
 }
 
