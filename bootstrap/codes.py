@@ -36,9 +36,11 @@ run-alive | a run is alive, so its tree and environment stay as they are | wait 
 no-bash | the box has no bash | install bash on the box, or rent another image
 old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
+read-only-home | the home folder can't be written: the login keys and shells of the box stay as they are | nothing; the training has its environment all the same
 disk-full | the box's disk is full | free some space on the box, or rent a larger disk
 inodes-full | the disk can hold no more files | delete files on the box, or rent a larger disk
 no-dns | the box can't look up host names | check its network; a restart of the box often helps
+musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for glibc | rent an image of Debian or Ubuntu
 clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
 # tools

@@ -15,6 +15,7 @@ lacks() {
   place=$(existing_parent "$WORKDIR")
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
   lack_room "$place"
+  lack_libc
   have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
   lack_time
 }
@@ -37,6 +38,18 @@ lack_room() {
   # Some filesystems have no fixed number of inodes and say 0 of 0.
   [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] ||
     lack inodes-full "$1 has $inodes free inodes; an environment needs more"
+}
+
+# uv, PyTorch and the drivers are built for glibc. A glibc system may have a musl beside it.
+lack_libc() {
+  local loader
+  for loader in /lib/ld-musl-*; do
+    [ -e "$loader" ] || return 0
+    case $(ldd --version 2>&1) in
+      *musl*) lack musl 'the C library here is musl (as on Alpine), and PyTorch is built for glibc' ;;
+    esac
+    return 0
+  done
 }
 
 # A clock that is a day off breaks every certificate. CLIENT_TIME comes with the launch, if at all.

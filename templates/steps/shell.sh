@@ -25,7 +25,7 @@ apply_shell() {
   # On the person's own machine the training alone sees it: rc files stay as they are.
   [ -z "$IS_LOCAL" ] || return 0
   if [ ! -w "$HOME" ]; then
-    caution no-writable-dir "the home folder can't be written: only the training sees the environment"
+    caution read-only-home "the home folder can't be written: only the training sees the environment"
     return
   fi
   [ -f "$HOME/.no_auto_tmux" ] || : >"$HOME/.no_auto_tmux"

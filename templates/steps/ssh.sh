@@ -5,6 +5,7 @@ inputs_ssh() { inputs v1 "${AUTHORIZED_KEYS[@]-}" "${KNOWN_HOSTS[@]-}"; }
 
 check_ssh() {
   local key
+  can_write_ssh || return 0
   for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
     authorized "$key" || return 1
   done
@@ -13,6 +14,10 @@ check_ssh() {
 
 apply_ssh() {
   local key
+  if ! can_write_ssh; then
+    caution read-only-home "$HOME can't be written: no key was added to those that may log in"
+    return
+  fi
   mkdir -p "$HOME/.ssh"
   for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
     authorized "$key" || add_line "$HOME/.ssh/authorized_keys" "$key"
@@ -22,6 +27,8 @@ apply_ssh() {
   chmod 700 "$HOME/.ssh"
   [ ! -f "$HOME/.ssh/authorized_keys" ] || chmod 600 "$HOME/.ssh/authorized_keys"
 }
+
+can_write_ssh() { if [ -e "$HOME/.ssh" ]; then [ -w "$HOME/.ssh" ]; else [ -w "$HOME" ]; fi; }
 
 # By the key itself: comments and options differ, and a line may be switched off with `#`.
 authorized() {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.boxes import claims, furnish, net, places
 from tests.boxes.furnish import Order
-from tests.boxes.kinds import PATH
+from tests.boxes.kinds import OWN_BASH, PATH
 from tests.boxes.proc import RigError, sh
 
 _START_LIMIT = 15.0
@@ -124,10 +124,10 @@ class Box:
 
         A string is a bash script. CommandError when it ends non-zero, unless check=False.
         """
-        argv = ["/bin/bash", "-c", command] if isinstance(command, str) else list(command)
+        argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
         who = user or "root"
         home = "/root" if who == "root" else f"/home/{who}"
-        inside = ["/usr/bin/env", "-i", f"HOME={home}", f"USER={who}", f"PATH={PATH}"]
+        inside = ["/usr/bin/env", "-i", f"HOME={home}", f"USER={who}", f"PATH={PATH}:{OWN_BASH}"]
         inside += ["LC_ALL=C.UTF-8", "TERM=dumb", *argv]
         if who != "root":
             inside = ["/usr/sbin/runuser", "-u", who, "--", *inside]
@@ -158,7 +158,7 @@ class Box:
     def write(self, path: str, text: str, *, mode: str = "0644", owner: str = "root") -> None:
         """Write a file, its folder included."""
         script = 'mkdir -p "$(dirname "$1")"; cat >"$1"; chmod "$2" "$1"; chown "$3": "$1"'
-        self.run(["/bin/bash", "-euc", script, "bash", path, mode, owner], stdin=text)
+        self.run(["bash", "-euc", script, "bash", path, mode, owner], stdin=text)
 
     def listing(self, paths: Sequence[str] = ("/",)) -> str:
         """Everything under `paths`: mode, owner, size, times, and a checksum per file.
@@ -177,7 +177,7 @@ class Box:
         find "$@" \( "${skip[@]}" \) -prune -o -type f -print0 | LC_ALL=C sort -z |
           xargs -0 -r sha256sum
         """
-        return self.run(["/bin/bash", "-c", script, "bash", *paths], timeout=600)
+        return self.run(["bash", "-c", script, "bash", *paths], timeout=600)
 
     # -- its power
 
@@ -275,7 +275,7 @@ class Box:
 
     def hold_dpkg_lock(self, seconds: float = 3600) -> int:
         """Have a process in it hold dpkg's lock, as another package run does; its number there."""
-        return int(self.run(["/bin/bash", "-c", _HOLD, "bash", _HOLDER, str(seconds)]))
+        return int(self.run(["bash", "-c", _HOLD, "bash", _HOLDER, str(seconds)]))
 
     def fill_disk(self, leave_mb: int) -> None:
         """Fill its disk until so many MB are free; only a box with a disk of its own has that."""

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+#: Where a kind without bash keeps one for the rig, out of every PATH.
+OWN_BASH = "/opt/rig"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -241,6 +244,33 @@ _ROWS = (
         "a Vast.ai container with the 64 MB of shared memory that containers have by default",
         extends="vast",
         mounts=("tmpfs /dev/shm 64m",),
+    ),
+    Kind(
+        "nobash",
+        "a box without bash, whose everyday programs and shell are busybox's",
+        packages=("busybox",),
+        build=f"""
+        mkdir -p /usr/local/sbin {OWN_BASH}
+        for name in $(busybox --list); do ln -sf /bin/busybox /usr/local/sbin/$name; done
+        chsh -s /usr/local/sbin/sh root
+        cp /bin/bash {OWN_BASH}/bash
+        rm /bin/bash
+        """,
+    ),
+    Kind(
+        "musl",
+        "a Vast.ai container whose C library calls itself musl, as Alpine's does",
+        extends="vast",
+        packages=("musl",),
+        build="ln -sf /lib/ld-musl-*.so.1 /usr/local/bin/ldd\n",
+    ),
+    Kind(
+        "wrongclock",
+        "a Vast.ai container whose clock is a year behind, for every program in it",
+        extends="vast",
+        packages=("libfaketime",),
+        files={"/etc/faketimerc": "-365d\n"},
+        build="ls /usr/lib/*/faketime/libfaketime.so.1 >/etc/ld.so.preload\n",
     ),
     Kind(
         "smalldisk",

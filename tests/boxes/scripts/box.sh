@@ -74,7 +74,7 @@ END
 }
 
 main() {
-  local name=$1 folder=$2 lower=$3 address=$4 gateway=$5 mtu=$6 root=$2/root pid _
+  local name=$1 folder=$2 lower=$3 address=$4 gateway=$5 mtu=$6 root=$2/root pid shell=/bin/bash _
   shift 6
   read -r pid _ </proc/self/stat # this /proc is still the host's: its number for us
   mkdir -p "$root"
@@ -95,8 +95,9 @@ main() {
   pivot_root . mnt
   cd /
   umount -l /mnt
-  exec setpriv --bounding-set "$caps" --inh-caps=-all \
-    env -i "$@" /bin/bash /sbin/box-init >/var/log/box-init.log 2>&1
+  [ -x "$shell" ] || shell=/opt/rig/bash # a kind without bash
+  exec /usr/bin/setpriv --bounding-set "$caps" --inh-caps=-all \
+    /usr/bin/env -i "$@" "$shell" /sbin/box-init >/var/log/box-init.log 2>&1
 }
 
 main "$@"

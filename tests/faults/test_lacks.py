@@ -1,0 +1,67 @@
+"""Boxes that lack something: it works all the same, or stops before any change and says why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+NOTHING_CHANGED = "exit 5, nothing changed"
+# A machine of another kind, as far as a program can see: no such box is to be had here.
+UNAME = """\
+#!/bin/sh
+case $1 in -m) echo aarch64 ;; -sm) echo Linux aarch64 ;; *) exec /usr/bin/uname "$@" ;; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "says"),
+    [
+        ("no bash (busybox's shell)", "nobash", "there is no bash on this box"),
+        ("musl in place of glibc (Alpine)", "musl", "the C library here is musl"),
+        ("clock off by a year", "wrongclock", "which is 36"),
+        ("read-only home", "rohome", "can't write to /home/student"),
+    ],
+)
+def test_it_stops_before_any_change(
+    rent: Rent, faults: Faults, fault: str, kind: str, says: str
+) -> None:
+    rented = rent(kind)
+    rented.person.repository()
+    before = rented.listing()
+    with faults.attempt(fault) as attempt:
+        refused = rented.run("setup").must(5)
+        attempt.noticed(refused.seconds, at_most=20)
+        assert says in refused.err
+        assert rented.listing() == before
+        attempt.outcome(NOTHING_CHANGED)
+
+
+def test_a_home_that_cannot_be_written_is_no_hindrance_elsewhere(
+    rent: Rent, faults: Faults
+) -> None:
+    rented = rent("rohome")
+    rented.person.repository()
+    with faults.attempt("read-only home, work elsewhere") as attempt:
+        done = rented.run("setup", "--set", "box.workdir=/scratch").must(0)
+        assert "step 1 loss" in done.out
+        again = rented.run("setup", "--set", "box.workdir=/scratch").must(0)
+        assert "nothing to do" in again.out
+        attempt.outcome("works")
+
+
+def test_uv_for_another_machine_is_the_right_one_and_is_tried_before_it_is_used(
+    rent: Rent, faults: Faults
+) -> None:
+    rented = rent("vast-nouv", files={"/usr/local/bin/uname": UNAME})
+    rented.person.repository()
+    with faults.attempt("aarch64 (by name alone)") as attempt:
+        failed = rented.run("setup").must(7)
+        assert "the step agent failed: uv could not be fetched" in failed.err
+        assert "the uv that was fetched does not run here" in failed.err
+        kind = rented.box.run(f"od -An -j18 -N2 -tu2 {rented.folder}/bin/uv")
+        assert kind.split() == ["183"]  # EM_AARCH64 (elf.h)
+        attempt.outcome("its uv is fetched, and refused here")
