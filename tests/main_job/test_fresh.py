@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
 from tests.person import ME, Done, Person
 
@@ -34,6 +35,12 @@ WORKDIRS = {
     "lambda": "/home/ubuntu",
     "bare": "/root",
     "nosudo": "/home/student",
+}
+# None of them has systemd.
+LACKS = {
+    "bare": ("no python3", "no git, curl or tmux", "no systemd"),
+    "nosudo": ("no root, no sudo",),
+    "runpod": ("no tmux, no rsync",),
 }
 
 
@@ -63,8 +70,11 @@ def fresh(
     box.stop()
 
 
-def test_it_reaches_the_first_step(fresh: Fresh) -> None:
-    fresh.first.must(0)
+def test_it_reaches_the_first_step(fresh: Fresh, faults: Faults) -> None:
+    for fault in LACKS.get(fresh.box.kind, ["a box as it is rented"]):
+        with faults.attempt(fault) as attempt:
+            fresh.first.must(0)
+            attempt.outcome("works")
     place = WORKDIRS[fresh.box.kind]
     assert f"step 1 loss 0.5 {ODD} {place}/homework/.venv" in fresh.first.out
     assert "lesson-1: finished" in fresh.first.out

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.person import Person
@@ -43,24 +44,29 @@ def test_work_that_would_stay_behind_is_2_unless_the_commit_is_enough(rented: Re
     assert not rented.box.exists(f"{rented.tree}/new.py")
 
 
-def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented) -> None:
+def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Faults) -> None:
     rented.run("doctor").must(0)
     rented.run("setup", "--set", "gpu.require=true").must(6)
     rented.box.new_host_key()
     before = rented.listing()
     for task in ("setup", "plan", "status", "logs"):
-        refused = rented.run(task).must(4)
-        assert rented.box.known_fingerprint in refused.err
-        assert "--new-box" in refused.err
+        with faults.attempt("changed host key", task) as attempt:
+            refused = rented.run(task).must(4)
+            attempt.noticed(refused.seconds, at_most=20)
+            assert rented.box.known_fingerprint in refused.err
+            assert "--new-box" in refused.err
+            attempt.outcome("exit 4, nothing sent")
     assert rented.listing() == before
 
 
-def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented) -> None:
+def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented, faults: Faults) -> None:
     rented.run("setup").must(0)
     rented.box.new_host_key()
-    rented.run("setup").must(4)
-    rented.run("setup", "--new-box").must(0)
-    rented.run("setup").must(0)
+    with faults.attempt("same address, new box") as attempt:
+        rented.run("setup").must(4)
+        rented.run("setup", "--new-box").must(0)
+        rented.run("setup").must(0)
+        attempt.outcome("own alias, old pin kept")
     names = [box["name"] for box in rented.person.run("boxes", "--json").must(0).json()["boxes"]]
     assert names == [f"{rented.box.address}-2", rented.box.address]
     pins = {(rented.person.state / f"boxes/{name}/known_hosts").read_text() for name in names}
@@ -87,11 +93,13 @@ def test_an_unreachable_host_is_3(person: Person) -> None:
     assert len(refused.err.splitlines()) < 12
 
 
-def test_a_cut_cable_is_3_in_good_time(rented: Rented) -> None:
-    rented.box.blackhole()
-    refused = rented.run("setup").must(3)
-    assert refused.seconds < 40
-    assert rented.box.address in refused.err
+def test_a_cut_cable_is_3_in_good_time(rented: Rented, faults: Faults) -> None:
+    with faults.attempt("box unreachable from the start") as attempt:
+        rented.box.blackhole()
+        refused = rented.run("setup").must(3)
+        attempt.noticed(refused.seconds, at_most=40)
+        assert rented.box.address in refused.err
+        attempt.outcome("exit 3")
 
 
 def test_a_refused_key_is_3_with_the_public_key_to_paste(rented: Rented) -> None:
