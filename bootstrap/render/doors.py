@@ -169,6 +169,8 @@ DOORS: dict[str, Door] = {
             "dockerfile.j2",
             "docker build -t NAME -f FILE . && docker run --gpus all NAME. The environment is "
             "in the image; the GPU is checked, and the training begun, when a container starts.",
+            limit=ARGUMENT,
+            source="one argument of a program, execve(2)",
             wait=True,
             bakes=True,
             file="Dockerfile",
@@ -179,6 +181,8 @@ DOORS: dict[str, Door] = {
             "Save it as .devcontainer/devcontainer.json of the repository. The container gets the "
             "tools, the environment and the GPU's verdict; the code is your own folder, and "
             "nothing is trained.",
+            limit=ARGUMENT,
+            source="one argument of a program, execve(2)",
             leave=("repo", "train"),
             file="devcontainer.json",
         ),
