@@ -12,7 +12,7 @@ UV := $(shell command -v uv 2>/dev/null)
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-boxes chaos editor-proof lint typecheck bench picture docs uv-release clean
+.PHONY: help install demo test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; nee
 
 picture: $(VENV)/dev  ## draw docs/run.svg from a real run: on a vast box of the rig as root, else the demo
 	@$(BIN)/python -m tests.docs.picture docs/run.svg
+
+door-proof: $(VENV)/dev  ## show what doors get to SkyPilot, dstack, hadolint, cloud-init, a notebook; minutes
+	@$(BIN)/python -m tests.doors.proof
 
 docs: $(VENV)/dev  ## write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate

@@ -22,6 +22,7 @@ class GitHost(ThreadingHTTPServer):
 
     def __init__(self, address: str, folder: Path, token: str = "") -> None:
         super().__init__((address, 0), _Handler)
+        self.address = address
         self.folder = folder
         self.token = token
         self.given: list[str] = []
@@ -30,7 +31,7 @@ class GitHost(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where it is reached."""
-        return f"http://{self.server_address[0]}:{self.server_address[1]}"
+        return f"http://{self.address}:{self.server_port}"
 
 
 class _Handler(BaseHTTPRequestHandler):

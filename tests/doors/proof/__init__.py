@@ -1,0 +1,1 @@
+"""Renderings before their real consumers: heavy programs in environments of their own."""

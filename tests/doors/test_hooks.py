@@ -1,0 +1,93 @@
+"""Start-up hooks on boxes, run as their providers run them: as root, at every boot."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box
+from tests.doors.conftest import Hosted
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+Rented = Callable[[str], Box]
+HOME = "/home/ubuntu"
+PLACES = ["/root", "/home", "/etc"]
+
+
+def boot(box: Box, hook: str) -> str:
+    """The hook's output, as at a boot."""
+    box.write("/var/tmp/hook", hook)
+    return box.run("cd / && exec bash /var/tmp/hook </dev/null 2>&1")
+
+
+def runs(box: Box) -> list[str]:
+    return box.run(f"ls {HOME}/.boxstrap/runs/*").split()
+
+
+def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person: Person) -> None:
+    box = rented("lambda")
+    hosted(box, more="", extends="lambda")
+    words = ("render", "--for", "gcp", "--set", "env.LINGER=600")
+    hook = person.run(*words)
+    assert "train ok" in boot(box, hook.must(0).out)
+    assert runs(box) == ["train-1"]
+    assert box.run(f"stat -c %U {HOME}/.boxstrap/runs/*/train-1").strip() == "ubuntu"
+    before = box.listing(PLACES)
+    assert "nothing to do" in boot(box, hook.out)
+    changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
+    assert [line for line in changed if "/train-1/log" not in line] == []
+    # The box stops and starts: what died stays so, unless the profile says otherwise.
+    box.power_off()
+    box.power_on()
+    boot(box, hook.out)
+    assert runs(box) == ["train-1"]
+    revive = person.run(*words, "--set", "train.at_boot=restart").must(0).out
+    boot(box, revive)
+    assert runs(box) == ["train-1", "train-2"]
+    boot(box, revive)
+    assert runs(box) == ["train-1", "train-2"]
+
+
+def test_a_pod_starts_its_own_services_whatever_becomes_of_the_set_up(
+    rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("runpod")
+    hosted(box, extends="runpod")
+    box.write("/start.sh", "#!/bin/bash\necho services\n")
+    box.run("chmod 755 /start.sh")
+    hook = person.run("render", "--for", "runpod").must(0).out
+    assert boot(box, hook) == "services\n"
+    box.run("until grep -q 'train ok' /var/log/boxstrap.log; do sleep 0.2; done", timeout=120)
+    assert boot(box, hook.replace("H4sI", "H4sJ", 1)).splitlines()[-1] == "services"
+
+
+def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
+    rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+) -> None:
+    box = rented("vast")
+    hosted(box, extends="vast")
+    folder = tmp_path / "served"
+    folder.mkdir()
+    gateway = box.address.rpartition(".")[0] + ".1"
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    server = ThreadingHTTPServer((gateway, 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    file = folder / "box.sh"
+    url = f"http://{gateway}:{server.server_address[1]}/box.sh"
+    paste = person.run("oneliner", "--url", url, "--output", str(file)).must(0).out
+    whole = file.read_text()
+    before = box.listing(["/root", "/workspace"])
+    file.write_text(whole.replace("train-", "trajn-", 1) + "\n")
+    assert "FAILED" in box.run(f"{paste.strip()} 2>&1", check=False)
+    assert box.listing(["/root", "/workspace"]) == before
+    file.write_text(whole)
+    assert "train ok" in box.run(paste)
+    server.shutdown()
+    server.server_close()
