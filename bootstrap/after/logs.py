@@ -48,7 +48,7 @@ def show_log(  # noqa: PLR0913 - what was asked for
         file = one.log if one else _step_log(there, str(step))
         on_terminal = sys.stdout.isatty()
         cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
-        masks = Redactor(_secrets(asked)).stream()
+        masks = Redactor(secrets_here(asked)).stream()
         out = _JsonLines() if as_json else _Plain()
         pieces = _growing(there, file, one) if follow else _as_it_is(there, file)
         for piece in pieces:
@@ -103,7 +103,7 @@ def _end_of(there: Visit, run: Run) -> str:
     return question("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
 
 
-def _secrets(asked: Asked) -> dict[str, str]:
+def secrets_here(asked: Asked) -> dict[str, str]:
     """What the profile here names and this environment has."""
     from bootstrap.profile.load import load
     from bootstrap.setup.prepare import repository_root

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import boxes, demo, doctor, doors, editors, profiles, runs, setup
+from bootstrap.tasks import boxes, demo, doctor, doors, editors, profiles, runs, setup, top
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
 wrong_usage_exits_2()
@@ -20,6 +20,7 @@ namespace = Collection(
     runs.logs,
     runs.attach,
     runs.stop,
+    top.top,
     doors.render,
     doors.oneliner,
     profiles.profiles,

@@ -1,0 +1,204 @@
+"""Several boxes, looked at live: a login and a thread for each, one screen for all."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from bootstrap.contact import Asked, contact
+from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
+from bootstrap.link import known
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.steady import SteadyLink
+from bootstrap.talk.follow import after_mark
+from bootstrap.talk.look import Look, LookLines
+from bootstrap.talk.question import question
+
+RETRY_S = 15.0
+"""Seconds between two tries of a box that could not be reached at first."""
+TICK_S = 0.5
+"""Seconds after which a screen is drawn again, so that ages grow."""
+
+
+@dataclass
+class View:
+    """One box, as it is known now."""
+
+    name: str
+    state: str = "connecting"
+    """connecting, live, lost (it is tried again), gone (it is not)."""
+    why: str = ""
+    look: Look | None = None
+    looked: float = 0.0
+    """When the look came, by this machine's monotonic clock."""
+    looks: int = 0
+    error: BoxstrapError | None = None
+
+    def age(self) -> float:
+        """Seconds since its last look."""
+        return time.monotonic() - self.looked
+
+
+class TopScreen(Protocol):
+    """Where looks are shown."""
+
+    def show(self, views: Sequence[View], changed: View | None) -> None:
+        """A box has something new (`changed`), or time went on (None)."""
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
+
+
+@dataclass
+class Wanted:
+    """How to look: every so many seconds, and how often; 0 is until somebody ends it."""
+
+    every_s: int = 2
+    looks: int = 0
+    warn: Callable[[str], None] = field(default=lambda _text: None)
+
+
+def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopScreen) -> None:
+    """Show the boxes until they were looked at often enough, or somebody ends it.
+
+    Raises UsageError where no box is meant; what stood in the way, where no box can be reached.
+    """
+    changes: queue.Queue[View] = queue.Queue()
+    feeds: list[Feed] = []
+    try:
+        feeds += [Feed(one, wanted, changes) for one in meant(asked, hosts)]
+        views = [feed.view for feed in feeds]
+        for feed in feeds:
+            feed.start()
+        while not over(views, wanted.looks):
+            try:
+                screen.show(views, changes.get(timeout=TICK_S))
+            except queue.Empty:
+                screen.show(views, None)
+    finally:
+        screen.close()
+        for feed in feeds:
+            feed.close()
+    first = next((view.error for view in views if view.error), None)
+    if first is not None and not any(view.looks for view in views):
+        raise first
+
+
+def meant(asked: Asked, hosts: Sequence[str]) -> list[Asked]:
+    """One question for each box: those named, else those of this repository, else all known."""
+    if not hosts:
+        from bootstrap.repo.here import read
+
+        with contextlib.suppress(UsageError):
+            key = read(asked.place).key
+            hosts = [box.name for box in known.all_boxes() if box.repo_key == key]
+        hosts = hosts or [box.name for box in known.all_boxes()]
+    if not hosts:
+        raise UsageError(
+            "which box? None is known yet.", next_="Say how it is reached: --host root@ADDRESS:PORT"
+        )
+    return [dataclasses.replace(asked, host=host) for host in dict.fromkeys(hosts)]
+
+
+def over(views: Sequence[View], looks: int) -> bool:
+    """Whether nothing more is to come."""
+    unreached = [view for view in views if view.error and not view.looks]
+    left = [view for view in views if view.state != "gone" and view not in unreached]
+    if not left:
+        return all(view.error for view in views)
+    return looks > 0 and all(view.looks >= looks for view in left)
+
+
+class Feed(threading.Thread):
+    """One box: logs in once, and again when the link was lost; passes on what it tells."""
+
+    def __init__(self, asked: Asked, wanted: Wanted, changes: queue.Queue[View]) -> None:
+        super().__init__(name=f"top {asked.host}", daemon=True)
+        self._contact = contact(asked, wanted.warn)
+        self.view = View(self._contact.known.name)
+        self._every = wanted.every_s
+        self._changes = changes
+        self._link: SteadyLink | None = None
+        self._closed = threading.Event()
+
+    def run(self) -> None:
+        """Look until closed, or until this box can't be looked at."""
+        while not self._closed.is_set():
+            try:
+                self._link = self._link or self._first_login()
+                self._follow(self._link)
+            except LinkLost as lost:
+                self._again(lost)
+            except UnreachableError as error:
+                self._tell("lost", error.what, error)
+                self._link = None
+                self._closed.wait(RETRY_S)
+            except BoxstrapError as error:
+                self._tell("gone", error.what, error)
+                return
+
+    def close(self) -> None:
+        """Let go of the box."""
+        self._closed.set()
+        if self._link is not None:
+            self._link.close()
+
+    def _first_login(self) -> SteadyLink:
+        return SteadyLink(
+            self._contact.login,
+            lost=lambda seconds: self._tell("lost", f"for {seconds:.0f} s"),
+            back=lambda: self._tell("connecting", ""),
+            warn=lambda text: self._tell("lost", text),
+        )
+
+    def _again(self, lost: LinkLost) -> None:
+        if self._link is None or self._closed.is_set():
+            return
+        try:
+            self._link.again(lost)
+        except BoxstrapError as error:
+            self._tell("gone", error.what, error)
+            self._closed.set()
+
+    def _follow(self, link: SteadyLink) -> None:
+        mark = secrets.token_hex(16)
+        asked = question("top", workdir=self._contact.recall("workdir"), every=self._every)
+        command = shell_command(f"echo\necho {mark}\n{asked}")
+        stream = after_mark(link.wire.start(command), mark, link.label)
+        lines = LookLines()
+        while piece := stream.read(64 * 1024):
+            for look in lines.feed(piece):
+                self._take(look)
+        if self._closed.is_set():
+            return
+        said = stream.read_err().strip()
+        if link.wire.alive() and said:
+            raise BoxLacksError(
+                f"it can't be looked at: {said.decode('utf-8', 'replace').splitlines()[-1][:300]}",
+                where=link.label,
+                next_="Set the box up again: boxstrap verify",
+            )
+        raise LinkLost(link.label, "the box stopped telling how it is")
+
+    def _take(self, look: Look) -> None:
+        if look.missing:
+            raise BoxLacksError(
+                "there is nothing to look with on this box.",
+                where=self.view.name,
+                next_=f"It comes with a setup, or with: boxstrap verify --host {self.view.name}",
+            )
+        view = self.view
+        view.look, view.looked, view.looks = look, time.monotonic(), view.looks + 1
+        self._tell("live", "")
+
+    def _tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:
+        self.view.state, self.view.why, self.view.error = state, why, error
+        self._changes.put(self.view)

@@ -1,0 +1,198 @@
+"""Boxes at work, shown: a live table on a terminal, plain lines elsewhere, JSON where asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from bootstrap.ui import terminal
+from bootstrap.ui.sizes import duration, size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from bootstrap.after.top import TopScreen, View
+    from bootstrap.talk.look import Card, Look
+
+VERSION = 1
+SILENT_S = 10.0
+"""Seconds without a look after which a box is said to be silent: a sick driver hangs."""
+GIB = 1024**3
+_COLOURS = {"live": "green", "lost": "yellow", "gone": "red"}
+
+Hide = Callable[[str], str]
+
+
+def make_top_screen(out: TextIO, *, as_json: bool, hide: Hide, env: dict[str, str]) -> TopScreen:
+    """The screen that suits `out`; `hide` masks secrets in what a training logs."""
+    if as_json:
+        return JsonLines(out, hide)
+    return LiveTable(out, hide) if terminal.is_live(out, env) else PlainLines(out, hide)
+
+
+class JsonLines:
+    """One JSON object for each thing that a box tells, with its version."""
+
+    def __init__(self, out: TextIO, hide: Hide) -> None:
+        self._out, self._hide = out, hide
+
+    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+        """One line."""
+        if changed is None:
+            return
+        line: dict[str, object] = {"v": VERSION, "box": changed.name, "state": changed.state}
+        if changed.state == "live" and changed.look:
+            line.update(changed.look.model_dump(exclude={"v", "missing"}))
+        elif changed.why:
+            line["why"] = changed.why
+        self._out.write(json.dumps(self._hidden(line)) + "\n")
+        self._out.flush()
+
+    def _hidden(self, value: object) -> object:
+        """The value with the secrets in each text masked."""
+        if isinstance(value, str):
+            return self._hide(value)
+        if isinstance(value, dict):
+            return {key: self._hidden(each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._hidden(each) for each in value]
+        return value
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class PlainLines:
+    """A line for each GPU, and one for the box."""
+
+    def __init__(self, out: TextIO, hide: Hide) -> None:
+        self._out, self._hide = out, hide
+        self._said: dict[str, str] = {}
+
+    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+        """The lines of what is new."""
+        if changed is None:
+            return
+        now = time.strftime("%H:%M:%S")
+        if changed.state == "live" and changed.look:
+            lines = [*map(card_line, changed.look.gpus), *box_lines(changed.look)]
+        else:
+            lines = [f"{changed.state} {changed.why}".strip()]
+            if lines[0] == self._said.get(changed.name):
+                return
+        self._said[changed.name] = lines[0]
+        for line in lines:
+            terminal.write_line(self._out, self._hide(f"{now}  {changed.name}  {line}"))
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class LiveTable:
+    """All boxes in one table that is drawn over."""
+
+    def __init__(self, out: TextIO, hide: Hide) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._hide = hide
+        self._live = Live(console=Console(file=out), auto_refresh=False, transient=False)
+        self._live.start()
+
+    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+        """Draw."""
+        self._live.update(self.table(views), refresh=True)
+
+    def close(self) -> None:
+        """Leave the last table where it is."""
+        self._live.stop()
+
+    def table(self, views: Sequence[View]) -> RenderableType:
+        """The boxes, one below the other."""
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        blocks: list[RenderableType] = []
+        for view in views:
+            state = _state(view)
+            head = Text.assemble((view.name, "bold"), "  ", (state, _COLOURS.get(view.state, "")))
+            blocks.append(head)
+            if view.look is None:
+                continue
+            table = Table(box=box.SIMPLE, padding=(0, 1), show_edge=False)
+            for title in ("GPU", "load", "memory", "power", "heat", "clock", "processes"):
+                words = title in ("GPU", "processes")
+                table.add_column(title, justify="left" if words else "right", no_wrap=True)
+            for card in view.look.gpus:
+                table.add_row(*(Text(self._hide(cell)) for cell in card_cells(card)))
+            if view.look.gpus:
+                blocks.append(table)
+            for line in box_lines(view.look):
+                blocks.append(Text(self._hide(line), no_wrap=True, overflow="ellipsis"))
+            blocks.append(Text(""))
+        return Group(*blocks)
+
+
+def _state(view: View) -> str:
+    if view.state == "live" and view.age() > SILENT_S:
+        return f"silent for {duration(view.age())}"
+    return f"{view.state} {view.why}".strip()
+
+
+def card_cells(card: Card) -> tuple[str, ...]:
+    """What is shown of one GPU; "-" is "not told"."""
+    name = (card.name or "?").removeprefix("NVIDIA ").removeprefix("GeForce ")
+    if card.error is not None:
+        return (f"{card.index} {name}", f"NVML error {card.error}", "", "", "", "", "")
+    return (
+        f"{card.index} {name}",
+        _of(card.load, None, "%"),
+        _of(_gib(card.memory_used), _gib(card.memory_total), "GiB"),
+        _of(card.power, card.power_limit, "W"),
+        _of(card.temperature, None, "°C"),
+        _of(card.clock, None, "MHz"),
+        ", ".join(_process(p.name, p.pid, p.memory) for p in card.processes) or "-",
+    )
+
+
+def card_line(card: Card) -> str:
+    """The same in one line."""
+    name, *cells = card_cells(card)
+    return "  ".join([f"GPU {name}", *(cell for cell in cells if cell not in ("", "-"))])
+
+
+def box_lines(look: Look) -> list[str]:
+    """The machine; why no GPU can be read; what trains on it."""
+    lines = []
+    if look.host:
+        host = look.host
+        memory = _of(_gib(host.memory_used), _gib(host.memory_total), "GiB", 1)
+        cpu = f"cpu {_of(host.cpu, None, '%')} of {host.cpus or '?'}"
+        lines.append(f"{cpu}  memory {memory}  disk {size(host.disk_free)} free")
+    if look.error is not None:
+        lines.append(f"NVML error {look.error}: no GPU can be read")
+    if look.run:
+        run = look.run
+        ended = f" with exit code {run.rc}" if run.state == "finished" and run.rc else ""
+        lines.append(f"{run.name} {run.state}{ended}" + (f": {run.last}" if run.last else ""))
+    return lines
+
+
+def _process(name: str, pid: int, memory: int | None) -> str:
+    held = f" {memory / GIB:.1f} GiB" if memory else ""
+    return f"{name or pid}{held}"
+
+
+def _gib(count: int | None) -> float | None:
+    return None if count is None else count / GIB
+
+
+def _of(here: float | None, most: float | None, unit: str, digits: int = 0) -> str:
+    if here is None:
+        return "-"
+    of = f"/{most:.{digits}f}" if most is not None else ""
+    return f"{here:.{digits}f}{of} {unit}"

@@ -1,0 +1,78 @@
+"""Boxes looked at live: two at once, one that drops and comes back, one that was never set up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.test_smoke import with_gpu  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = "version: 1\ngpu: {smoke: none}\ntrain: {command: python train.py}\n"
+TRAIN = "import time\nprint('step 7 \\x1b[2J loss 0.5', flush=True)\ntime.sleep(600)\n"
+
+
+def looks(told: str) -> Iterator[dict[str, Any]]:
+    for line in told.splitlines():
+        yield json.loads(line)
+
+
+def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F811
+    with_gpu.person.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    missing = with_gpu.run("top", "--looks", "1").must(5)
+    assert "boxstrap verify --host" in missing.err
+    with_gpu.run("setup").must(0)
+    logins = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
+    told = with_gpu.run("top", "--looks", "3", "--every", "1", "--json").must(0)
+    found = list(looks(told.out))
+    assert [(line["v"], line["state"]) for line in found] == [(1, "live")] * 3
+    assert found[0]["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
+    assert found[0]["run"]["last"] == "step 7 loss 0.5"
+    assert found[0]["run"]["state"] == "running"
+    after = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
+    assert after - logins in (0, 1)
+    # What looks there ends when nobody looks any more.
+    deadline = time.monotonic() + 10
+    while with_gpu.box.run("pgrep -f [w]atch.py || :").strip():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_two_boxes_at_once_and_one_that_drops_comes_back(
+    rent: Rent,
+    with_gpu: Rented,  # noqa: F811
+) -> None:
+    other = rent("vast")
+    with_gpu.run("verify").must(0)
+    other.run("verify").must(6)  # no GPU; what looks is there all the same
+    words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
+    going = with_gpu.begin("top", *words)
+    time.sleep(4)
+    other.box.kill_sshd()
+    time.sleep(1)
+    other.box.start_sshd()
+    told = going.end().must(0)
+    states: dict[str, list[str]] = {}
+    for line in looks(told.out):
+        states.setdefault(line["box"], []).append(line["state"])
+    steady, dropped = states.values()
+    if "lost" in steady:
+        steady, dropped = dropped, steady
+    assert set(steady) == {"live"}
+    assert dropped[0] == dropped[-1] == "live"
+    assert "lost" in dropped
+
+
+def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None:  # noqa: F811
+    with_gpu.run("verify").must(0)
+    told = with_gpu.run("top", "--looks", "1", "--host", "root@127.0.0.1:1").must(0)
+    assert "A100" in told.out
+    assert "lost" in told.out
+    with_gpu.person.run("top", "--host", "root@127.0.0.1:1").must(3)

@@ -1,0 +1,99 @@
+"""A look at a box is read as a stranger's: bounded, cleaned, or nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.talk.look import MAX_LINE, Look, LookLines, parse
+
+HOST = {"memory_used": 1, "memory_total": 2, "disk_free": 3, "disk_total": 4}
+WHOLE: dict[str, Any] = {
+    "v": 1,
+    "t": 1700000000.5,
+    "host": {"cpus": 32, "cpu": 12.5, **HOST},
+    "gpus": [
+        {
+            "index": 0,
+            "name": "NVIDIA A100",
+            "load": 97,
+            "memory_used": 10,
+            "memory_total": 80,
+            "power": 391.5,
+            "processes": [{"pid": 7, "name": "python", "memory": 9}],
+            "new": "of a later version",
+        }
+    ],
+    "error": None,
+    "run": {"name": "train-1", "repo": "r-1", "state": "running", "rc": None, "last": "step 1"},
+}
+
+
+def line(**changed: Any) -> bytes:
+    return json.dumps({**WHOLE, **changed}).encode()
+
+
+def test_a_look_is_read() -> None:
+    look = parse(line())
+    assert look is not None
+    assert (look.gpus[0].load, look.gpus[0].processes[0].name) == (97, "python")
+    assert look.run is not None
+    assert look.run.last == "step 1"
+
+
+def test_text_cannot_command_a_terminal() -> None:
+    run = {**WHOLE["run"], "last": "\x1b]0;owned\x07\x1b[2Jstep\r\n1\u202e" + "x" * 9000}
+    look = parse(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
+    assert look is not None
+    assert look.run is not None
+    assert look.run.last.startswith("step 1x")
+    assert len(look.run.last) == 500
+    assert look.gpus[0].name == "A100"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"v": 2},
+        {"t": "now"},
+        {"t": 1e300},
+        {"gpus": [{"index": -1}]},
+        {"gpus": [{"index": i % 9} for i in range(200)]},
+        {"gpus": [{"index": 0, "load": "97"}]},
+        {"gpus": [{"index": 0, "load": float("nan")}]},
+        {"gpus": [{"index": 0, "memory_used": 1 << 70}]},
+        {"gpus": [{"index": 0, "processes": [{"pid": 1, "name": "x"}] * 100}]},
+        {"run": {**WHOLE["run"], "state": "owned"}},
+        {"host": []},
+    ],
+    ids=str,
+)
+def test_what_no_box_says_is_nothing(changed: dict[str, Any]) -> None:
+    assert parse(line(**changed)) is None
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b"x" * (MAX_LINE + 1)])
+def test_what_is_no_look_is_nothing(text: bytes) -> None:
+    assert parse(text) is None
+
+
+@given(st.lists(st.integers(1, 500), max_size=20))
+def test_looks_come_whole_out_of_any_pieces(cuts: list[int]) -> None:
+    stream = line(t=1.0) + b"\nnoise\n" + line(t=2.0) + b"\n" + line(t=3.0)[:-9]
+    lines, found, at = LookLines(), [], 0
+    for cut in [*cuts, len(stream)]:
+        found += lines.feed(stream[at : at + cut])
+        at += cut
+    assert [look.t for look in found] == [1.0, 2.0]
+
+
+def test_of_an_endless_line_little_is_kept() -> None:
+    lines = LookLines()
+    for _ in range(40):
+        assert lines.feed(b"x" * 64 * 1024) == []
+    assert len(lines._rest) <= MAX_LINE + 1
+    assert lines.feed(b"\n" + line() + b"\n") == [Look.model_validate_json(line())]

@@ -1,0 +1,124 @@
+"""Boxes at work, as they are shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+
+import pytest
+
+from bootstrap.after.top import TopScreen, View
+from bootstrap.talk.look import Card, Look, Machine, Newest, Process
+from bootstrap.ui.top_view import LiveTable, make_top_screen
+
+GIB = 1024**3
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+CARD = Card(
+    index=0,
+    name="NVIDIA A100-SXM4-80GB",
+    load=97.0,
+    memory_used=70 * GIB,
+    memory_total=80 * GIB,
+    power=391.4,
+    power_limit=400.0,
+    temperature=64.0,
+    clock=1410,
+    processes=(Process(pid=7, name="python", memory=69 * GIB),),
+)
+LOOK = Look(
+    t=1.0,
+    host=Machine(
+        cpus=32,
+        cpu=12.0,
+        memory_used=40 * GIB,
+        memory_total=128 * GIB,
+        disk_free=10**11,
+        disk_total=1,
+    ),
+    gpus=(CARD, Card(index=1, name="NVIDIA A100-SXM4-80GB", error=15)),
+    run=Newest(name="train-1", repo="r", state="running", last="step 3 token=hunter22"),
+)
+
+
+def live(name: str = "my-box") -> View:
+    return View(name, "live", look=LOOK, looked=time.monotonic(), looks=1)
+
+
+def hide(text: str) -> str:
+    return text.replace("hunter22", "***")
+
+
+def screen(out: io.StringIO, *, as_json: bool = False) -> TopScreen:
+    return make_top_screen(out, as_json=as_json, hide=hide, env={})
+
+
+def test_plain_lines() -> None:
+    out = Terminal()
+    view = live()
+    screen(out).show([view], view)
+    lines = [line.partition("  ")[2] for line in out.getvalue().splitlines()]
+    assert lines == [
+        "my-box  GPU 0 A100-SXM4-80GB  97 %  70/80 GiB  391/400 W  64 °C  1410 MHz"
+        "  python 69.0 GiB",
+        "my-box  GPU 1 A100-SXM4-80GB  NVML error 15",
+        "my-box  cpu 12 % of 32  memory 40.0/128.0 GiB  disk 100 GB free",
+        "my-box  train-1 running: step 3 token=***",
+    ]
+
+
+def test_a_lost_box_is_said_once_in_plain_lines() -> None:
+    out = io.StringIO()
+    plain = screen(out)
+    view = View("my-box", "lost", "for 2 s")
+    for _ in range(3):
+        plain.show([view], view)
+    plain.show([view], None)
+    assert out.getvalue().count("\n") == 1
+
+
+def test_json_lines_have_a_version_and_no_secret() -> None:
+    out = io.StringIO()
+    lines = screen(out, as_json=True)
+    view, gone = live(), View("other", "gone", "it is not the box that was pinned")
+    lines.show([view], view)
+    lines.show([view], None)
+    lines.show([view, gone], gone)
+    first, second = map(json.loads, out.getvalue().splitlines())
+    assert (first["v"], first["box"], first["state"]) == (1, "my-box", "live")
+    assert first["run"]["last"] == "step 3 token=***"
+    assert second == {"v": 1, "box": "other", "state": "gone", "why": gone.why}
+
+
+def drawn(views: list[View], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    table = make_top_screen(out, as_json=False, hide=hide, env={"TERM": "xterm"})
+    assert isinstance(table, LiveTable)
+    table.show(views, None)
+    table.close()
+    return out.getvalue()
+
+
+def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = live("silent-box")
+    silent.looked -= 30
+    shown = drawn([live(), View("lost-box", "lost", "for 8 s"), silent], monkeypatch)
+    for text in ("my-box", "97 %", "391/400 W", "lost for 8 s", "silent for 30 s", "token=***"):
+        assert text in shown, text
+    assert "hunter22" not in shown
+
+
+def test_markup_of_a_box_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = live()
+    view.look = LOOK.model_copy(update={"gpus": (Card(index=0, name="[red]A[/red]"),)})
+    assert "[red]A[/red]" in drawn([view], monkeypatch)
