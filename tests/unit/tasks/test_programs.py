@@ -15,8 +15,8 @@ from tests.person import HERE, Done, Person
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
-BUILT = ["attach", "boxes", "code", "demo", "doctor", "init", "logs", "plan", "profiles", "setup"]
-BUILT += ["ssh-config", "status", "stop", "top", "verify"]
+BUILT = ["attach", "boxes", "code", "demo", "doctor", "init", "logs", "oneliner", "plan", "profiles"]
+BUILT += ["render", "setup", "ssh-config", "status", "stop", "top", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),
