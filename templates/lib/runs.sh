@@ -64,8 +64,15 @@ absolute_command() {
   esac
 }
 
-# A server of our own, apart from the provider's tmux and the person's settings.
-our_tmux() { env -u TMUX tmux -u -L boxstrap -f /dev/null "$@" 3>&- 9>&-; }
+# A server of our own, apart from the provider's tmux and the person's settings. It shows its environment
+# to whoever asks, so the secrets that rc files put into ours stay out: a run reads them from their file.
+our_tmux() {
+  local pair hidden=(-u TMUX)
+  if [ -f "$BOX_HOME/secrets" ]; then
+    while IFS= read -r -d '' pair; do hidden+=(-u "${pair%%=*}"); done <"$BOX_HOME/secrets"
+  fi
+  env "${hidden[@]}" tmux -u -L boxstrap -f /dev/null "$@" 3>&- 9>&-
+}
 
 # The profile's name for the session; where a live one has it, another repository's, ours is longer.
 session_name() {
