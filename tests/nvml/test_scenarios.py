@@ -237,6 +237,14 @@ def test_a_check_weighs_as_the_order_lets_it(rig: stub.Rig) -> None:
     assert answer.outcomes("heat") == ["ignored"]
 
 
+@pytest.mark.parametrize(("ahead", "said"), [("3600", True), ("-3600", True), ("3", False)])
+def test_the_clock_of_the_one_who_asks_is_a_witness(
+    rig: stub.Rig, tmp_path: Path, ahead: str, said: bool
+) -> None:
+    answer = rig.run(A100, "--workdir", str(tmp_path), f"--ahead={ahead}")
+    assert (("warn", "clock-wrong", []) in answer.reasons()) == said
+
+
 def test_strict_turns_a_warning_into_a_return(rig: stub.Rig) -> None:
     warm = f"{A100}\ngpu.temperature = 88"
     assert rig.run(warm).result["verdict"] == "warn"
