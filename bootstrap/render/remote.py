@@ -36,27 +36,26 @@ def by_url(url: str, sha256: str) -> str:
     return f"f=$(mktemp);{{ {tried};}}&&echo '{sha256}  '$f|sha256sum -c --quiet&&bash $f;rm $f\n"
 
 
+PLACE = "~/.boxstrap-door"
+"""The folder on the box for what goes with the paste; it is removed at the end."""
+
+
 def by_uvx(source: str, profile: Profile, work: Work) -> str:
     """A paste that lets uvx install boxstrap from `source` there, and make the script from the
-    profile that comes with it. Raises UsageError where the profile names files of this machine."""
-    if profile.ssh.authorized_keys:
-        from bootstrap.render.variables import public_keys
+    profile and the public keys that come with it."""
+    from bootstrap.render.variables import public_keys
 
-        keys = public_keys(profile)
-    else:
-        keys = []
+    keys = public_keys(profile)
     values = profile.model_dump(exclude={"name", "extends"}, exclude_none=True, mode="json")
-    values["git"] = {
-        **values["git"],
-        "url": work.url,
-        "ref": work.commit,
-        "access": "url",
-    }
-    values["ssh"]["authorized_keys"] = keys
+    values["git"].update(url=work.url, ref=work.commit, access="url")
+    values["ssh"].update(authorized_keys=[f"{PLACE}/{number}.pub" for number in range(len(keys))])
     values["ssh"].pop("identity", None)
-    text = json.dumps(values, indent=0)
+    files = {"boxstrap.yaml": json.dumps(values, indent=0)}
+    files.update({f"{number}.pub": line for number, line in enumerate(keys)})
+    laid = "".join(f"cat >{PLACE}/{name}<<'E'\n{text}\nE\n" for name, text in files.items())
     return (
-        f"f=$(mktemp -d);cat >$f/boxstrap.yaml<<'E'\n{text}\nE\n"
+        f"mkdir -p {PLACE}\n{laid}"
         f"uvx --from {shlex.quote(source)} boxstrap render --for terminal "
-        "--profile $f/boxstrap.yaml --output $f/box.sh&&bash $f/box.sh;rm -r $f\n"
+        f"--profile {PLACE}/boxstrap.yaml --output {PLACE}/box.sh&&bash {PLACE}/box.sh;"
+        f"rm -r {PLACE}\n"
     )

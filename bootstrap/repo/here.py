@@ -71,7 +71,7 @@ def read(path: Path, ref: str | None = None) -> Here:
         identity_name=_last(config, "user.name"),
         identity_email=_last(config, "user.email"),
         shallow=(git_dir / "shallow").is_file(),
-        key=f"{name}-{_fingerprint(url, root)}",
+        key=f"{name}-{fingerprint(url, root)}",
         git_dir=git_dir,
         bare=bare,
         asked=ref,
@@ -207,7 +207,7 @@ def _instead(url: str, config: list[tuple[str, str]]) -> str:
     return f"{instead}{url[len(prefix) :]}"
 
 
-def _fingerprint(url: str | None, root: Path) -> str:
+def fingerprint(url: str | None, root: Path) -> str:
     """Eight hex digits that stay the same when the way to the same repository changes."""
     same = as_https(url).removesuffix("/").removesuffix(".git") if url else str(root)
     return hashlib.sha256(same.encode("utf-8", "surrogateescape")).hexdigest()[:8]

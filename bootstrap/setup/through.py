@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,8 +133,11 @@ def _show(text: str, screen: Screen, given: Mapping[str, Any], data: Mapping[str
     if given["output"]:
         file = _write(given["output"], text)
         screen.result({**data, "bytes": size, "written": str(file)}, f"written: {file}")
+    elif given["json_"]:
+        screen.result({**data, "bytes": size, "lines": text.splitlines()})
     else:
-        screen.result({**data, "bytes": size, "text": text}, text.rstrip("\n"))
+        # Ours, byte for byte: what a screen bounds and cleans are the words of strangers.
+        sys.stdout.write(text)
 
 
 def _write(name: str, text: str) -> Path:

@@ -62,12 +62,13 @@ def _work(here: Here) -> Work:
 
 def _by_url(url: str, ref: str | None) -> Work:
     """The commit that `ref` is at the URL now; this machine asks, with the user's own access."""
+    from bootstrap.repo.here import fingerprint
     from bootstrap.repo.urls import name_of, without_user_info
 
     clean = without_user_info(url)
     name = name_of(clean)
     return Work(
-        key=f"{name}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}",
+        key=f"{name}-{fingerprint(clean, Path())}",  # as where somebody stands in it
         name=name,
         commit=ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref),
         branch=None,

@@ -22,7 +22,8 @@ from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS, WHOLE, render_door
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.setup.doorwork import door_url
-from tests.unit.render.scripts import SHIPPED, WORK, profile, static_parts
+from tests.person import Person
+from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck
 
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
@@ -218,3 +219,51 @@ def test_the_short_script_has_every_function_that_it_calls() -> None:
     }
     assert missing == set()
     assert "find_work" in defined
+
+
+def test_what_uvx_is_told_there_makes_the_same_script(
+    person: Person, tmp_path: Path, key: str
+) -> None:
+    repository = person.repository()
+    url = "http://127.0.0.1:9/homework.git"
+    repository.git("remote", "add", "origin", url)
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    words = ("--profile", "vast", "--set", TRAIN, "--set", key, "--set", "gpu.count=2")
+    paste = person.run("oneliner", "--uvx", "boxstrap==1", *words).must(0).out
+    here = person.run("render", "--for", "terminal", *words).must(0).out
+    assert max(map(len, paste.splitlines())) < 4095
+    far = Person(tmp_path / "far")
+    # Pasted on the box: uvx brings this very boxstrap.
+    (tmp_path / "uvx").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    (tmp_path / "uvx").chmod(0o755)
+    kept = paste.replace("&&bash ~/.boxstrap-door/box.sh", "&&cat ~/.boxstrap-door/box.sh")
+    done = subprocess.run(
+        ["bash", "-c", kept],
+        cwd=far.home,
+        env={**far.env, "PATH": f"{tmp_path}:{far.env['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    made = done.stdout
+    assert not (far.home / ".boxstrap-door").exists()
+
+    def told(script: str) -> list[str]:
+        names = (
+            "# boxstrap",
+            "REPO_BRANCH=",
+            "GIT_USER_",
+        )  # the person's own, and who stands where
+        lines = script.splitlines()
+        return [line for line in lines if not line.startswith((*names, "written: "))]
+
+    assert told(made) == told(here), done.stderr
+
+
+def test_the_readable_script_is_shown_whole(person: Person) -> None:
+    person.repository()
+    shown = person.run("render", "--profile", "vast", "--set", TRAIN).must(0)
+    assert shown.out.endswith('\nmain "$@"\nexit\n}\n')
+    document = person.run("render", "--profile", "vast", "--set", TRAIN, "--json").must(0).json()
+    assert len("\n".join(document["lines"])) + 1 == len(shown.out)
+    assert document["bytes"] == len(shown.out.encode())
