@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _REASON = "boxes need root"
+LEFT_OUT = {_REASON: "root", "no CPU build of torch": "a CPU build of torch"}
 
 
 @pytest.fixture(scope="session")
@@ -65,8 +66,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Count what was left out for want of root."""
+    """Count what was left out for want of something that a machine may lack."""
     skipped = terminalreporter.stats.get("skipped", [])
-    count = sum(_REASON in str(report.longrepr) for report in skipped)
-    if count:
-        terminalreporter.write_line(f"left out: {count} tests need root")
+    for reason, need in LEFT_OUT.items():
+        count = sum(reason in str(report.longrepr) for report in skipped)
+        if count:
+            terminalreporter.write_line(f"left out: {count} tests need {need}")

@@ -14,6 +14,9 @@ import pytest
 
 from bootstrap import verdict
 from bootstrap.box import fits
+from bootstrap.box.check import PASS, RETURN
+from bootstrap.box.judge import Row
+from bootstrap.box.smoke import joined
 from bootstrap.ui import verdict_table
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
@@ -157,9 +160,15 @@ def test_torch_without_cuda_is_no_reason_to_return_the_box(
     assert "reason warn torch-no-cuda need=126" in answer.out
 
 
-def test_a_second_smoke_test_takes_the_place_of_the_first(box: stub.Rig, rig: stub.Rig) -> None:
-    first = smoke(rig, RTX4090, rig.python)
-    joined = json.loads((rig.folder / "result.json").read_text())
-    assert first.verdict == joined
-    again = smoke(rig, RTX4090, rig.python)
-    assert [r["check"] for r in again.verdict["checks"]].count("smoke") == 1
+def test_a_second_smoke_test_takes_the_place_of_the_first() -> None:
+    hot = {"check": "heat", "code": "gpu-hot", "outcome": "warn", "gpus": [0]}
+    gpu = {"verdict": "warn", "reasons": [hot], "checks": [{"check": "heat", "gpu": 0}]}
+    wrong = Row("smoke-memory", 0, RETURN, "1 wrong word", "", "it forgets", "smoke-memory", "A")
+    sick = joined(gpu, [wrong])
+    assert (sick["verdict"], [r["code"] for r in sick["reasons"]]) == (
+        "return",
+        ["smoke-memory", "gpu-hot"],
+    )
+    well = joined(sick, [Row("smoke-memory", 0, PASS, "right")])
+    assert (well["verdict"], well["reasons"]) == ("warn", [hot])
+    assert [row["check"] for row in well["checks"]] == ["heat", "smoke-memory"]

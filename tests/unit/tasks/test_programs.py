@@ -15,7 +15,18 @@ from tests.person import HERE, Done, Person
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
-BUILT = ["attach", "boxes", "code", "demo", "doctor", "init", "logs", "oneliner", "plan", "profiles"]
+BUILT = [
+    "attach",
+    "boxes",
+    "code",
+    "demo",
+    "doctor",
+    "init",
+    "logs",
+    "oneliner",
+    "plan",
+    "profiles",
+]
 BUILT += ["render", "setup", "ssh-config", "status", "stop", "top", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
