@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.test_after import TRAIN, plant_gpu
@@ -87,21 +88,29 @@ def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
     assert with_gpu.runs() == ["train-1"]
 
 
-def test_torch_without_cuda_is_refused_before_it_is_fetched(with_gpu: Rented) -> None:
+@pytest.mark.faults
+def test_torch_without_cuda_is_refused_before_it_is_fetched(
+    with_gpu: Rented, faults: Faults
+) -> None:
     if cpu_wheel() is None:
         pytest.skip("no CPU build of torch is at hand")
     with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
     # uv says what it would take, and nothing is fetched.
-    early = with_gpu.run("setup").must(7)
+    with faults.attempt("torch without CUDA", at="before it is fetched") as attempt:
+        early = with_gpu.run("setup").must(7)
+        attempt.noticed()
     assert "torch is built without CUDA" in early.err
     assert "python.torch_backend: cu126" in early.err
     assert not with_gpu.box.run("find /workspace/homework/.venv -name 'torch*'").strip()
 
 
-def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented) -> None:
+@pytest.mark.faults
+def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented, faults: Faults) -> None:
     version = {"torch/version.py": "__version__ = '2.6.0'\ncuda: Optional[str] = None\n"}
     with_torch(with_gpu, {**SICK_TORCH, **version})
-    late = with_gpu.run("setup").must(7)
+    with faults.attempt("torch without CUDA", at="once it is there") as attempt:
+        late = with_gpu.run("setup").must(7)
+        attempt.noticed()
     assert "torch 2.6.0 is built without CUDA, and the box has a GPU" in late.text
     assert "python.torch_backend: cu126" in late.err
     # Where no GPU is required, it will do.
@@ -109,8 +118,13 @@ def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented) -> Non
     assert with_gpu.runs() == ["train-1"]
 
 
-def test_a_driver_too_old_is_said_before_anything_is_fetched(with_gpu: Rented) -> None:
+@pytest.mark.faults
+def test_a_driver_too_old_is_said_before_anything_is_fetched(
+    with_gpu: Rented, faults: Faults
+) -> None:
     with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")
-    told = with_gpu.run("setup").must(7)
+    with faults.attempt("driver too old for torch") as attempt:
+        told = with_gpu.run("setup").must(7)
+        attempt.noticed()
     assert "torch needs a newer CUDA than the driver runs, which is 12.4" in told.err
     assert "cu126" in told.err
