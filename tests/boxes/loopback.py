@@ -1,0 +1,146 @@
+"""A box without root: an sshd of one's own on loopback, with a home in a temporary folder.
+
+It is no box of its own (the machine's files, network and processes are its), so it can suffer less:
+its host key changes, its sshd dies and comes back. What else a `Box` does takes root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.boxes.proc import RigError, need, sh
+
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_START_LIMIT_S = 10.0
+
+
+class LoopbackBox:
+    """Named as in `Box`, as far as it goes."""
+
+    kind = "loopback"
+
+    def __init__(self) -> None:
+        need("ssh-keygen")
+        self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-loopback-"))
+        self.user = getpass.getuser()
+        self.address, self.port = "127.0.0.1", _free_port()
+        self.home = str(self._folder / "home")
+        self.identity = self._folder / "id"
+        (self._folder / "home/.ssh").mkdir(parents=True, mode=0o700)
+        _keygen(self.identity)
+        shutil.copy(self.identity.with_suffix(".pub"), f"{self.home}/.ssh/authorized_keys")
+        self._host_key = self._folder / "host_key"
+        self._sshd: subprocess.Popen[bytes] | None = None
+        _keygen(self._host_key)
+        self._configure()
+        self.start_sshd()
+
+    @property
+    def host_string(self) -> str:
+        """user@address:port."""
+        return f"{self.user}@{self.address}:{self.port}"
+
+    @property
+    def known_fingerprint(self) -> str:
+        """SHA256:… of the host key that sshd shows now."""
+        return sh(["ssh-keygen", "-lf", f"{self._host_key}.pub"]).split()[1]
+
+    def run(self, command: str, *, user: str | None = None, check: bool = True) -> str:
+        """Run a bash script as a login's command would; its standard output."""
+        env = {"HOME": self.home, "USER": self.user, "PATH": _PATH, "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(
+            ["bash", "-c", command], env=env, capture_output=True, text=True, check=False
+        )
+        if check and done.returncode != 0:
+            raise RigError(f"{command[:200]}: exit {done.returncode}\n{done.stderr[-2000:]}")
+        return done.stdout
+
+    def read(self, path: str) -> str:
+        """A file's text."""
+        return Path(path).read_text()
+
+    def exists(self, path: str) -> bool:
+        """Whether a path is there, of whatever type."""
+        return os.path.lexists(path)
+
+    def new_host_key(self) -> None:
+        """Give it another host key, as a new box at the same address has."""
+        self.kill_sshd()
+        for left in (self._host_key, Path(f"{self._host_key}.pub")):
+            left.unlink()
+        _keygen(self._host_key)
+        self.start_sshd()
+
+    def kill_sshd(self) -> None:
+        """kill -9 the listener and every login with it; what they started lives on."""
+        if self._sshd is None:
+            return
+        logins = psutil.Process(self._sshd.pid).children()
+        self._sshd.kill()
+        for login in logins:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                login.kill()
+        self._sshd.wait()
+        self._sshd = None
+
+    def start_sshd(self) -> None:
+        """Start the listener; returns when it answers."""
+        program = shutil.which("sshd", path=f"{_PATH}:/usr/sbin:/sbin")
+        if program is None:
+            raise RigError("this machine lacks sshd")
+        self._sshd = subprocess.Popen(
+            [program, "-D", "-f", str(self._folder / "config"), "-E", str(self._folder / "log")],
+            stdin=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < end and self._sshd.poll() is None:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection((self.address, self.port), timeout=1) as line,
+            ):
+                if line.recv(4) == b"SSH-":
+                    return
+            time.sleep(0.05)
+        raise RigError(f"no sshd:\n{(self._folder / 'log').read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """End it and all that was started in its home."""
+        self.kill_sshd()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("HOME") == self.home:
+                    process.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _configure(self) -> None:
+        lines = (
+            f"ListenAddress {self.address}:{self.port}",
+            f"HostKey {self._host_key}",
+            f"AuthorizedKeysFile {self.home}/.ssh/authorized_keys",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "PidFile none",
+            f"SetEnv HOME={self.home} PATH={_PATH}",  # it wins over what the account has
+        )
+        (self._folder / "config").write_text("".join(f"{line}\n" for line in lines))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _keygen(path: Path) -> None:
+    sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "loopback", "-f", str(path)])
