@@ -44,7 +44,6 @@ done
 section environment
 names .venv
 sums .venv
-.venv/bin/python -m compileall -q .venv/lib >/dev/null || printf 'does not compile\n'
 cat .venv/lib/python3*/site-packages/*.dist-info/RECORD | cut -d, -f1,2 | sort
 
 section boxstrap

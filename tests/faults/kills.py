@@ -188,14 +188,24 @@ def kill_power(rented: Rented, going: Going, eye: Eye, chance: random.Random) ->
 
 
 KILLS = {
-    "the program": kill_program,
-    "sshd": kill_sshd,
-    "the script": kill_script,
-    "the box's power": kill_power,
+    "kill -9 of the program": kill_program,
+    "kill -9 of sshd": kill_sshd,
+    "kill -9 of the script": kill_script,
+    "power off and on": kill_power,
 }
 
 
 # -- how a person goes on
+
+
+def await_notice(going: Going) -> bool:
+    """Wait until the program says that its link is lost, or ends with a word about it."""
+    limit = time.monotonic() + 60
+    while going.process.poll() is None and time.monotonic() < limit:
+        if " lost " in going.said():
+            return True
+        time.sleep(0.02)
+    return going.process.poll() in (3, 7)
 
 
 def go_on(rented: Rented, going: Going) -> list[Done]:
