@@ -59,6 +59,7 @@ class Drive:
         self.setup = ""
         self.began_run = False
         """Whether the setup that was followed began the training."""
+        self._holder = ""
         self._failed_step = ""
         self._failed_code = Code("", "")
         self._sending: Sending | None = None
@@ -92,8 +93,7 @@ class Drive:
         what `outcome.raise_for` raises.
         """
         if hello.working and hello.working[1] == self.prepared.script_id:
-            self.screen.say(f"this setup is at work already ({hello.working[0]}): following it")
-            return self._follow(hello.working[0], hello.have)
+            return self._follow_another(hello.working[0], hello)
         if hello.nothing_to_do and not self.wishes.restart:
             return ""
         setup = new_setup_id()
@@ -102,6 +102,16 @@ class Drive:
         except LinkLost as lost:
             return self._look_after(setup, lost)
         return self._follow(setup, hello.have)
+
+    def _follow_another(self, setup: str, hello: Hello) -> str:
+        """Somebody began the same already. It may have been asked for less: the rest is done then."""
+        self.screen.say(f"this setup is at work already ({setup}): following it")
+        self._follow(setup, hello.have)
+        hello = self.hello()
+        if self.wishes.only or hello.nothing_to_do:
+            return setup
+        self._count_the_same()
+        return self.run(hello) or setup
 
     def _look_after(self, setup: str, lost: LinkLost) -> str:
         """The link broke while a setup was launched: the box knows whether it began."""
@@ -135,6 +145,8 @@ class Drive:
             if event.event == "done" and event.word("code") == "same":
                 return self._follow_the_same()
             self._tell(event)
+            if (event.event, event.word("code")) == ("wait", "busy"):
+                self._say_for_whom()
             if event.event == "done":
                 raise_for(event, self._ended(), self.screen)
         return setup
@@ -148,11 +160,17 @@ class Drive:
             wait_s=self.wishes.wait_s,
             step=self._failed_step,
             code=self._failed_code,
+            holder=self._holder,
             advice=self.prepared.profile.provider.advice,
         )
 
     def _follow_the_same(self) -> str:
         """Two of the same began at once, and the other one won."""
+        self._count_the_same()
+        hello = self.hello()
+        return self._follow(hello.working[0], hello.have) if hello.working else self.run(hello)
+
+    def _count_the_same(self) -> None:
         self._same += 1
         if self._same > _MOST_SAME:
             raise StepFailedError(
@@ -160,8 +178,13 @@ class Drive:
                 where=self.link.label,
                 next_="Run the same command again; if it stays so, don't trust this box.",
             )
-        hello = self.hello()
-        return self._follow(hello.working[0], hello.have) if hello.working else self.run(hello)
+
+    def _say_for_whom(self) -> None:
+        """Another setup holds the box: which, and how long it is waited for."""
+        holder = self.hello().holder
+        if holder and holder.setup != self.setup:
+            self._holder = str(holder)
+            self.screen.say(f"waits for {holder}; at most {self.wishes.wait_s} s (--wait)")
 
     def _takes_part(self, name: str) -> bool:
         if not self.wishes.only:

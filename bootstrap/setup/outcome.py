@@ -41,6 +41,8 @@ class Ended:
     wait_s: int
     step: str
     code: Code
+    holder: str
+    """Which setup held the box, where that was seen."""
     advice: Advice
     """What the provider's renters can do with a box that isn't as ordered."""
 
@@ -59,7 +61,8 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
     error = ERRORS.get(rc, StepFailedError)
     if error is BusyError:
         raise BusyError(
-            f"another setup held this box for longer than {ended.wait_s} s.",
+            f"another setup held this box for longer than {ended.wait_s} s"
+            + (f": {ended.holder}." if ended.holder else "."),
             where=ended.wire.label,
             next_="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
         )

@@ -12,16 +12,31 @@ from bootstrap.events import STEPS, WHY
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
-from bootstrap.talk.run import Run, parse_run
+from bootstrap.talk.run import Run, number, parse_run
 from bootstrap.ui.clean import clean
+from bootstrap.ui.sizes import duration
 
 OLDEST_BASH = (4, 4)
 _MOST_LINES = 5000
 _LONGEST = 4096
+_LONGEST_WHAT = 80
 _SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The setup that holds the box: its id, since when in seconds, and what it is about."""
+
+    setup: str
+    seconds: int
+    what: str
+
+    def __str__(self) -> str:
+        about = f" of {self.what}" if self.what else ""
+        return f"setup {self.setup}{about}, at work for {duration(self.seconds)}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +51,7 @@ class Hello:
     """Commits that its store holds."""
     working: tuple[str, str] | None = None
     """The setup at work: its id, and the id of its script."""
+    holder: Holder | None = None
     last_setup: dict[str, object] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
     """The newest first."""
@@ -99,6 +115,7 @@ def parse(answer: bytes) -> Hello:
         files=frozenset(many["file"]),
         have=tuple(commit for commit in many["have"] if _COMMIT.fullmatch(commit)),
         working=_working(facts.get("working", "")),
+        holder=_holder(facts.get("holder", "")),
         last_setup=_status(facts.get("last", "")),
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
         script=facts.get("script", ""),
@@ -109,6 +126,14 @@ def parse(answer: bytes) -> Hello:
 def _working(value: str) -> tuple[str, str] | None:
     setup, _, script = value.partition("\t")
     return (setup, script) if _SETUP.fullmatch(setup) else None
+
+
+def _holder(value: str) -> Holder | None:
+    setup, _, rest = value.partition("\t")
+    seconds, _, what = rest.partition("\t")
+    if not _SETUP.fullmatch(setup):
+        return None
+    return Holder(setup, number(seconds) or 0, what[:_LONGEST_WHAT])
 
 
 def _status(value: str) -> dict[str, object]:

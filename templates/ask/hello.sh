@@ -37,8 +37,12 @@ show_commits() {
 # The setup at work, or else the last one.
 show_setups() {
   [ -s "$box_home/lock" ] || return 0
-  { read -r holder && read -r script && read -r setup; } <"$box_home/lock"
-  if alive "$holder"; then fact working "$setup	$script"; fi
+  what=
+  { read -r holder && read -r script && read -r setup && read -r what; } <"$box_home/lock"
+  if alive "$holder"; then
+    fact working "$setup	$script"
+    fact holder "$setup	$(($(date +%s) - $(stat -c %Y "$box_home/lock")))	$what"
+  fi
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 

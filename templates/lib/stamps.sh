@@ -25,12 +25,12 @@ find_reason() {
   fi
 }
 
-# While a run is alive its tree and environment stay as they are, and no other run is begun; no
-# GPU is tried while anything of ours computes on the box.
+# While a run is alive its tree and environment stay as they are, and no other run is begun; the run of this
+# very work may lack its stamp or its session. No GPU is tried while anything of ours computes on the box.
 left_alone() {
   case $1:" $REPO_STEPS " in
     smoke:*) any_alive_run ;;
-    *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && lacks_session; } ;;
+    *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
     *) return 1 ;;
   esac
 }

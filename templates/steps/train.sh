@@ -12,11 +12,10 @@ check_train() {
   dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] && has_session "$dir"
 }
 
-# The run of this work lives, and its session is gone.
-lacks_session() {
-  local dir
+# is_of_this_work RUN
+is_of_this_work() {
   find_work
-  dir=$(run_of "$WORK") && ! has_session "$dir"
+  [ "$(run_of "$WORK")" = "$RUNS/$1" ]
 }
 
 apply_train() {

@@ -67,7 +67,7 @@ dpkg --audit
 dpkg-query -W
 
 section "at work"
-for dir in /proc/[0-9]*; do tr '\0' ' ' <"$dir/cmdline"; printf '\n'; done 2>/dev/null |
+for dir in /proc/[0-9]*; do tr '\0\n' '  ' <"$dir/cmdline"; printf '\n'; done 2>/dev/null |
   grep -E 'setup\.sh|runner\.sh|train\.py|[ /](git|uv|apt-get|dpkg) ' | grep -v describe | sort
 tmux -L boxstrap list-sessions -F '#S' 2>/dev/null
 exit 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.main_job.slow import LONG, await_nothing
 from tests.person import Repository
 
 pytestmark = pytest.mark.boxes
@@ -94,3 +97,120 @@ def test_damage_is_noticed_and_mended(
         rented.run("setup").must(0)
         assert rented.box.read(f"{TREE}/notes.txt") == f"{NOTES}and on\n"
         assert rented.runs() == ["train-1", "train-2"]
+
+
+@pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])
+def test_a_session_that_was_ended_is_a_window_closed(rent: Rent, faults: Faults, how: str) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
+        rented.box.run(f"tmux -L boxstrap {how}")
+        time.sleep(1)
+        assert rented.trainings() == 1
+        assert broken(rented) == {"train": "broken"}
+        rented.run("setup").must(0)
+        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+        shown = "tmux -L boxstrap capture-pane -p -t train"
+        assert "step 1 loss" in rented.box.run(f"sleep 1; {shown}")
+        assert broken(rented) == {}
+        # Ctrl-C in it ends the training, as in the session that was there first.
+        rented.box.run("tmux -L boxstrap send-keys -t train C-c")
+        await_nothing(rented, "bin/python [t]rain.py")
+        rented.run("setup", "--restart").must(0)
+        assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
+
+
+COMMIT = "git -c user.name=a -c user.email=a@b.c commit -q"
+CHOICES = "on the box"
+
+
+@pytest.mark.parametrize(
+    ("made", "how", "named"),
+    [
+        ("an edit", "echo edit >>notes.txt", "notes.txt"),
+        ("a staged edit", "echo edit >>notes.txt && git add notes.txt", "notes.txt"),
+        ("a deletion that is staged", "git rm -q --cached notes.txt", "notes.txt"),
+        ("a commit", f"{COMMIT} --allow-empty -m own", " own"),
+        (
+            "a commit on the branch, looking elsewhere",
+            f"{COMMIT} --allow-empty -m own && git checkout -q --detach HEAD~1",
+            " own",
+        ),
+        ("an untracked file in the way", "echo mine >new.txt", "new.txt"),
+        ("an ignored file in the way", "mkdir out && echo mine >out/a.txt", "out/a.txt"),
+    ],
+)
+def test_what_was_made_on_the_box_stops_the_setup(
+    rent: Rent, faults: Faults, made: str, how: str, named: str
+) -> None:
+    rented = rent("vast")
+    ignored = {"_gitignore": "", "notes__txt": "one\n"}
+    repository = rented.person.repository(**ignored)
+    first = repository.commit({".gitignore": "out/\n"})
+    rented.run("setup").must(0)
+    rented.as_user(f"cd {TREE} && {how}")
+    state = (
+        f"cd {TREE} && git log --format=%H --all && git status --porcelain"
+        " && cat *.txt out/* 2>/dev/null; true"
+    )
+    before = rented.as_user(state)
+    with faults.attempt(f"user's work on the box: {made}"):
+        repository.write({"notes.txt": "two\n", "new.txt": "new\n", "out/a.txt": "new\n"})
+        repository.git("add", "--force", "out/a.txt")
+        repository.commit({})
+        stopped = rented.run("setup").must(7)
+        assert "the step repo failed" in stopped.err
+        assert named in stopped.err
+        assert CHOICES in stopped.err
+        assert rented.as_user(state) == before
+        assert first in before
+        assert rented.runs() == ["train-1"]
+
+
+def test_what_is_in_nobodys_way_stays(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(notes__txt="one\n", other__txt="one\n")
+    rented.run("setup").must(0)
+    rented.as_user(
+        f"cd {TREE} && echo stashed >>train.py && git stash -q && echo edit >>other.txt"
+        " && git branch mine && echo mine >untracked.txt && echo staged >staged.txt"
+        " && git add staged.txt"
+    )
+    state = (
+        f"cd {TREE} && git stash list && git stash show -p && git rev-parse mine"
+        " && cat other.txt untracked.txt staged.txt && git status --porcelain"
+    )
+    before = rented.as_user(state)
+    with faults.attempt("user's work on the box: a stash, a branch, edits in nobody's way"):
+        commit = repository.commit({"notes.txt": "two\n"})
+        rented.run("setup").must(0)
+        assert rented.as_user(f"git -C {TREE} rev-parse HEAD").strip() == commit
+        assert rented.as_user(state) == before
+
+
+@pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
+def test_a_switch_that_was_cut_short_is_undone_and_done(
+    rent: Rent, faults: Faults, when: str
+) -> None:
+    """As a kill leaves it in the midst of git's checkout; an edit made since then stays."""
+    rented, repository = set_up(rent)
+    old = repository.head
+    new = repository.commit({"notes.txt": f"new\n{NOTES}", "a.txt": "a\n", "z.txt": "z\n"})
+    rented.run("setup").must(0)
+    rented.box.run(
+        f"cd {TREE} && git checkout -q -B main {old} && git update-ref refs/boxstrap/placed {old}"
+        f" && rm /workspace/.boxstrap/steps/*/repo.ok && for d in /workspace/.boxstrap/steps/*/;"
+        f" do echo {new} >$d/repo.switch; done; touch .git/index.lock"
+    )
+    halfway = {
+        "half of the files": f"git cat-file -p {new}:a.txt >a.txt; rm notes.txt",
+        "a file half-written": f"git cat-file -p {new}:notes.txt | head -c 300 >notes.txt",
+        "before HEAD": f"rm .git/index.lock; git read-tree -m -u HEAD {new}",
+    }
+    with faults.attempt(f"switch of commits cut short: {when}"):
+        rented.box.run(f"cd {TREE} && {halfway[when]} && echo mine >>train.py")
+        rented.run("setup").must(0)
+        state = f"cd {TREE} && git rev-parse HEAD && git status --porcelain && cat a.txt z.txt"
+        assert rented.box.run(state) == f"{new}\n M train.py\na\nz\n"
+        assert rented.box.read(f"{TREE}/notes.txt") == f"new\n{NOTES}"

@@ -81,43 +81,6 @@ def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
     assert rented.runs() == ["train-1", "train-2"]
 
 
-@pytest.mark.parametrize(
-    ("on_the_box", "named"),
-    [
-        ("echo edit >>notes.txt", "notes.txt"),
-        ("echo mine >new.txt", "new.txt"),
-        ("git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m own", " own"),
-    ],
-    ids=["edits", "untracked", "commits"],
-)
-def test_what_was_made_on_the_box_stops_the_setup(rent: Rent, on_the_box: str, named: str) -> None:
-    rented = rent("vast")
-    repository = rented.person.repository(notes__txt="one\n")
-    first = repository.head
-    rented.run("setup").must(0)
-    rented.as_user(f"cd {rented.tree} && {on_the_box}")
-    state = f"cd {rented.tree} && git log --format=%H && git status --porcelain && cat *.txt"
-    before = rented.as_user(state)
-    repository.commit({"notes.txt": "two\n", "new.txt": "new\n"})
-    stopped = rented.run("setup").must(7)
-    assert "the step repo failed" in stopped.err
-    assert named in stopped.err
-    assert rented.as_user(state) == before
-    assert first in before
-    assert rented.runs() == ["train-1"]
-
-
-def test_a_package_whose_files_are_gone_is_noticed_and_built_again(rent: Rent) -> None:
-    rented = rent("vast")
-    rented.person.repository(requirements__txt="iniconfig>=2\n")
-    rented.run("setup").must(0)
-    rented.as_user(f"rm -r {rented.tree}/.venv/lib/python3*/site-packages/iniconfig")
-    assert step(rented, "python") == {"step": "python", "runs": True, "why": "broken"}
-    rented.run("setup").must(0)
-    rented.as_user(f"{rented.tree}/.venv/bin/python -c 'import iniconfig'")
-    assert rented.runs() == ["train-1"]
-
-
 def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
     """As when the power goes between the two."""
     rented = rent("vast")
@@ -155,15 +118,6 @@ def test_two_repositories_share_a_box(rent: Rent) -> None:
     sessions = rented.as_user("tmux -L boxstrap ls -F '#S'").split()
     assert len(set(sessions)) == 2
     assert "train" in sessions
-
-
-def test_two_at_once_train_once(rent: Rent) -> None:
-    rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
-    both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]
-    for going in both:
-        going.end().must(0)
-    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
 
 
 def test_without_train_it_is_set_up_only(rent: Rent) -> None:

@@ -104,24 +104,6 @@ def test_stop_setup_cancels_it(at_work: tuple[Rented, Going, str]) -> None:
     assert rented.trainings() == 1
 
 
-def test_a_box_that_is_busy_with_another_setup_is_8(at_work: tuple[Rented, Going, str]) -> None:
-    rented, going, _ = at_work
-    first = rented.person.place
-    rented.person.repository("other")
-    refused = rented.run("setup", "--wait", "1").must(8)
-    assert "another setup" in refused.err
-    assert refused.seconds < 15
-    assert not rented.box.exists("/workspace/other")
-    # With patience it is next.
-    waiting = rented.begin("setup", "--wait", "60")
-    waiting.await_said("setup      ...")
-    go_on(rented)
-    waiting.end().must(0)
-    going.end().must(0)
-    assert rented.box.exists("/workspace/other/train.py")
-    assert rented.box.exists(f"/workspace/{first.name}/train.py")
-
-
 def test_a_setup_while_the_box_loses_packets(rent: Rent) -> None:
     rented = rent("vast")
     rented.person.repository()

@@ -34,6 +34,7 @@ def ended(code: str = "command-failed") -> Ended:
         wait_s=60,
         step="python",
         code=explain(code, {}),
+        holder="setup 20260101-000000-000000 of other 1234, at work for 12 s",
         advice=Advice(),
     )
 

@@ -1,0 +1,100 @@
+"""Two set-ups at once: the same is followed, another waits; what a dead one left is taken over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.slow import LONG, await_nothing, await_step, go_on, slow
+from tests.person import Going
+
+pytestmark = pytest.mark.boxes
+
+LOCK = "/workspace/.boxstrap/lock"
+
+
+@pytest.fixture
+def at_work(rent: Rent) -> tuple[Rented, Going, str]:
+    """A setup in the midst of its step python, somebody who follows it, and its id."""
+    rented = rent("vast")
+    slow(rented)
+    going = rented.begin("setup")
+    return rented, going, await_step(rented, "python")
+
+
+def holder(rented: Rented) -> int:
+    """The process that the lock names."""
+    return int(rented.box.read(LOCK).split()[0])
+
+
+def test_the_same_twice_at_once(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+    with faults.attempt("two set-ups at once, the same"):
+        both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]
+        for going in both:
+            going.end().must(0)
+        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+
+
+def test_another_one_waits_says_for_whom_and_is_8(
+    at_work: tuple[Rented, Going, str], faults: Faults
+) -> None:
+    rented, going, setup = at_work
+    first = rented.person.place
+    with faults.attempt("two set-ups at once, not the same"):
+        rented.person.repository("other")
+        refused = rented.run("setup", "--wait", "1").must(8)
+        assert f"waits for setup {setup} of homework " in refused.err
+        assert f"longer than 1 s: setup {setup} of homework " in refused.err
+        assert refused.seconds < 15
+        assert not rented.box.exists("/workspace/other")
+        # With patience it is next.
+        waiting = rented.begin("setup", "--wait", "60")
+        waiting.await_said(f"waits for setup {setup}")
+        go_on(rented)
+        waiting.end().must(0)
+        going.end().must(0)
+        assert rented.box.exists("/workspace/other/train.py")
+        assert rented.box.exists(f"/workspace/{first.name}/train.py")
+
+
+@pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])
+def test_what_a_killed_one_left_is_ended(
+    at_work: tuple[Rented, Going, str], faults: Faults, left: str
+) -> None:
+    rented, going, setup = at_work
+    with faults.attempt(f"lock whose holder died, {left}"):
+        if left.startswith("steps"):
+            rented.box.run(f"kill -9 {holder(rented)}")
+        else:
+            rented.box.run(f"pkill -9 -f setups/{setup}/setup.sh")
+        going.end(60).must(7)
+        assert rented.box.run("pgrep -f '[s]low'")
+        rented.person.repository("other")
+        rented.run("setup", "--wait", "20").must(0)
+        await_nothing(rented, "[s]low")
+        assert rented.box.exists("/workspace/other/train.py")
+
+
+def test_after_a_restart_a_number_that_is_used_again_is_nobodys(
+    at_work: tuple[Rented, Going, str], faults: Faults
+) -> None:
+    rented, going, _ = at_work
+    with faults.attempt("lock whose holder died with the box, its number used again"):
+        number = holder(rented)
+        going.kill()
+        going.end()
+        rented.box.power_off()
+        rented.box.power_on()
+        go_on(rented)
+        # An innocent session of that very number.
+        rented.box.run(
+            "while :; do setsid sleep 600 >/dev/null 2>&1 & "
+            f"[ $! -lt {number} ] || break; kill $!; done; [ $! = {number} ]"
+        )
+        rented.run("setup").must(0)
+        assert rented.box.run(f"cat /proc/{number}/comm").strip() == "sleep"
+        assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
