@@ -60,7 +60,7 @@ for file in .bashrc .profile .bash_profile .no_auto_tmux .ssh .boxstrap; do
   [ ! -e "$file" ] || stat -c '%n %A %U %N' "$file"
 done
 sums .bashrc .profile .bash_profile .ssh 2>/dev/null
-ls -A
+ls -A | grep -vx begun
 
 section packages
 dpkg --audit
@@ -68,6 +68,6 @@ dpkg-query -W
 
 section "at work"
 for dir in /proc/[0-9]*; do tr '\0\n' '  ' <"$dir/cmdline"; printf '\n'; done 2>/dev/null |
-  grep -E 'setup\.sh|runner\.sh|train\.py|[ /](git|uv|apt-get|dpkg) ' | grep -v describe | sort
+  grep -E 'setup\.sh|runner\.sh|train\.py|[ /](git|uv|apt-get|dpkg) ' | grep -v -e describe -e '^tmux ' | sort
 tmux -L boxstrap list-sessions -F '#S' 2>/dev/null
 exit 0
