@@ -104,7 +104,7 @@ class Drive:
         return self._follow(setup, hello.have)
 
     def _follow_another(self, setup: str, hello: Hello) -> str:
-        """Somebody began the same already. It may have been asked for less: the rest is done then."""
+        """Somebody began the same already. It may be asked for less: the rest is done then."""
         self.screen.say(f"this setup is at work already ({setup}): following it")
         self._follow(setup, hello.have)
         hello = self.hello()

@@ -60,7 +60,7 @@ for file in .bashrc .profile .bash_profile .no_auto_tmux .ssh .boxstrap; do
   [ ! -e "$file" ] || stat -c '%n %A %U %N' "$file"
 done
 sums .bashrc .profile .bash_profile .ssh 2>/dev/null
-ls -A | grep -vx begun
+ls -A -I begun
 
 section packages
 dpkg --audit
