@@ -115,7 +115,7 @@ def parse(answer: bytes) -> Hello:
         files=frozenset(many["file"]),
         have=tuple(commit for commit in many["have"] if _COMMIT.fullmatch(commit)),
         working=_working(facts.get("working", "")),
-        holder=_holder(facts.get("holder", "")),
+        holder=_holder(facts.get("holder", ""), number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
         script=facts.get("script", ""),
@@ -128,12 +128,12 @@ def _working(value: str) -> tuple[str, str] | None:
     return (setup, script) if _SETUP.fullmatch(setup) else None
 
 
-def _holder(value: str) -> Holder | None:
+def _holder(value: str, now: int) -> Holder | None:
     setup, _, rest = value.partition("\t")
-    seconds, _, what = rest.partition("\t")
+    since, _, what = rest.partition("\t")
     if not _SETUP.fullmatch(setup):
         return None
-    return Holder(setup, number(seconds) or 0, what[:_LONGEST_WHAT])
+    return Holder(setup, max(0, now - (number(since) or now)), what[:_LONGEST_WHAT])
 
 
 def _status(value: str) -> dict[str, object]:

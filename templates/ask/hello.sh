@@ -41,7 +41,7 @@ show_setups() {
   { read -r holder && read -r script && read -r setup && read -r what; } <"$box_home/lock"
   if alive "$holder"; then
     fact working "$setup	$script"
-    fact holder "$setup	$(($(date +%s) - $(stat -c %Y "$box_home/lock")))	$what"
+    fact holder "$setup	$(stat -c %Y "$box_home/lock")	$what"
   fi
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
