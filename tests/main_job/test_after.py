@@ -48,7 +48,9 @@ def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: 
     steps = {step["step"]: step["why"] for step in planned["steps"]}
     assert steps["preflight"] == "new"
     assert steps["train"] == "after"
-    assert all(step["runs"] for step in planned["steps"])
+    # This person's profile asks for no GPU.
+    assert {step["step"] for step in planned["steps"] if not step["runs"]} == {"smoke"}
+    assert steps["smoke"] == "not-asked"
     shown = rented.run("plan", "--show-origin").must(0).out
     assert "boxstrap.yaml:2" in shown
     assert rented.listing() == before

@@ -42,11 +42,13 @@ def key(tmp_path: Path) -> str:
 
 def unpacked(text: str) -> str:
     """The script inside of whatever holds it."""
-    found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n)*=*", text)
+    found = re.search(r"H4sI(?:[A-Za-z0-9+/]|\s|\\n|\\(?=\n))*=*", text)
     assert found
-    packed = re.sub(r"\s|\\n", "", found[0])
-    data = base64.b64decode(packed[: len(packed) // 4 * 4])
-    return zlib.decompressobj(31).decompress(data).decode()  # what follows is not of it
+    packed = re.sub(r"\s|\\n|\\", "", found[0])
+    unzip = zlib.decompressobj(31)
+    script = unzip.decompress(base64.b64decode(packed[: len(packed) // 4 * 4])).decode()
+    assert unzip.eof  # what follows is not of it, and nothing of it is missing
+    return script
 
 
 @pytest.mark.parametrize("name", RENTED)
