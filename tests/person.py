@@ -91,6 +91,14 @@ class Going:
             start_new_session=True,
         )
 
+    def line(self) -> str:
+        """The next line of its standard output. Nothing is read ahead: `end` gives what follows."""
+        assert self.process.stdout is not None
+        got = b""
+        while not got.endswith(b"\n") and (more := os.read(self.process.stdout.fileno(), 1)):
+            got += more
+        return got.decode(errors="replace")
+
     def interrupt(self) -> None:
         """As Ctrl-C does."""
         os.killpg(self.process.pid, signal.SIGINT)

@@ -141,6 +141,8 @@ finish() {
 }
 
 cancel() {
+  # It comes in the midst of anything, of an `IFS= read` too.
+  local IFS=$' \t\n'
   trap '' TERM INT
   end_others
   finish 7 cancelled

@@ -13,7 +13,7 @@ check_repo() {
 
 apply_repo() {
   case $REPO_ACCESS in url) fetch_by_url ;; *) await_commit ;; esac
-  rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.*
+  rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.*
   if [ -e "$REPO_DIR/.git" ]; then
     mend_tree
     update_in_place
@@ -153,6 +153,9 @@ point_origin() {
     box_git -C "$1" remote remove origin 2>/dev/null || :
   fi
   box_git -C "$1" update-ref refs/boxstrap/placed "$REPO_COMMIT"
+  # What a fetch from the store left: the tree is the same, whichever way the commit came in.
+  box_git -C "$1" update-ref -d refs/boxstrap/next
+  rm -f -- "$1/.git/FETCH_HEAD"
 }
 
 identity_right() {
