@@ -28,7 +28,8 @@ def show_rendering(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> No
     if not given["for_"]:
         _show_script(asked, screen, given)
         return
-    from bootstrap.render.doors import door_named, render_door
+    from bootstrap.render.doors import door_named
+    from bootstrap.render.through_door import render_door
 
     door = door_named(given["for_"])
     found = for_door(
@@ -84,10 +85,11 @@ def show_paste(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None:
 
 
 def _pasted(found: DoorWork, *, small: bool) -> tuple[str, str]:
-    from bootstrap.render.doors import SHORT, SMALL, droppable
+    from bootstrap.render.editions import SHORT, SMALL
     from bootstrap.render.pack import paste
     from bootstrap.render.short import render_short
     from bootstrap.render.small import render_small
+    from bootstrap.render.through_door import droppable
 
     make, edition, limit = (
         (render_small, SMALL, SMALL_LIMIT) if small else (render_short, SHORT, PASTE_LIMIT)
@@ -122,7 +124,7 @@ def _show_fetch(found: DoorWork, screen: Screen, given: Mapping[str, Any]) -> No
 
 
 def _say_left_out(edition: str, screen: Screen) -> None:
-    from bootstrap.render.doors import left_out
+    from bootstrap.render.editions import left_out
 
     for what in left_out(edition):
         screen.note("without", what)

@@ -19,7 +19,8 @@ from bootstrap.plan import STEPS
 from bootstrap.profile.schema import Profile, Section
 from bootstrap.profile.shape import EXPECTED, NOT_YAML, Shape, profile_shape
 from bootstrap.profile.values import Rule
-from bootstrap.render.doors import DOORS, LEFT_OUT, SHORT, SMALL
+from bootstrap.render.doors import DOORS
+from bootstrap.render.editions import LEFT_OUT, SHORT, SMALL
 from bootstrap.tasks import namespace
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,8 +19,10 @@ from bootstrap.paths import shipped
 from bootstrap.profile.schema import Profile
 from bootstrap.render import doors, short, small
 from bootstrap.render.carrier import carried_steps, render_carrier
-from bootstrap.render.doors import DOORS, WHOLE, render_door
+from bootstrap.render.doors import DOORS
+from bootstrap.render.editions import WHOLE
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
+from bootstrap.render.through_door import render_door
 from bootstrap.setup.doorwork import door_url
 from tests.person import Person
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts

@@ -1,0 +1,138 @@
+"""What goes through a door: an edition of the script in the door's wrapper, within its limit."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap import __version__
+from bootstrap.errors import UsageError
+from bootstrap.render.doors import Door, door_named
+from bootstrap.render.editions import edition_of
+from bootstrap.render.pack import encoded, folded, paste
+from bootstrap.render.quote import harmless
+from bootstrap.render.script import render_text
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import Work
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What a door gets, in which edition."""
+
+    door: Door
+    edition: str
+    text: str
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.text.encode())
+
+
+def render_door(name: str, profile: Profile, work: Work) -> Rendering:
+    """What that door gets: its longest edition that fits.
+
+    Raises UsageError for a door that isn't one, and where no edition fits: with the
+    sizes, and what could be dropped.
+    """
+    door = door_named(name)
+    tried = []
+    for edition in door.editions:
+        script = edition_of(edition, door, profile, work)
+        text = render_text(f"doors/{door.template}", _values(door, edition, script, profile, work))
+        made = Rendering(door, edition, text)
+        if door.limit is None or made.size <= door.limit:
+            return made
+        tried.append(made)
+    raise too_long(tried, profile)
+
+
+def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
+    """The error where nothing fits."""
+    last = tried[-1]
+    return UsageError(
+        f"{last.door.name} takes {last.door.limit:,} bytes ({last.door.source}), and "
+        + ", ".join(f"the {made.edition} script needs {made.size:,}" for made in tried)
+        + ".",
+        next_=f"What could go: {', '.join(droppable(profile))}.\n"
+        "Or let the box fetch it: boxstrap oneliner --url https://…",
+    )
+
+
+def droppable(profile: Profile) -> list[str]:
+    """The parts of a profile that take the most room, the largest first."""
+    sizes = {
+        "env": sum(len(name) + len(value) for name, value in profile.env.items()),
+        "packages": sum(map(len, profile.packages)),
+        "ssh.authorized_keys": 120 * len(profile.ssh.authorized_keys),
+        "train.command": len(profile.train.command) if profile.train else 0,
+        "secrets": sum(map(len, profile.secrets)),
+    }
+    found = [f"{key} ({size:,} bytes)" for key, size in _largest(sizes) if size]
+    return found or ["nothing of the profile: it is small already"]
+
+
+def _largest(sizes: dict[str, int]) -> list[tuple[str, int]]:
+    return sorted(sizes.items(), key=lambda item: item[1], reverse=True)
+
+
+def as_user(user: str) -> str:
+    """A line of shell that hands over to the box's own user; root where there is none."""
+    if not user:
+        return "exec bash /var/lib/boxstrap/door.sh"
+    named = f"u={user};" if user != "first" else ""
+    first = "u=$(getent passwd|awk -F: '$3>=1000&&$3<60000{print $1;exit}')"
+    known = f'{named}id "$u" >/dev/null 2>&1||{first}' if named else first
+    return f"{known};exec runuser -l \"${{u:-root}}\" -c 'bash /var/lib/boxstrap/door.sh'"
+
+
+def _values(
+    door: Door, edition: str, script: str, profile: Profile, work: Work
+) -> dict[str, object]:
+    gpu, python = profile.gpu, profile.python
+    folder = posixpath.join(_absolute(profile.box.workdir), work.name)
+    values: dict[str, object] = {
+        "version": __version__,
+        "profile_name": harmless(profile.name),
+        "edition": edition,
+        "use": door.use,
+        "packed": encoded(script),
+        "lines": folded(encoded(script)).splitlines(),
+        "script": script,
+        "paste": paste(script),
+        "as_user": as_user(profile.ssh.user or door.user),
+        "name": work.name,
+        "run_name": re.sub(r"[^a-z0-9-]+", "-", f"box-{work.name}".lower()).strip("-")[:40],
+        "secrets": profile.secrets,
+        "folder": folder,
+        "needs_gpu": gpu.require,
+        "remote_env": dict(profile.env),
+        "interpreter": posixpath.join(folder, python.venv, "bin", "python"),
+        "accelerators": f"{gpu.name}:{gpu.count or 1}" if gpu.name else "",
+        "dstack_gpu": dstack_gpu(profile),
+    }
+    if door.template == "notebook.j2":
+        values["cell"] = render_text("doors/cell.py.j2", values)
+    return values
+
+
+def _absolute(workdir: str) -> str:
+    return "/root" + workdir[1:] if workdir.startswith("~") else workdir
+
+
+def dstack_gpu(profile: Profile) -> dict[str, object]:
+    """What dstack should look for; empty where no GPU is asked for."""
+    gpu = profile.gpu
+    if not gpu.require:
+        return {}
+    found: dict[str, object] = {"count": gpu.count or 1}
+    if gpu.name:
+        found["name"] = gpu.name
+    if gpu.min_memory_gib:
+        found["memory"] = f"{gpu.min_memory_gib:g}GB.."
+    return found
