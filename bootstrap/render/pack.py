@@ -1,7 +1,7 @@
 """Packing: a script made as short as its meaning allows, and one paste of it.
 
 Comments and indentation go; names stay, since a program that renames is a
-program that can be wrong (docs/adr/0020-three-lengths.md). gzip and base64 are
+program that can be wrong (docs/adr/0018-three-lengths.md). gzip and base64 are
 what every box has.
 """
 
