@@ -8,7 +8,9 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
 UV := $(shell command -v uv 2>/dev/null)
-# Both take the certificates of the system.
+# Most tests wait for a box: two a core.
+WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# uv and pip both take the certificates of the system.
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
@@ -24,14 +26,14 @@ demo: $(VENV)/installed  ## see a training begin on this machine: no account, no
 	@$(BIN)/boxstrap demo
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@$(PYTEST) -n auto
+	@$(PYTEST) -n $(WORKERS)
 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
-	@$(PYTEST) -m "boxes or faults" -n 4
+	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
 
 chaos: $(VENV)/dev  ## kill program, sshd, script and box fifty times each, at random moments; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
-	@$(PYTEST) tests/faults/test_kills.py --tries 50 -n 4 --tb=short
+	@$(PYTEST) tests/faults/test_kills.py --tries 50 -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png
