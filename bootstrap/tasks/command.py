@@ -132,6 +132,9 @@ def command(
     def make(body: Callable[[Call], None]) -> BoxTask:
         @functools.wraps(body)
         def run(context: Context, **given: Any) -> None:  # noqa: ARG001, ANN401
+            # Invoke switches bytecode off, and uv installs none: each start would compile anew what
+            # it imports, for a second.
+            sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             _guarded(body, Call(given))
 
         run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]

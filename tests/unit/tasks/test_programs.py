@@ -101,6 +101,15 @@ def test_a_task_imports_nothing_heavy_before_it_runs(at: Person) -> None:
     assert imported & {"fabric", "paramiko", "rich", "git", "jinja2", "pydantic"} == set()
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_what_was_imported_once_is_compiled_for_the_next_time(
+    program: str, tmp_path: Path, at: Person
+) -> None:
+    at.run("profiles", program=program, PYTHONPYCACHEPREFIX=str(tmp_path)).must(0)
+    assert list(tmp_path.rglob("pydantic/main.*.pyc"))
+    assert list(tmp_path.rglob("bootstrap/profile/schema.*.pyc"))
+
+
 JSON_ERRORS = {
     "no box is known": (["status", "--json"], 2),
     "odd host": (["status", "--json", "--host", "a;b"], 2),
