@@ -9,6 +9,8 @@ packages_in() {
 
 # all_there ENVIRONMENT LIST
 all_there() {
-  local name
-  while IFS= read -r name; do [ -e "$1/$name" ] || return 1; done <"$2"
+  local names
+  while mapfile -t -n 4000 names && [ "${#names[@]}" -gt 0 ]; do
+    (cd "$1" && stat -c '' -- "${names[@]}") >/dev/null 2>&1 || return 1
+  done <"$2"
 }
