@@ -65,6 +65,9 @@ class Contact:
     def dial(self) -> None:
         """Begin to connect; what comes next can be prepared meanwhile."""
         self._dialing = self._dialed()
+        if self._dialing is not None:
+            # The login waits for this anyway. Loaded beside other modules it would come last.
+            import bootstrap.link.ssh  # noqa: F401
 
     def _dialed(self) -> Dialing | None:
         if self.endpoint is None:

@@ -36,7 +36,7 @@ def main() -> int:
             rows += fresh.rows(found)
         if "again" in parts:
             quiet.wait(asked.patience)
-            rows += again.measure(stage, asked.again_runs, places)
+            rows += again.measure(stage, asked.again_runs, places, with_peers=asked.peers_runs > 0)
         if "verify" in parts:
             quiet.wait(asked.patience)
             rows += verify.measure(stage, asked.runs, asked.again_runs, asked.patience)
@@ -61,7 +61,9 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="fresh runs and logs (default 3)")
-    parser.add_argument("--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c)")
+    parser.add_argument(
+        "--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c); 0: none of them"
+    )
     parser.add_argument("--again-runs", type=int, default=5, help="runs of what is quick")
     parser.add_argument("--only", choices=_PARTS)
     parser.add_argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from statistics import median
 
 from tests.bench import clock
@@ -17,14 +18,17 @@ GROUPS = {
     True: "again, nothing to do, 100 ms away",
 }
 _TRUE = "ssh host true"
-_PARTS = (BOXSTRAP, BARE, PYINFRA, ANSIBLE)
+_QUICK, _PEERS = (BOXSTRAP, BARE), (PYINFRA, ANSIBLE)
 _NEAR_S = 0.6
 _FAR_FACTOR, _FAR_MORE_S = 1.1, 0.2
 
 
-def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
+def measure(
+    stage: Stage, runs: int, places: dict[str, Place], *, with_peers: bool = True
+) -> list[Row]:
     """Everybody by turns. `places` are boxes that are set up; missing ones are made."""
-    for competitor in _PARTS:
+    parts = (*_QUICK, *(_PEERS if with_peers else ()))
+    for competitor in parts:
         if competitor.key not in places:
             tell(f"{competitor.name}: a box to repeat on")
             places[competitor.key] = once(stage, competitor).place
@@ -32,7 +36,7 @@ def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
     for is_far in (False, True):
         for turn in range(runs + 1):
             counts = turn > 0  # the first one meets the box at this address
-            for competitor in _PARTS:
+            for competitor in parts:
                 took = _again(stage, competitor, places[competitor.key], is_far)
                 if counts:
                     found[is_far, competitor.name].append(took)
@@ -40,7 +44,7 @@ def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
             if counts:
                 found[is_far, _TRUE].append(took)
         tell(f"again, {'100 ms away' if is_far else 'near'}: {runs} of each")
-    return _rows(found)
+    return _rows(found, parts)
 
 
 def _at(stage: Stage, place: Place, is_far: bool) -> Place:
@@ -56,13 +60,13 @@ def _login(stage: Stage, place: Place, is_far: bool) -> float:
     return clock.run(ssh_true(stage, _at(stage, place, is_far)), stage.file("true.out"))
 
 
-def _rows(found: dict[tuple[bool, str], list[float]]) -> list[Row]:
+def _rows(found: dict[tuple[bool, str], list[float]], parts: Sequence[Competitor]) -> list[Row]:
     far = _FAR_FACTOR * median(found[True, _TRUE]) + _FAR_MORE_S
     bars = {
         (False, BOXSTRAP.name): Bar(_NEAR_S),
         (True, BOXSTRAP.name): Bar(far, f"{_FAR_FACTOR} of {_TRUE} + {_FAR_MORE_S} s"),
     }
-    names = [_TRUE, *(competitor.name for competitor in _PARTS)]
+    names = [_TRUE, *(competitor.name for competitor in parts)]
     return [
         Row(GROUPS[is_far], name, found[is_far, name], bar=bars.get((is_far, name)))
         for is_far in GROUPS
