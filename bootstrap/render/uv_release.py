@@ -1,6 +1,6 @@
 """The uv that boxstrap brings to a box that has none: its version and the SHA-256 of each wheel.
 
-The wheels for Linux that link statically run on every libc. Renewed by
+The wheels for Linux are those for glibc: the static ones take a third longer. Renewed by
 `make uv-release`, which asks the index that pip is set to.
 """
 
@@ -13,8 +13,8 @@ OLDEST = "0.8.0"
 
 WHEELS: dict[str, tuple[str, str]] = {
     "Linux-x86_64": (
-        "uv-0.13.8-py3-none-musllinux_1_1_x86_64.whl",
-        "29451c60f5e8b07403e0a175d5229efc36b0289b34143ff4aaa499a5dd52553a",
+        "uv-0.13.8-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        "e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984",
     ),
     "Linux-aarch64": (
         "uv-0.13.8-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl",

@@ -54,7 +54,7 @@ AGENT_PACKAGES=(
 UV_VERSION='0.13.8'
 UV_OLDEST='0.8.0'
 UV_WHEELS=(
-  'Linux-x86_64|uv-0.13.8-py3-none-musllinux_1_1_x86_64.whl|29451c60f5e8b07403e0a175d5229efc36b0289b34143ff4aaa499a5dd52553a'
+  'Linux-x86_64|uv-0.13.8-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl|e18a57b8b352eb7c8feb317b9f6f533c8f0ad9673fd6cf34bbe3cf1a9f6a8984'
   'Linux-aarch64|uv-0.13.8-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64.whl|0b3e8b1a4f5e405e31e2ff33de8af4744831e9f7338539671efbd8c3c94e791d'
   'Darwin-arm64|uv-0.13.8-py3-none-macosx_11_0_arm64.whl|62b6943c7fd64fac6854f780bea6e0359e5a5bc3241f83ee357bb38276afac49'
   'Darwin-x86_64|uv-0.13.8-py3-none-macosx_10_12_x86_64.whl|b7124ca1956ec2e476a1003ea5715a15f0266afaec37f4dc9c6972ba8183e6d1'

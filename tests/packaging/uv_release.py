@@ -18,10 +18,11 @@ from pathlib import Path
 
 from bootstrap.render import uv_release
 
-#: `uname -s`-`uname -m`, and the wheel's platform. musl's are static and run on every libc.
+#: `uname -s`-`uname -m`, and the wheel's platform. The static ones, for musl, build an
+#: environment a third slower; a box without glibc is refused before any change anyway.
 PLATFORMS = {
-    "Linux-x86_64": "musllinux_1_1_x86_64",
-    "Linux-aarch64": "musllinux_1_1_aarch64",
+    "Linux-x86_64": "manylinux_2_17_x86_64",
+    "Linux-aarch64": "manylinux_2_17_aarch64",
     "Darwin-arm64": "macosx_11_0_arm64",
     "Darwin-x86_64": "macosx_10_12_x86_64",
 }
