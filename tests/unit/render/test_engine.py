@@ -38,7 +38,8 @@ def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
     return events, done.stdout.strip() + done.stderr
 
 
-START = "start_step() {{ STATE[$1]=running; ( {body} ) & CHILD[$1]=$!; }}"
+# As in the engine, what a step's shell says itself goes into its log: of a child that was ended, say.
+START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!; }}"
 
 
 @pytest.mark.parametrize("pieces", [("{}", " ok\n"), ("{} ", "ok\n"), ("{} ok", "\n")])
