@@ -38,7 +38,7 @@ def run(folder: Path, steps: str) -> tuple[list[tuple[str, str]], str]:
     return events, done.stdout.strip() + done.stderr
 
 
-# As in the engine, what a step's shell says itself goes into its log: of a child that was ended, say.
+# What a step's shell says itself, of a child that was ended, goes into a log, as in the engine.
 START = "start_step() {{ STATE[$1]=running; ( {body} ) >log 2>&1 & CHILD[$1]=$!; }}"
 
 
