@@ -24,7 +24,8 @@ apply_repo() {
   note_repo
 }
 
-has_commit() { store_right && store_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; }
+# Its ref comes last: objects that are there without it may still be on their way.
+has_commit() { store_right && store_git rev-parse -q --verify "refs/boxstrap/$REPO_COMMIT^{commit}" >/dev/null 2>&1; }
 
 # The commit comes over the login of whoever started this; that link may break and come back.
 await_commit() {
@@ -50,6 +51,8 @@ fetch_by_url() {
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
   printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
   with_retries fetch_commit || not_fetched "$(blame "$STEP_LOG")"
+  # What came with its branch has no ref of its own yet.
+  store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || :
   has_commit || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
 }
 
@@ -88,6 +91,7 @@ check_out_whole() {
   box_git init -q --template= ${format[@]+"${format[@]}"} "$tmp"
   # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
   cp -Rl "$REPO_STORE/objects/." "$tmp/.git/objects/" 2>/dev/null || :
+  rm -f -- "$tmp"/.git/objects/pack/*.keep
   if [ -f "$REPO_STORE/shallow" ] || ! box_git -C "$tmp" cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; then
     fetch_from_store "$tmp"
   fi

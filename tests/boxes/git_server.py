@@ -36,6 +36,10 @@ class GitServer:
         """Hang up in the midst of what is fetched, until mend()."""
         self._server.fault = "cut"
 
+    def refuse_bare_commits(self) -> None:
+        """Speak the old protocol, in which only the tips of branches and tags can be asked for."""
+        self._server.new_protocol = ""
+
     def mend(self) -> None:
         """Work again; who was kept waiting is hung up on."""
         self._server.fault = ""
@@ -59,6 +63,7 @@ class _Server(ThreadingHTTPServer):
     folder = Path()
     fault = ""
     asked = 0
+    new_protocol = "yes"
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
@@ -106,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "CONTENT_TYPE": self.headers.get("Content-Type", ""),
                 "CONTENT_LENGTH": str(len(body)),
                 "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+                "GIT_PROTOCOL": self.server.new_protocol and self.headers.get("Git-Protocol", ""),
             },
             capture_output=True,
             check=True,

@@ -1,0 +1,47 @@
+"""`git.access: url`: the box fetches the commit by itself, from a real git server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.boxes.git_server import GitServer
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+
+@pytest.fixture
+def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
+    started = GitServer(mirror_rig.mirror.host, tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("bare_commits", [True, False], ids=["any commit", "tips alone"])
+def test_a_commit_is_fetched_and_then_another(
+    rent: Rent, server: GitServer, tmp_path: Path, bare_commits: bool
+) -> None:
+    """Neither is the tip of a branch; a server that gives tips alone gives the branches."""
+    rented = rent("vast")
+    repository = rented.person.repository()
+    commits = [repository.head]
+    commits += [repository.commit({"n.txt": f"{n}"}, f"{n}") for n in range(2)]
+    bare = tmp_path / "homework.git"
+    argv = ["git", "clone", "--quiet", "--bare", str(repository.root), str(bare)]
+    subprocess.run(argv, check=True, env=rented.person.env)
+    url = server.url(bare.name)
+    if not bare_commits:
+        server.refuse_bare_commits()
+    for commit in commits[:2]:
+        words = {"access": "url", "url": url, "ref": commit}
+        options = [word for key, value in words.items() for word in ("--set", f"git.{key}={value}")]
+        done = rented.run("setup", *options).must(0)
+        assert "step 1 loss" in done.out
+        assert rented.as_user(f"git -C {rented.tree} rev-parse HEAD").strip() == commit
+        assert "nothing to do" in rented.run("setup", *options).must(0).out
+    assert rented.as_user(f"git -C {rented.tree} remote get-url origin").strip() == url
