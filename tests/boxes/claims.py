@@ -67,13 +67,13 @@ class Claim:
             _restore_forwarding()
 
 
-def take(folder: Path) -> Claim:
-    """Claim a free subnet; `folder/<number>` becomes the place of its overlays.
+def take(folder: Path, lowest: int = 1) -> Claim:
+    """Claim the first free subnet from `lowest` on; its overlays get `folder/<number>`.
 
     Dead owners' claims on the way are tidied up first. RigError when all are taken.
     """
     with locked(CLAIMS / "lock"):
-        for number in range(1, _HIGHEST):
+        for number in range(lowest, _HIGHEST):
             place = CLAIMS / str(number)
             if place.exists():
                 if not _is_dead(number):

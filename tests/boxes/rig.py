@@ -25,10 +25,11 @@ class Rig:
             box = rig.start("vast")
 
     `mirror=True` starts a caching mirror of the package index and of Debian's
-    packages beside it, and its boxes use that.
+    packages beside it, and its boxes use that. Its subnet is the first free one
+    from `lowest` on.
     """
 
-    def __init__(self, mirror: bool = False) -> None:
+    def __init__(self, mirror: bool = False, lowest: int = 1) -> None:
         if os.geteuid() != 0:
             raise RigError("boxes need root: namespaces and overlays can't be made without it")
         need(*_PROGRAMS)
@@ -37,7 +38,7 @@ class Rig:
         self._boxes: list[Box] = []
         self._proxies: list[DelayProxy] = []
         self._mirror: Mirror | None = None
-        self._claim = claims.take(places.boxes())
+        self._claim = claims.take(places.boxes(), lowest)
         self._closed = False
         atexit.register(self.close)
         try:
