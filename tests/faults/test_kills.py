@@ -24,6 +24,7 @@ from tests.faults.kills import (
     described,
     draw,
     go_on,
+    kill_power,
     watched,
 )
 from tests.faults.plugin import Faults
@@ -153,14 +154,16 @@ def test_killed_at_a_random_moment(
                 if await_notice(going):
                     attempt.noticed()
             out = go_on(rented, going)[-1].out
-            settled(rented, usual[turn], out, begun(rented) - before)
+            settled(
+                rented, usual[turn], out, begun(rented) - before, rebooted=KILLS[what] is kill_power
+            )
         end_training(rented)
 
 
-def settled(rented: Rented, usual: Undisturbed, out: str, times: int) -> None:
+def settled(rented: Rented, usual: Undisturbed, out: str, times: int, *, rebooted: bool) -> None:
     """The box is the undisturbed one, and the training began once, or is said to have died."""
     again = rented.run("setup").must(0)
-    if re.findall(r"(\w+) +start ", again.err) == ["gpu"]:
+    if rebooted and re.findall(r"(\w+) +start ", again.err) == ["gpu"]:
         # The box came back when its setup was over: its GPU is looked at anew, and that is all.
         again = rented.run("setup").must(0)
     assert "nothing to do" in again.out, out + again.text

@@ -14,6 +14,8 @@ from tests.main_job.conftest import Rent
 
 pytestmark = pytest.mark.boxes
 
+STORE = "/workspace/.boxstrap/store/*.git"
+
 
 @pytest.fixture
 def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[GitServer]:
@@ -37,11 +39,15 @@ def test_a_commit_is_fetched_and_then_another(
     url = server.url(bare.name)
     if not bare_commits:
         server.refuse_bare_commits()
-    for commit in commits[:2]:
-        words = {"access": "url", "url": url, "ref": commit}
-        options = [word for key, value in words.items() for word in ("--set", f"git.{key}={value}")]
+    for commit, run in zip((*commits[:2], commits[0]), (1, 2, 1), strict=True):
+        keys = {"access": "url", "url": url, "ref": commit}
+        options = [word for key, value in keys.items() for word in ("--set", f"git.{key}={value}")]
+        # The first one's objects are there when it comes again: without a ref they don't count.
+        rented.as_user(f"! cd {STORE} || git update-ref -d refs/boxstrap/{commit}")
         done = rented.run("setup", *options).must(0)
         assert "step 1 loss" in done.out
+        assert f"run train-{run}: " in done.out
         assert rented.as_user(f"git -C {rented.tree} rev-parse HEAD").strip() == commit
         assert "nothing to do" in rented.run("setup", *options).must(0).out
+    assert rented.runs() == ["train-1", "train-2"]
     assert rented.as_user(f"git -C {rented.tree} remote get-url origin").strip() == url
