@@ -7,10 +7,6 @@
   # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
   unset LC_ALL
   export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
-  # shellcheck disable=SC1090 # written by the step `shell`
-  [ ! -r "$env_file" ] || . "$env_file"
-  venv=$(cat "$run/venv")
-  [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
 
   identity() {
     local stat fields
@@ -35,13 +31,21 @@
     end 143
   }
 
+  # begin RUN_DIR ENV_FILE VENV, in a process of its own: the profile may set any name, ours too.
+  begin() {
+    # shellcheck disable=SC1090 # written by the step `shell`
+    [ ! -r "$2" ] || . "$2"
+    [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
+    # A session of its own: the command outlives the terminal, and is ended as a whole.
+    exec setsid bash -c "$(cat "$1/command")"
+  }
+
   cd "$(cat "$run/dir")" || end 125
   # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
   trap : HUP
   identity $$ >"$run/pid.new"
   mv "$run/pid.new" "$run/pid"
-  # A session of its own: the command outlives the terminal, and is ended as a whole.
-  setsid bash -c "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
+  begin "$run" "$env_file" "$(cat "$run/venv")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
   { identity $$ && identity "$child"; } >"$run/pid.new"

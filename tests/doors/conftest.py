@@ -19,11 +19,12 @@ version: 1
 extends: {extends}
 ssh: {{user: {user}, authorized_keys: [~/rig.pub]}}
 gpu: {{require: false}}
-env: {{GREETING: "it's $HOME"}}
+env: {{GREETING: "it's $HOME", R: abc, run: abc}}
 {more}train: {{command: python train.py}}
 """
 TRAIN = """\
 import iniconfig, os, sys, time
+assert os.environ["R"] == os.environ["run"] == "abc"
 print("step 1", os.environ["GREETING"], os.environ.get("API_KEY", "-"), sys.prefix, flush=True)
 time.sleep(float(os.environ.get("LINGER", "0")))
 """

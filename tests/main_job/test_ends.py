@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from bootstrap.paths import shipped
 from tests.main_job.conftest import Rent
+from tests.person import PROFILE
 
 pytestmark = pytest.mark.boxes
 
@@ -74,3 +78,18 @@ def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None
     assert "step 1 red" in done.out
     assert "\x1b" not in done.text
     assert "\u202e" not in rented.run("logs").must(0).out
+
+
+def test_a_profile_may_set_any_name_the_runners_own_too(rent: Rent) -> None:
+    runner = (shipped("templates") / "box/runner.sh").read_text()
+    names = sorted(set(re.findall(r"\b([a-z_]+)=", runner)))
+    assert {"run", "env_file", "child", "rc"} <= set(names)
+    env = "".join(f"  {name}: abc\n" for name in names)
+    rented = rent("vast")
+    rented.person.repository(
+        boxstrap__yaml=f"{PROFILE}env:\n{env}",
+        train__py=f"import os; print({{os.environ[name] for name in {names!r}}}, flush=True)",
+    )
+    assert "{'abc'}" in rented.run("setup").must(0).out
+    (run,) = rented.status()["runs"]
+    assert (run["state"], run["rc"]) == ("finished", 0)
