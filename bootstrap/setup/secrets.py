@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -13,6 +14,7 @@ from bootstrap.paths import state_dir
 
 BYTES = ("utf-8", "surrogateescape")
 """How Python gives the environment's bytes as text (PEP 383)."""
+_KEY_BYTES = 32
 
 
 def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -43,11 +45,12 @@ def fingerprint(values: Mapping[str, str]) -> str:
 
 def _key() -> bytes:
     file = state_dir() / "secrets.key"
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    key = random.token_bytes(32)
+    with contextlib.suppress(FileNotFoundError):
+        key = file.read_bytes()
+        if len(key) == _KEY_BYTES:  # a power cut leaves an empty one, which keys nothing
+            return key
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = random.token_bytes(_KEY_BYTES)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as opened:
         opened.write(key)

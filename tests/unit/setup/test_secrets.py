@@ -58,6 +58,18 @@ def test_the_fingerprint_tells_nothing_without_this_machines_key() -> None:
     assert fingerprint({}) == ""
 
 
+@pytest.mark.parametrize("left", [b"", b"short"])
+def test_a_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
+    fingerprint({"A": "guess"})
+    key = state_dir() / "secrets.key"
+    key.write_bytes(left)
+    made = fingerprint({"A": "guess"})
+    assert len(key.read_bytes()) == 32
+    assert fingerprint({"A": "guess"}) == made
+    key.write_bytes(b"\0" * 32)
+    assert fingerprint({"A": "guess"}) != made
+
+
 def script(person: Person, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RIG_SECRET", value)
     loaded = load(None, repo_root=person.place).for_provider("vast")
