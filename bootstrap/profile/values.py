@@ -129,6 +129,13 @@ def _without_slash(folder: str) -> str:
     return folder.rstrip("/") or "/"
 
 
+def _not_of_git(path: str) -> str:
+    """What git keeps for itself comes from no box; some file systems know no capitals."""
+    if any(part.rstrip(". ").lower() == ".git" for part in path.split("/")):
+        raise ValueError(f"{shown(path)} lies in git's own folder")
+    return path
+
+
 def _public(path: str) -> str:
     """A private key never travels to a box."""
     if not path.endswith(".pub"):
@@ -203,6 +210,7 @@ REPO_PATH = Rule(
     "a path inside the repository (letters, digits, spaces, . , _ + @ = -)",
     re.compile(r"[\w.,+@=-][\w .,+@=/-]*"),
     stays=True,
+    finish=_not_of_git,
 )
 LOCAL_PATH = Rule(
     "a path on this machine that starts with ~/ or /", re.compile(r"~?/[\w .,+@=:()/-]+")

@@ -159,6 +159,8 @@ def _not_yaml(error: yaml.YAMLError, text: str, label: str) -> WrongProfileError
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     # The mark of a missing end lies behind the last line.
     line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None
+    if line and text.split("\n")[line - 1].lstrip(" ").startswith("\t"):
+        return _stop(label, line, f"line {line} begins with a tab; indent with spaces")
     return _stop(label, line, f"this is not YAML: {getattr(error, 'problem', None) or error}")
 
 

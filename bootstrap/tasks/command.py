@@ -96,6 +96,10 @@ class Call:
 class _Checked(Argument):
     """An argument whose value is wrong usage where it is no number and should be one."""
 
+    def __repr__(self) -> str:
+        """As it is typed: Invoke's messages show this."""
+        return f"--{self.names[0]}"
+
     def set_value(self, value: object, cast: bool = True) -> None:
         """As Invoke's, which has a traceback for it."""
         try:

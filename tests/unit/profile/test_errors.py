@@ -195,7 +195,10 @@ def test_more_problems_than_a_screen_holds_are_counted(wrong):
 
 def test_what_is_no_yaml_names_the_line(wrong):
     assert wrong("version: 1\nenv: [a").startswith("a.yaml:2: this is not YAML: ")
-    assert wrong("version: 1\n\tenv: 1").startswith("a.yaml:2: this is not YAML: ")
+    tab = "line 2 begins with a tab; indent with spaces"
+    assert wrong("version: 1\n\tenv: 1") == f"a.yaml:2: {tab}"
+    assert wrong("gpu:\n  \tcount: 1\n  name: x") == f"a.yaml:2: {tab}"
+    assert wrong("gpu:\n\n\n\tcount: 1").startswith("a.yaml:4: line 4 begins with a tab")
 
 
 def test_problems_of_the_parent_name_the_parent(write, wrong):
