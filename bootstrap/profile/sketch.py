@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.profile import survey
 from bootstrap.profile.values import COMMAND, PYTHON, REPO_PATH, Rule
-
-LARGEST_READ = 64 * 1024  # bytes of a file that is only looked through
 
 _SCRIPTS = ("train.py", "src/train.py", "scripts/train.py")
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
@@ -33,17 +32,25 @@ class Facts:
     has_pyproject: bool = False
     python: str | None = None
     requires_python: str | None = None
+    torch_extras: tuple[str, ...] = ()
     script: str | None = None
+    candidates: tuple[str, ...] = ()
+    """Scripts that may be the training; more than one where `script` is a guess, or none."""
+    uncovered: tuple[tuple[str, str], ...] = ()
+    """Notebook, and a package that it imports and no requirement names."""
     results: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
 
 
 def look(root: Path, *, url: str | None = None) -> Facts:
     """What the repository at `root` shows; `url` is its origin, without user-info."""
-    pyproject = _text(root / "pyproject.toml")
-    wanted = _text(root / "requirements.txt") + pyproject
+    pyproject, lock = survey.text(root / "pyproject.toml"), survey.lock_text(root)
+    wanted = f"{survey.text(root / 'requirements.txt')}\n{pyproject}"
     asked = _REQUIRES_PYTHON.search(pyproject)
-    python = _text(root / ".python-version").strip()
+    python = survey.text(root / ".python-version").strip()
+    candidates = tuple(_there(root, _SCRIPTS))[:1] or tuple(
+        _there(root, survey.scripts_below(root))
+    )
     return Facts(
         name=root.resolve().name,
         url=url,
@@ -52,7 +59,10 @@ def look(root: Path, *, url: str | None = None) -> Facts:
         has_pyproject=bool(pyproject),
         python=python if _fits(PYTHON, python) else None,
         requires_python=asked.group(1) if asked else None,
-        script=next(_there(root, [*_SCRIPTS, *_like_train(root)]), None),
+        torch_extras=survey.torch_extras(lock),
+        script=_surely(candidates),
+        candidates=candidates,
+        uncovered=survey.uncovered(root, wanted, lock),
         results=tuple(f"{name}/" for name in _RESULTS if (root / name).is_dir()),
         secrets=tuple(dict.fromkeys(s for word, s in _SECRETS.items() if word in wanted)),
     )
@@ -62,6 +72,19 @@ def sketch(facts: Facts) -> str:
     """The text of a profile with comments; it loads as it stands."""
     parts = (_head(facts), _git(facts), _python(facts), _gpu(), _secrets(facts), _train(facts))
     return "\n".join("\n".join(part) + "\n" for part in parts)
+
+
+def notes(facts: Facts) -> list[str]:
+    """What the person has to decide, a line each."""
+    found = []
+    if _unsure(facts):
+        found.append(f"may be the training: {_plain(', '.join(facts.candidates[:10]))}")
+    if facts.lock and facts.torch_extras:
+        named = " or ".join(facts.torch_extras)
+        found.append(f"torch is not in {facts.lock} itself, but in its extra {named}")
+    for notebook, package in facts.uncovered[:10]:
+        found.append(_plain(f"{notebook} imports {package}, which no requirement names"))
+    return found
 
 
 def _head(facts: Facts) -> list[str]:
@@ -97,6 +120,10 @@ def _python(facts: Facts) -> list[str]:
         lines.append('  # version: "3.11"' + (why if facts.requires_python else ""))
     if facts.lock:
         lines.append(f"  lock: {facts.lock}")
+        if facts.torch_extras:
+            mark = "" if len(facts.torch_extras) == 1 else "# "
+            named = " or ".join(facts.torch_extras)
+            lines.append(f"  {mark}extras: [{facts.torch_extras[0]}]    # torch is in {named}")
     elif facts.requirements:
         lines.append(f"  requirements: {_listed(facts.requirements)}")
     elif facts.has_pyproject:
@@ -128,21 +155,32 @@ def _secrets(facts: Facts) -> list[str]:
 
 def _train(facts: Facts) -> list[str]:
     results = _listed(facts.results or ("out/",))
+    found = [f"# {line}" for line in notes(facts)[:1]] if _unsure(facts) else []
     if facts.script:
         lines = ["train:", f"  command: {_quoted(_command(facts.script))}", "  session: train"]
-        return [*lines, f"  {'' if facts.results else '# '}results: {results}"]
+        return [*found, *lines, f"  {'' if facts.results else '# '}results: {results}"]
     return [
-        "# No training script was found. Without this section, set-up stops when the box",
-        "# is ready.",
+        *(found or ["# No training script was found."]),
+        "# Without this section, set-up stops when the box is ready.",
         "# train:",
-        "#   command: python train.py",
+        f"#   command: {_command(facts.candidates[0] if found else 'train.py')}",
         f"#   results: {results}",
     ]
 
 
-def _like_train(root: Path) -> list[str]:
-    found = (path.name for path in root.glob("*.py"))
-    return sorted(name for name in found if "train" in name.lower())
+def _surely(candidates: tuple[str, ...]) -> str | None:
+    """The first, where its name says that it trains, and it stands at the top or alone."""
+    first = candidates[0] if candidates else ""
+    trains = "train" in first.rpartition("/")[2].lower()
+    return (
+        first
+        if trains and (len(candidates) == 1 or first in _SCRIPTS or "/" not in first)
+        else None
+    )
+
+
+def _unsure(facts: Facts) -> bool:
+    return len(facts.candidates) > (1 if facts.script else 0)
 
 
 def _there(root: Path, names: Iterable[str]) -> Iterator[str]:
@@ -162,16 +200,6 @@ def _fits(rule: Rule, text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _text(path: Path) -> str:
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return file.read(LARGEST_READ).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def _plain(text: str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .git import GitError, broken, run
@@ -32,6 +32,14 @@ class Changes:
     untracked: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
     lfs: tuple[str, ...] = ()
+
+    def without(self, path: str) -> Changes:
+        """The same but for the file at `path`."""
+        modified, untracked = (
+            tuple(name for name in names if name != path)
+            for names in (self.modified, self.untracked)
+        )
+        return replace(self, modified=modified, untracked=untracked)
 
     def __bool__(self) -> bool:
         return any(names for _, names in self._kinds())

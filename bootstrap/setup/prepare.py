@@ -105,9 +105,11 @@ def prepare(  # noqa: PLR0913
 
 def nothing_stays_behind(here: Here) -> None:
     """Raise UsageError where the repository has work that is in no commit."""
+    from bootstrap.profile.find import OF_A_REPOSITORY
     from bootstrap.repo.changes import left_behind
 
-    changes: Changes = left_behind(here)
+    # The profile is read from the working tree, committed or not.
+    changes: Changes = left_behind(here).without(OF_A_REPOSITORY)
     if changes:
         listed = "\n".join(f"  {line}" for line in changes.lines(10))
         raise UsageError(

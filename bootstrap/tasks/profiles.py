@@ -52,7 +52,7 @@ def init(call: Call) -> None:
     Example: boxstrap init
     """
     from bootstrap.errors import UsageError
-    from bootstrap.profile.sketch import look, sketch
+    from bootstrap.profile.sketch import look, notes, sketch
     from bootstrap.repo.here import read
 
     place = call.asked().place
@@ -62,15 +62,16 @@ def init(call: Call) -> None:
     except UsageError:
         # A folder that is no repository yet, or has no commit, may still get its profile.
         root, url = place, None
-    file = root / "boxstrap.yaml"
-    if file.exists():
+    file, facts = root / "boxstrap.yaml", look(root, url=url)
+    try:
+        with file.open("x", encoding="utf-8") as opened:  # never through a link
+            opened.write(sketch(facts))
+    except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",
             where=str(file),
             next_=f"See what it says: boxstrap profiles --show {file}",
-        )
-    file.write_text(sketch(look(root, url=url)), encoding="utf-8")
-    call.screen.result(
-        {"written": str(file)},
-        f"written: {file}\nRead it through and commit it, then: boxstrap setup --host …",
-    )
+        ) from None
+    remarks = notes(facts)
+    lines = [f"written: {file}", *remarks, "Read it through, then: boxstrap setup --host …"]
+    call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))

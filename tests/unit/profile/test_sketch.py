@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.load import load
-from bootstrap.profile.sketch import Facts, look, sketch
+from bootstrap.profile.sketch import Facts, look, notes, sketch
 
 
 def loaded(root: Path, url: str | None = None):
@@ -62,6 +63,78 @@ def test_the_script_is_one_that_trains(here, script, command):
     (here / script).write_text("")
     train = loaded(here).profile.train
     assert (train.command if train else None) == command
+
+
+def test_of_several_scripts_the_person_chooses(here):
+    for name in ("mnist/main.py", "dcgan/main.py", ".git/train.py", "a/b/train.py"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("")
+    assert loaded(here).profile.train is None
+    assert notes(look(here)) == ["may be the training: dcgan/main.py, mnist/main.py"]
+    (here / "mnist/main.py").unlink()
+    (here / "dcgan/main.py").rename(here / "dcgan/train_gan.py")
+    assert look(here).script == "dcgan/train_gan.py"
+    assert notes(look(here)) == []
+
+
+LOCK = """
+[[package]]
+name = "project"
+source = { editable = "." }
+dependencies = [
+    { name = "numpy" },
+]
+
+[package.optional-dependencies]
+cpu = [
+    { name = "torch", marker = "x" },
+]
+plot = [
+    { name = "matplotlib" },
+]
+MORE
+[package.metadata]
+requires-dist = [{ name = "torch", marker = "extra == 'cpu'" }]
+
+[[package]]
+name = "torch"
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "extras"), [("", ["cpu"]), ('gpu = [\n    { name = "torch" },\n]\n', [])]
+)
+def test_torch_in_an_extra_of_the_lock(here, more, extras):
+    (here / "uv.lock").write_text(LOCK.replace("MORE\n", more))
+    named = "cpu or gpu" if more else "cpu"
+    assert notes(look(here)) == [f"torch is not in uv.lock itself, but in its extra {named}"]
+    assert loaded(here).profile.python.extras == extras
+    (here / "uv.lock").write_text(LOCK.replace("numpy", "torch"))
+    assert notes(look(here)) == []
+
+
+def test_imports_of_notebooks_that_no_requirement_names(here):
+    lines = [
+        "import os, json\n",
+        "import pandas as pd\n",
+        "from sklearn import svm\n",
+        "import mine",
+    ]
+    cells = [
+        {"cell_type": "markdown", "source": ["import nothing"]},
+        {"cell_type": "code", "source": lines},
+        {"cell_type": "code", "source": "import cv2\nimport torch.nn as nn"},
+    ]
+    (here / "mine.py").write_text("")
+    (here / "notebooks").mkdir()
+    (here / "notebooks/look.ipynb").write_text(json.dumps({"cells": cells}))
+    (here / "odd.ipynb").write_text('{"cells": 7}')
+    (here / "requirements.txt").write_text("# pandas\nscikit_learn>=1\n")
+    (here / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
+    assert notes(look(here)) == [
+        "notebooks/look.ipynb imports pandas, which no requirement names",
+        "notebooks/look.ipynb imports opencv-python, which no requirement names",
+    ]
 
 
 def test_a_version_that_is_none_is_left_out(here):

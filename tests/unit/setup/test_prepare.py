@@ -58,6 +58,19 @@ def test_changes_stay_behind_only_when_that_is_said(person: Person) -> None:
     assert prepared(repository.root, committed_only=True).commit == repository.head
 
 
+def test_the_profile_itself_counts_as_present(person: Person) -> None:
+    repository = person.repository()
+    (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
+    assert prepared(repository.root).commit == repository.head
+    repository.git("rm", "-q", "--cached", "boxstrap.yaml")
+    repository.git("commit", "-q", "-m", "Without a profile")
+    assert prepared(repository.root).commit == repository.head
+    (repository.root / "sub").mkdir()
+    (repository.root / "sub/boxstrap.yaml").write_text("version: 1\n")
+    with pytest.raises(UsageError, match=r"untracked +sub/\n"):
+        prepared(repository.root)
+
+
 def test_a_ref_is_another_commit_and_its_script_another(person: Person) -> None:
     repository = person.repository()
     first = repository.head

@@ -33,7 +33,8 @@ PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhos
 WRONG = {
     "unknown task": (["setpu"], "setpu"),
     "unknown option": (["setup", "--hots", "x"], "--hots"),
-    "no value": (["setup", "--host"], "host"),
+    "no value": (["setup", "--host"], "Flag --host needed value"),
+    "no value at all": (["profiles", "--validate"], "Flag --validate needed value"),
     "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
     "two tasks in one": (["setup", "plna"], "plna"),
     "unquoted ssh": (["setup", *PASTE], '--host "ssh -p 46769 root@5.17.27.63'),
@@ -198,6 +199,30 @@ def test_init_writes_a_profile_that_is_right_and_never_over_one(person: Person) 
     refused = person.run("init").must(2)
     assert "there already" in refused.err
     assert (repository.root / "boxstrap.yaml").read_text() == written
+
+
+@pytest.mark.parametrize("target", ["nowhere", "../there"])
+def test_init_writes_through_no_link(target: str, person: Person) -> None:
+    repository = person.repository()
+    (repository.root.parent / "there").write_text("mine\n")
+    (repository.root / "boxstrap.yaml").unlink()
+    (repository.root / "boxstrap.yaml").symlink_to(target)
+    before = sorted(person.home.rglob("*"))
+    assert "there already" in person.run("init").must(2).err
+    assert sorted(path for path in person.home.rglob("*") if ".cache" not in path.parts) == before
+    assert (repository.root.parent / "there").read_text() == "mine\n"
+
+
+def test_init_says_what_the_person_has_to_decide(person: Person) -> None:
+    repository = person.repository(boxstrap__yaml="")
+    repository.write({"mnist/main.py": "", "dcgan/main.py": ""})
+    (repository.root / "boxstrap.yaml").unlink()
+    (repository.root / "train.py").unlink()
+    done = person.run("init").must(0)
+    said = "may be the training: dcgan/main.py, mnist/main.py"
+    assert said in done.out
+    assert f"# {said}\n" in (repository.root / "boxstrap.yaml").read_text()
+    person.run("profiles", "--validate", "./boxstrap.yaml").must(0)
 
 
 def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: Person) -> None:
