@@ -7,6 +7,7 @@ are the whole script's own functions, taken word for word.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
@@ -86,6 +87,9 @@ TAKEN: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """Kind, file, functions: what the short script shares with the whole one."""
 
+_WHOLE_ONLY = re.compile(r"^.* # whole\n", re.MULTILINE)
+"""Lines of the runner that only the whole script carries."""
+
 
 def render_short(profile: Profile, work: Work) -> str:
     """The short script, packed: no comments, no indentation."""
@@ -120,7 +124,7 @@ def files() -> list[tuple[str, str]]:
             for f in sorted(folder.glob("*.py"))
         ),
         ("indexes.py", bare_python(own["indexes.py"])),
-        ("runner.sh", bare_shell(own["runner.sh"]).rstrip("\n")),
+        ("runner.sh", bare_shell(_WHOLE_ONLY.sub("", own["runner.sh"])).rstrip("\n")),
     ]
 
 

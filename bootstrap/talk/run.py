@@ -9,6 +9,9 @@ _FIELDS = 9
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that was ended by `stop`: 128 + SIGTERM."""
+_ENDED = re.compile(r"stop|exit [0-9]{1,3}|pipeline( [0-9]{1,3}){1,40}")
+_SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
+_SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
 STATES = frozenset({"running", "finished", "died", "waiting"})
 
 
@@ -30,6 +33,8 @@ class Run:
     """When its log was last written to."""
     log_bytes: int
     command: str
+    ended: str = ""
+    """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`; "" from earlier versions."""
 
     @property
     def number(self) -> int:
@@ -45,11 +50,25 @@ class Run:
     def outcome(self) -> str:
         """What became of it, in a few words."""
         if self.state == "finished":
-            ends = {0: "finished", STOPPED: "was stopped"}
-            return ends.get(self.rc or 0, f"ended with exit code {self.rc}")
+            return self._ending()
         return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
             self.state, self.state
         )
+
+    def _ending(self) -> str:
+        if self.ended == "stop" or (not self.ended and self.rc == STOPPED):
+            return "was stopped"
+        return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
+
+    def _decided(self) -> str:
+        """Which part of a pipeline it was, and by which signal, as shells count them."""
+        parts = self.ended.split()[1:]
+        failed = [at for at, code in enumerate(parts, 1) if code != "0"]
+        signal = _SIGNALS.get((self.rc or 0) - 128)
+        by = f"SIG{signal}" if signal else ""
+        if len(parts) > 1 and failed and parts[failed[-1] - 1] == str(self.rc):
+            by = f"part {failed[-1]} of its pipeline{by and ', '}{by}"
+        return f" ({by})" if by else ""
 
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it."""
@@ -57,6 +76,7 @@ class Run:
             "name": self.name,
             "state": self.state,
             "rc": self.rc,
+            "ended": self.ended or None,
             "commit": self.commit,
             "command": self.command,
             "session": self.session,
@@ -71,7 +91,7 @@ def parse_run(value: str) -> Run | None:
     if len(parts) != _FIELDS:
         return None
     key, name, state, started, commit, work, session, log, command = parts
-    word, _, rc = state.partition(" ")
+    word, rc, ended = [*state.split(" ", 2), "", ""][:3]
     written, _, size = log.partition(" ")
     if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
@@ -87,6 +107,7 @@ def parse_run(value: str) -> Run | None:
         written=number(written) or 0,
         log_bytes=number(size) or 0,
         command=command,
+        ended=ended if _ENDED.fullmatch(ended) else "",
     )
 
 

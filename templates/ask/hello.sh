@@ -53,7 +53,9 @@ show_runs() {
     key=${run%/*}
     # shellcheck disable=SC2229 # into the variable of that name
     for name in started commit work session command; do read -r "$name" <"$run/$name"; done
-    fact run "${key##*/}	${run##*/}	$(run_state "$run")	$started	$commit	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
+    ended=
+    [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
+    fact run "${key##*/}	${run##*/}	$(run_state "$run")${ended:+ $ended}	$started	$commit	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
   done
 }
 

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # runner: one training command, with its log, its exit code, and who is running it.
 # usage: bash runner.sh RUN_DIR ENV_FILE
+# Lines that end in `# whole` are left out where every byte counts.
 # shellcheck disable=SC2317 # a trap calls it
 {
   run=$1 env_file=$2
-  # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
-  unset LC_ALL
-  export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
 
   identity() {
     local stat fields
@@ -15,8 +13,25 @@
     printf '%s %s %s\n' "$1" "${fields[19]}" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || printf none)"
   }
 
+  # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
+  begin() {
+    # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
+    unset LC_ALL
+    export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
+    # shellcheck disable=SC1090 # written by the step `shell`
+    [ ! -r "$2" ] || . "$2"
+    [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
+    export BOXSTRAP_RUN="$1"
+    # shellcheck disable=SC2016 # for the command's own shell: with what each part of a pipeline ended
+    [[ $4 != *\|* ]] || set -- "$@" 'trap '\''echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"'\'' EXIT;' # whole
+    # A session of its own: the command outlives the terminal, and is ended as a whole.
+    exec setsid bash -o pipefail -c "${5-}$4"
+  }
+
+  # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
   end() {
-    printf '%s\n' "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
+    [ -s "$run/ended" ] || echo "exit $1" >"$run/ended"
+    echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
     exit 0
   }
 
@@ -28,16 +43,8 @@
       sleep 0.1
     done
     kill -KILL -- "-$child" 2>/dev/null
+    echo stop >"$run/ended"
     end 143
-  }
-
-  # begin RUN_DIR ENV_FILE VENV, in a process of its own: the profile may set any name, ours too.
-  begin() {
-    # shellcheck disable=SC1090 # written by the step `shell`
-    [ ! -r "$2" ] || . "$2"
-    [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
-    # A session of its own: the command outlives the terminal, and is ended as a whole.
-    exec setsid bash -c "$(cat "$1/command")"
   }
 
   cd "$(cat "$run/dir")" || end 125
@@ -45,7 +52,7 @@
   trap : HUP
   identity $$ >"$run/pid.new"
   mv "$run/pid.new" "$run/pid"
-  begin "$run" "$env_file" "$(cat "$run/venv")" >>"$run/log" 2>&1 </dev/null &
+  begin "$run" "$env_file" "$(cat "$run/venv")" "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
   { identity $$ && identity "$child"; } >"$run/pid.new"

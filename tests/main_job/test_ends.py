@@ -31,6 +31,19 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
     assert (as_json["exit"], as_json["run"]["rc"]) == (10, 1)
 
 
+def test_a_crash_behind_a_pipe_is_10_and_its_part_is_named(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(train__py="print('step 0', flush=True)\nraise SystemExit(7)\n")
+    # The profile's names are the training's own, whatever the runner calls its things.
+    piped = ("train.command=python train.py 2>&1 | tee all.log", "env.run=abc", "env.child=abc")
+    sets = [word for one in piped for word in ("--set", one)]
+    failed = rented.run("setup", *sets).must(10)
+    assert "step 0" in failed.out
+    assert "ended with exit code 7 (part 1 of its pipeline)" in rented.run("status").must(0).out
+    run = rented.status()["runs"][0]
+    assert (run["rc"], run["ended"]) == (7, "pipeline 7 0")
+
+
 def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
     rent: Rent,
 ) -> None:

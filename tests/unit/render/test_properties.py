@@ -101,9 +101,11 @@ def test_secrets_of_any_bytes(shell: str, values: dict[str, bytes]) -> None:
 # As bash is called by the run: what it is given stands in the file beside it.
 RECORDER = """\
 #!/bin/sh
-[ "$1" = -c ] && [ "$#" = 2 ] || exec /bin/bash "$@"
-printf %s "$2" >"$SEEN"
+[ "$1 $2 $3" = '-o pipefail -c' ] && [ "$#" = 4 ] || exec /bin/bash "$@"
+printf %s "$4" >"$SEEN"
 """
+# What stands in front of a command in which there is a pipe.
+KEEP_PARTS = """trap 'echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"' EXIT;"""
 # The folder of a run is made by the script's own functions, and run by its own runner.
 MAKE_RUN = """
 set -eu
@@ -151,6 +153,7 @@ def test_the_command_of_a_run(command: str) -> None:
         for python in ("python ", "python3 "):
             if command.startswith(python):
                 wanted = f"{folder}/.venv/bin/python {command.removeprefix(python)}"
+        wanted = f"{KEEP_PARTS}{wanted}" if "|" in wanted else wanted
         assert (folder / "seen").read_bytes() == wanted.encode()
         assert (run / "exit").read_text() == "0\n"
 

@@ -55,6 +55,7 @@ def check(found: Hello) -> None:
 @example(b"run\t" + ROW.replace("12", "9" * 300).encode())
 @example(b"run\t" + ROW.replace("train-1", "").encode())
 @example(b"run\t" + ROW.replace("running", "finished \xc2\xb2").encode())
+@example(b"run\t" + ROW.replace("running", "finished 1 pipeline " + "9" * 3000).encode())
 def test_no_answer_is_an_error(answer: bytes) -> None:
     check(parse(answer))
 

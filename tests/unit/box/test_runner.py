@@ -1,0 +1,108 @@
+"""The runner of a training, as it lies on a box, in both lengths: what it records, what it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from bootstrap.render import short
+from bootstrap.render.parts import box_files
+
+EDITIONS = {"whole": dict(box_files()), "short": dict(short.files())}
+each_edition = pytest.mark.parametrize("edition", EDITIONS)
+
+
+def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
+    """A run that was made and not begun, and the file of the profile's environment."""
+    run = folder / "runs" / "homework" / "train-1"
+    run.mkdir(parents=True)
+    (run / "command").write_text(f"{command}\n")
+    (run / "dir").write_text(f"{folder}\n")
+    (run / "venv").write_text(f"{folder}/none\n")
+    env = folder / "env"
+    env.write_text("".join(f"export {name}={shlex.quote(x)}\n" for name, x in profile.items()))
+    return run, env
+
+
+def begin(
+    edition: str, folder: Path, command: str, **profile: str
+) -> tuple[Path, subprocess.Popen[bytes]]:
+    """The folder of a run, and its runner at work."""
+    run, env = make_run(folder, command, **profile)
+    box = folder / "box"
+    box.mkdir()
+    for name, text in EDITIONS[edition].items():
+        (box / name).write_text(f"{text}\n")
+    runner = subprocess.Popen(
+        ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],
+        stdin=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        start_new_session=True,
+    )
+    return run, runner
+
+
+def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[str, str, str]:
+    """Exit code, what decided it, and the log, of a run that ends by itself."""
+    run, runner = begin(edition, folder, command, **profile)
+    runner.wait(20)
+    read = [(run / name).read_text() for name in ("exit", "ended", "log")]
+    return read[0].strip(), read[1].strip(), read[2]
+
+
+@each_edition
+def test_the_profile_can_set_each_name_that_the_runner_uses(edition: str, tmp_path: Path) -> None:
+    names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
+    code, why, log = finish(edition, tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
+    assert (code, why, log) == ("0", "exit 0", "abc abc\n")
+
+
+@each_edition
+def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Path) -> None:
+    code, _, log = finish(edition, tmp_path, "true", PATH="/nowhere")
+    assert code == "127"
+    assert "setsid" in log
+
+
+@each_edition
+def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
+    code, why, log = finish(edition, tmp_path, "(echo said; exit 7) | cat")
+    assert (code, log) == ("7", "said\n")
+    assert why == {"whole": "pipeline 7 0", "short": "exit 7"}[edition]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "why"),
+    [
+        ("exit 3", "3", "exit 3"),
+        ("kill -9 $$", "137", "exit 137"),
+        ("false || true", "0", "pipeline 0"),
+        ("yes | head -n 1", "141", "pipeline 141 0"),
+        ("set +o pipefail; yes | head -n 1", "0", "pipeline 141 0"),
+    ],
+)
+def test_what_decided_the_exit_code_is_kept(
+    command: str, code: str, why: str, tmp_path: Path
+) -> None:
+    assert finish("whole", tmp_path, command)[:2] == (code, why)
+
+
+@each_edition
+def test_who_is_stopped_is_143_whatever_it_says_itself(edition: str, tmp_path: Path) -> None:
+    command = "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat"
+    run, runner = begin(edition, tmp_path, command)
+    until = time.monotonic() + 10
+    while (
+        not (run / "pid").exists() or len((run / "pid").read_text().splitlines()) < 2
+    ) and time.monotonic() < until:
+        time.sleep(0.02)
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(20)
+    assert (run / "exit").read_text().strip() == "143"
+    assert (run / "ended").read_text().strip() == "stop"
