@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 from bootstrap.contact import LOCAL, Asked
 from bootstrap.paths import shipped, state_dir
+from bootstrap.repo.git import Folders, GitError, broken, run
 from bootstrap.setup.drive import Wishes
 from bootstrap.setup.perform import Order, perform
 from bootstrap.ui.screen import Screen
 
+_BARELY = ("--quiet", "--no-verify", "--no-gpg-sign")
 _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
 
 
@@ -32,14 +33,13 @@ def show(screen: Screen) -> None:
 def _repository(folder: Path) -> Path:
     """A git repository with the demo's training; the commit is the same each time."""
     shutil.copytree(shipped("templates") / "demo", folder, dirs_exist_ok=True)
-    if not (folder / ".git").is_dir():
-        _git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
-    _git(folder, "add", "--all")
-    if _git(folder, "status", "--porcelain"):
-        _git(folder, *_COMMITTER, "commit", "--quiet", "--no-verify", "-m", "Fit a straight line")
+    own = Folders(folder / ".git", folder)
+    try:
+        if not own.git_dir.is_dir():
+            run(own, "init", "--quiet", "--template=", "--initial-branch=main")
+        run(own, "add", "--all")
+        if run(own, "status", "--porcelain"):
+            run(own, *_COMMITTER, "commit", *_BARELY, "-m", "Fit a straight line")
+    except GitError as failure:
+        raise broken(folder, failure) from failure
     return folder
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .git import GitError, broken, run
+from .git import Folders, GitError, broken, run
 from .here import Here
 from .names import decoded, shown
 
@@ -71,8 +71,9 @@ def left_behind(here: Here) -> Changes:
     tree against the commit it stands on, also where another ref was asked for: the user
     chose that commit, but may not know that the work they see is not in it.
 
-    Nothing is written to the repository; filters of the user's attributes (as git-lfs's)
-    run where git can't tell by size and time whether a file changed.
+    Nothing is written to the repository, and no filter runs: a file of LFS is told of as
+    such, and one with another filter counts as changed unless its size and time say that it
+    is the one that git wrote. git's own conversions (line ends, encodings) apply.
     Raises BoxstrapError where git fails.
     """
     try:
@@ -81,7 +82,7 @@ def left_behind(here: Here) -> Changes:
         if here.bare:
             return Changes(submodules=_sorted(submodules), lfs=_sorted(lfs))
         modified, untracked, moved = _status(here)
-        modified |= _hidden(here)
+        modified = (modified | _hidden(here)) - lfs
     except GitError as failure:
         raise broken(here.root, failure) from failure
     return Changes(
@@ -90,6 +91,26 @@ def left_behind(here: Here) -> Changes:
         submodules=_sorted(submodules | moved),
         lfs=_sorted(lfs),
     )
+
+
+def missing(here: Here) -> list[str]:
+    """Files of the commit that a partial clone doesn't have, as they may be shown.
+
+    Nothing is fetched. Raises BoxstrapError where a folder's list is missing too.
+    """
+    try:
+        entries = _entries(run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit))
+        blobs = {
+            about.split(b" ")[2]: path
+            for about, _, path in (entry.partition(b"\t") for entry in entries)
+            if not about.startswith(_SUBMODULE.encode())
+        }
+        ask = ("cat-file", "--batch-check=%(objectname)")
+        told = run(here.folders, *ask, stdin=b"\n".join(blobs) + b"\n")
+    except GitError as failure:
+        raise broken(here.root, failure) from failure
+    lines = (line.split(b" ") for line in told.splitlines())
+    return [shown(decoded(blobs[blob])) for blob, *word in lines if word == [b"missing"]]
 
 
 def _sorted(names: set[bytes]) -> tuple[str, ...]:
@@ -103,7 +124,7 @@ def _entries(printed: bytes) -> list[bytes]:
 def _status(here: Here) -> tuple[set[bytes], set[bytes], set[bytes]]:
     """Modified files, untracked ones, and submodules that were added or moved."""
     printed = run(
-        here.root,
+        here.folders,
         *("status", "--porcelain=v2", "-z", "--no-renames"),
         *("--untracked-files=normal", "--ignore-submodules=dirty"),
     )
@@ -130,7 +151,7 @@ def _hidden(here: Here) -> set[bytes]:
     compared with the working tree. A skipped file that is absent is a sparse checkout.
     """
     hidden = []
-    for entry in _entries(run(here.root, "ls-files", "-v", "--stage", "-z")):
+    for entry in _entries(run(here.folders, "ls-files", "-v", "--stage", "-z")):
         tag, _, rest = entry.partition(b" ")
         path = rest.partition(b"\t")[2]
         if tag.islower() or (tag == b"S" and _exists(here, path)):
@@ -140,9 +161,9 @@ def _hidden(here: Here) -> set[bytes]:
     with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         listed = b"".join(entry + b"\0" for entry in hidden)
-        run(here.root, "update-index", "-z", "--index-info", stdin=listed, env=own)
+        run(here.folders, "update-index", "-z", "--index-info", stdin=listed, env=own)
         compare = ("diff", "--name-only", "-z", "--ignore-submodules=all")
-        return set(_entries(run(here.root, *compare, env=own)))
+        return set(_entries(run(here.folders, *compare, env=own)))
 
 
 def _exists(here: Here, path: bytes) -> bool:
@@ -153,7 +174,7 @@ def _exists(here: Here, path: bytes) -> bool:
 def _listing(here: Here) -> tuple[set[bytes], list[bytes], list[bytes]]:
     """Of the commit: its submodules, its files, and the ids of its .gitattributes."""
     submodules, paths, attribute_blobs = set[bytes](), list[bytes](), list[bytes]()
-    for entry in _entries(run(here.root, "ls-tree", "-r", "-z", "--full-tree", here.commit)):
+    for entry in _entries(run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)):
         mode_type_id, _, path = entry.partition(b"\t")
         mode, _, blob = mode_type_id.split(b" ")
         if mode == _SUBMODULE.encode():
@@ -172,15 +193,16 @@ def _may_use_lfs(here: Here, attribute_blobs: list[bytes]) -> bool:
         return True
     if not attribute_blobs:
         return False
-    return b"lfs" in run(here.root, "cat-file", "--batch", stdin=b"\n".join(attribute_blobs))
+    return b"lfs" in run(here.folders, "cat-file", "--batch", stdin=b"\n".join(attribute_blobs))
 
 
 def _lfs(here: Here, paths: list[bytes]) -> set[bytes]:
     """The files with the attribute `filter=lfs`, as the commit's own attributes say."""
     with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
-        run(here.root, "read-tree", here.commit, env=own)
+        run(here.folders, "read-tree", here.commit, env=own)
         ask = ("check-attr", "--cached", "--stdin", "-z", "filter")
-        answers = run(here.root, *ask, stdin=b"\0".join(paths), env=own)
+        view = Folders(here.repository.view.with_filters())
+        answers = run(view, *ask, stdin=b"\0".join(paths), env=own)
     fields = answers.split(b"\0")
     return {path for path, value in zip(fields[::3], fields[2::3], strict=False) if value == b"lfs"}

@@ -1,8 +1,10 @@
-"""Asking git about the user's repository, without changing anything in it.
+"""The one place from which git is run on this machine.
 
-No hook, no monitor, no maintenance, no prompt and no lock taken for convenience;
-messages in English, since some of them are recognised. Only filters that the user's
-own attributes name still run, where git must compare a file's content.
+git is told which repository it is asked about, and never looks for one. It sees no
+configuration but the person's own and what `view` lets through of a repository's: so it
+runs no hook, filter, monitor or helper that a repository names, and reading a repository
+connects to nothing: an object that isn't there is missing. Nothing is changed, no prompt
+shown, no lock taken for convenience; messages are in English, since some are recognised.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import BoxstrapError, UsageError
@@ -21,26 +24,25 @@ _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.splitIndex=false"),
     *("-c", "core.fsmonitor=false"),
+    *("-c", "submodule.recurse=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
+    # A second wall, which older gits don't have.
+    *("-c", "safe.bareRepository=explicit"),
 )
 
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",  # the box gets the objects as they are
+    "GIT_ALLOW_PROTOCOL": "",  # none: what only reads connects to nothing
+    "GIT_NO_LAZY_FETCH": "1",  # a second wall, which older gits don't have
     "LC_ALL": "C",
 }
 
-# What points git at another repository than the folder it is asked about (set while a
-# hook or an alias runs us), and what would mix a trace into the messages we read.
-_UNSET = re.compile(
-    r"GIT_(DIR|WORK_TREE|COMMON_DIR|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES"
-    r"|NAMESPACE|PREFIX|SHALLOW_FILE|GRAFT_FILE|REPLACE_REF_BASE|QUARANTINE_PATH"
-    r"|\w+_PATHSPECS|EXTERNAL_DIFF|DIFF_OPTS|TRACE\w*)"
-)
-
-_DUBIOUS = "dubious ownership"
+# Of the environment's own words to git: where the person's configuration lies, and which
+# certificates they trust. The rest may point it at another repository, or name a program.
+_KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
 
 class GitError(Exception):
@@ -52,49 +54,71 @@ class GitError(Exception):
         super().__init__(said)
 
 
+@dataclass(frozen=True)
+class Folders:
+    """Which repository git is asked about: its git folder, and its working tree if it has one."""
+
+    git_dir: Path
+    work_tree: Path | None = None
+
+    def options(self) -> tuple[str, ...]:
+        """What leads git there, and nowhere else."""
+        if self.work_tree is None:
+            return ("--git-dir", str(self.git_dir))
+        tree = str(self.work_tree)
+        return ("-C", tree, "--git-dir", str(self.git_dir), "--work-tree", tree)
+
+
+NOWHERE = Folders(Path(os.devnull))
+"""No repository: for what is asked of the person's configuration, or of a host."""
+
+
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every git call."""
-    kept = {name: value for name, value in os.environ.items() if not _UNSET.fullmatch(name)}
+    """The environment of every git call: of `GIT_*` there is what is listed here, and `extra`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or _KEPT.fullmatch(name)
+    }
     return {**kept, **_SET, **(extra or {})}
 
 
 def run(
-    folder: Path,
+    folders: Folders,
     *arguments: str,
-    stdin: bytes = b"",
+    stdin: bytes | None = b"",
     env: Mapping[str, str] | None = None,
     ok: Sequence[int] = (0,),
+    timeout: float | None = None,
 ) -> bytes:
-    """What `git <arguments>` prints in `folder`.
+    """What `git <arguments>` prints about the repository at `folders`.
 
     Raises GitError where it ends with another code than those of `ok`, UsageError
-    where git is missing or refuses a repository that belongs to someone else.
+    where git is missing, subprocess.TimeoutExpired.
     """
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *_OPTIONS, *arguments],
+            ["git", *folders.options(), *_OPTIONS, *arguments],
             input=stdin,
             capture_output=True,
             env=environment(env),
             check=False,
+            timeout=timeout,
         )
     except FileNotFoundError:
         raise not_installed() from None
     if done.returncode in ok:
         return done.stdout
-    said = done.stderr.decode("utf-8", "replace").strip()
-    if _DUBIOUS in said:
-        raise not_yours(folder)
-    raise GitError(done.returncode, said)
+    raise GitError(done.returncode, done.stderr.decode("utf-8", "replace").strip())
 
 
 def start(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+    folders: Folders, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """`git <arguments>` started in `folder`, its three streams piped."""
+    """`git <arguments>` started on the repository at `folders`, its three streams piped."""
     try:
         return subprocess.Popen(
-            ["git", "-C", str(folder), *_OPTIONS, *arguments],
+            ["git", *folders.options(), *_OPTIONS, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,15 +131,6 @@ def start(
 def not_installed() -> UsageError:
     """The error where this machine has no git."""
     return UsageError("git is not installed on this machine.", next_="Install it and run again.")
-
-
-def not_yours(folder: Path) -> UsageError:
-    """The error where git refuses a repository whose files belong to another user."""
-    return UsageError(
-        "git refuses this repository, since its files belong to another user.",
-        where=shown(str(folder)),
-        next_=f"If you trust it: git config --global --add safe.directory {shown(str(folder))}",
-    )
 
 
 def broken(folder: Path, failure: GitError) -> BoxstrapError:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BoxstrapError, UsageError
-from .git import GitError, broken, not_installed, run
+from .git import Folders, GitError, broken, run
 from .names import decoded, sanitised, shown
+from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
+from .view import Settings
 
 # The characters of branch, tag and commit names and of `~2`, `^`, `@{u}`; ranges
 # (`a..b`), paths (`a:b`), searches (`:/x`) and options name no one commit.
 _REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
 
-_CONFIG = r"^(user\.(name|email)|remote\..*\.url|url\..*\.insteadof)$"
 _REMOTE_URL = re.compile(r"remote\.(.*)\.url", re.DOTALL)
 _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
 
@@ -27,6 +28,7 @@ class Here:
 
     `url` is the address of `origin` (else of the only remote) where another machine
     can use it, with no credential in it. `git_dir` is what all worktrees share.
+    `repository` is what git is asked about it.
     `asked` is the ref that was asked for, None for the commit you stand on.
     """
 
@@ -41,8 +43,19 @@ class Here:
     shallow: bool
     key: str
     git_dir: Path
+    repository: Repository = field(compare=False, repr=False)
     bare: bool = False
     asked: str | None = None
+
+    @property
+    def folders(self) -> Folders:
+        """Where git is led when it is asked about this repository."""
+        return self.repository.folders
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was cloned without all of its objects."""
+        return self.repository.partial
 
     @property
     def object_format(self) -> str:
@@ -53,27 +66,29 @@ class Here:
 def read(path: Path, ref: str | None = None) -> Here:
     """The repository around `path`, at `ref` (a branch, tag or commit) or where it stands.
 
-    Raises UsageError where there is no repository, no commit yet, no such ref, or git
-    refuses the repository.
+    Raises UsageError where there is no repository, no commit yet, no such ref, or it
+    belongs to another user.
     """
-    root, git_dir, bare = _find(path)
-    commit, subject = _commit(root, ref)
-    config = _config(root)
-    url = _url(config)
+    repository = open_repository(path)
+    place, settings = repository.place, repository.settings
+    root = place.root
+    commit, subject = _commit(repository, ref)
+    url = _url(settings)
     name = name_of(url) if url else sanitised(root.name.removesuffix(".git"))
     return Here(
         root=root,
         name=name,
         commit=commit,
         subject=subject,
-        branch=_branch(root) if ref is None else None,
+        branch=_branch(repository) if ref is None else None,
         url=url,
-        identity_name=_last(config, "user.name"),
-        identity_email=_last(config, "user.email"),
-        shallow=(git_dir / "shallow").is_file(),
+        identity_name=_last(settings, "user.name"),
+        identity_email=_last(settings, "user.email"),
+        shallow=(place.common_dir / "shallow").is_file(),
         key=f"{name}-{fingerprint(url, root)}",
-        git_dir=git_dir,
-        bare=bare,
+        git_dir=place.common_dir,
+        repository=repository,
+        bare=place.bare,
         asked=ref,
     )
 
@@ -88,38 +103,13 @@ def is_boxstrap_checkout(here: Here) -> bool:
     return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
 
 
-def _find(path: Path) -> tuple[Path, Path, bool]:
-    """The top of the working tree, the shared git folder, and whether it is bare."""
-    try:  # GitPython asks git for its version when it is imported
-        from git import Repo
-        from git.exc import InvalidGitRepositoryError, NoSuchPathError
-    except ImportError as missing:
-        raise not_installed() from missing
-    where = shown(str(path))
-    start = path.expanduser().absolute()
-    try:
-        with Repo(start, search_parent_directories=True, expand_vars=False) as repo:
-            tree, git_dir = repo.working_tree_dir, Path(repo.git_dir)
-            shared = Path(repo.common_dir)
-            bare = repo.bare or tree is None
-    except NoSuchPathError:
-        raise UsageError("there is no such folder.", where=where) from None
-    except (InvalidGitRepositoryError, ValueError, OSError):
-        raise UsageError(
-            "this is not a git repository, nor inside one.",
-            where=where,
-            next_="Run from your project, name it with --repo PATH, or start one: git init",
-        ) from None
-    root = git_dir if bare or tree is None else Path(tree)
-    return root.resolve(), shared.resolve(), bare
-
-
-def _commit(root: Path, ref: str | None) -> tuple[str, str]:
+def _commit(repository: Repository, ref: str | None) -> tuple[str, str]:
     """The full id and the subject of the commit that `ref` (default: HEAD) names."""
+    root = repository.place.root
     for candidate in ("HEAD",) if ref is None else _candidates(ref):
         try:
             printed = run(
-                root,
+                repository.folders,
                 *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%s"),
                 *("--end-of-options", f"{candidate}^{{commit}}", "--"),
             )
@@ -129,7 +119,7 @@ def _commit(root: Path, ref: str | None) -> tuple[str, str]:
             continue
         _, commit, subject, *_ = [*decoded(printed).split("\n"), "", ""]
         return commit, shown(subject)
-    raise _no_such(root, ref)
+    raise _no_such(repository, ref)
 
 
 def _candidates(ref: str) -> tuple[str, ...]:
@@ -143,9 +133,12 @@ def _candidates(ref: str) -> tuple[str, ...]:
     return ref, f"refs/remotes/origin/{ref}"
 
 
-def _no_such(root: Path, ref: str | None) -> BoxstrapError:
+def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
+    root = repository.place.root
     where = shown(str(root))
-    if ref is None and run(root, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)):
+    if ref is None and run(
+        repository.folders, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)
+    ):
         return broken(root, GitError(128, "the commit of HEAD is missing"))
     if ref is None:
         return UsageError(
@@ -158,35 +151,32 @@ def _no_such(root: Path, ref: str | None) -> BoxstrapError:
     )
 
 
-def _branch(root: Path) -> str | None:
-    """The branch that HEAD is on; None where it is detached."""
-    printed = run(root, "symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
-    return decoded(printed).strip().removeprefix("refs/heads/") or None
+def _branch(repository: Repository) -> str | None:
+    """The branch that HEAD is on; None where it is detached, or has a name that can't be shown."""
+    from git import Repo
+
+    with Repo(repository.view.git_dir, expand_vars=False) as repo:
+        branch = None if repo.head.is_detached else repo.active_branch.name
+    return branch if branch and shown(branch) == branch else None
 
 
-def _config(root: Path) -> list[tuple[str, str]]:
-    """The settings that matter here, in git's order: what comes later wins."""
-    printed = run(root, "config", "--null", "--get-regexp", _CONFIG, ok=(0, 1))
-    pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)
-    return [(key, value) for key, _, value in pairs]
+def _last(settings: Settings, wanted: str) -> str | None:
+    """What a setting says, on one line: it goes into scripts, and is shown."""
+    values = [value or "" for key, value in settings if key == wanted]
+    return ("".join(filter(str.isprintable, values[-1])).strip() or None) if values else None
 
 
-def _last(config: list[tuple[str, str]], wanted: str) -> str | None:
-    values = [value for key, value in config if key == wanted]
-    return (values[-1].strip() or None) if values else None
-
-
-def _url(config: list[tuple[str, str]]) -> str | None:
+def _url(settings: Settings) -> str | None:
     """The remote's address, if another machine can use it."""
     remotes: dict[str, str] = {}
-    for key, value in config:
+    for key, value in settings:
         remote = _REMOTE_URL.fullmatch(key)
-        if remote:
+        if remote and value:
             remotes.setdefault(remote[1], value)  # git fetches from the first
     url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else None)
     if not url:
         return None
-    stripped = without_user_info(_instead(url, config))
+    stripped = without_user_info(_instead(url, settings))
     try:
         check_url(stripped)
     except UsageError:
@@ -194,12 +184,12 @@ def _url(config: list[tuple[str, str]]) -> str | None:
     return stripped
 
 
-def _instead(url: str, config: list[tuple[str, str]]) -> str:
+def _instead(url: str, settings: Settings) -> str:
     """`url` with the longest `url.*.insteadOf` that fits, which the box doesn't have."""
     fits = [
         (prefix, base[1])
-        for key, prefix in config
-        if (base := _INSTEAD_OF.fullmatch(key)) and url.startswith(prefix)
+        for key, prefix in settings
+        if prefix and (base := _INSTEAD_OF.fullmatch(key)) and url.startswith(prefix)
     ]
     if not fits:
         return url

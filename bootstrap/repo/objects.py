@@ -52,10 +52,9 @@ def have_locally(here: Here, commits: Iterable[str]) -> list[str]:
     lines = "".join(f"{commit}\n" for commit in asked).encode()
     try:
         answers = run(
-            here.root,
+            here.folders,
             *("cat-file", "--batch-check=%(objectname) %(objecttype)"),
             stdin=lines,
-            env={"GIT_NO_LAZY_FETCH": "1"},
         )
     except GitError as failure:
         raise broken(here.root, failure) from failure
@@ -73,7 +72,7 @@ class ObjectStream:
     Pieces have at most 64 KiB. `progress` is called from the thread that iterates, with
     objects done, objects in all (0 while not known) and bytes so far.
     Iterating raises BoxstrapError where git can't pack: then the stream is not whole, and
-    must not be completed. In a partial clone git first fetches what it lacks.
+    must not be completed. A partial clone sends the commit without the history behind it.
     A stream is iterated once. `close` ends it early, from any thread,
     which the iterating one meets as that error.
     """
@@ -150,6 +149,8 @@ class ObjectStream:
         return b"".join([*lines, command, _FLUSH])
 
     def _shallow_ends(self) -> list[str]:
+        if self._here.partial:  # what lies behind it may be missing here: it travels alone
+            return [self._new]
         if not self._here.shallow:
             return []
         listed = (self._here.git_dir / "shallow").read_text("ascii", "replace").split()
@@ -157,10 +158,13 @@ class ObjectStream:
 
     def _pack(self) -> Iterator[bytes]:
         options = ["--revs", "--thin", "--stdout", "--delta-base-offset", "--all-progress"]
-        if self._here.shallow:
+        env: dict[str, str] = {}
+        if self._here.shallow or self._here.partial:
             options.append("--shallow")
+            ends = "".join(f"{commit}\n" for commit in self._shallow_ends())
+            env["GIT_SHALLOW_FILE"] = str(self._here.repository.view.file("shallow-ends", ends))
         wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
-        child = start(self._here.root, "pack-objects", *options)
+        child = start(self._here.folders, "pack-objects", *options, env=env)
         self._child = child
         stdin, pack, words = _pipes(child)
         said = bytearray()

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bootstrap.contact import Asked
     from bootstrap.profile.schema import Profile
     from bootstrap.render.variables import Work
@@ -110,7 +108,7 @@ def anyone_may_read(url: str) -> bool | None:
 
 def _is_on_the_host(here: Here) -> None:
     """Raise where no branch of a remote, as this machine last saw it, has the commit."""
-    if not _remote_branches(here.root, here.commit):
+    if not _remote_branches(here):
         raise UsageError(
             f"commit {here.commit[:12]} is not on {here.url or 'a git host'} yet, "
             "and a door can't carry it.",
@@ -119,8 +117,9 @@ def _is_on_the_host(here: Here) -> None:
         )
 
 
-def _remote_branches(root: Path, commit: str) -> list[str]:
+def _remote_branches(here: Here) -> list[str]:
     from bootstrap.repo.git import run
 
-    listed = run(root, "for-each-ref", "--format=%(refname)", "--contains", commit, "refs/remotes")
+    asked = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
+    listed = run(here.folders, "for-each-ref", *asked)
     return listed.decode("utf-8", "replace").split()

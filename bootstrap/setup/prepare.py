@@ -79,8 +79,10 @@ def prepare(  # noqa: PLR0913
     here, work = (
         find_work(profile, place, chosen_repo=chosen_repo) if with_work else (None, NO_WORK)
     )
-    if here is not None and not committed_only:
-        nothing_stays_behind(here)
+    if here is not None:
+        if not committed_only:
+            nothing_stays_behind(here)
+        nothing_is_missing(here)
     steps = steps_for(
         local=local,
         train=profile.train is not None,
@@ -116,4 +118,21 @@ def nothing_stays_behind(here: Here) -> None:
             f"this would stay behind, since only commit {here.commit[:12]} travels:\n{listed}",
             where=str(here.root),
             next_="Commit it, or say that the commit is enough: --committed-only",
+        )
+
+
+def nothing_is_missing(here: Here) -> None:
+    """Raise UsageError where a partial clone lacks files of the commit: none is fetched for it."""
+    if not here.partial:
+        return
+    from bootstrap.repo.changes import missing
+
+    names = missing(here)
+    if names:
+        listed = "\n".join(f"  {name}" for name in names[:10])
+        raise UsageError(
+            f"this clone is partial, and {len(names)} files of commit {here.commit[:12]} are not "
+            f"in it:\n{listed}",
+            where=str(here.root),
+            next_="Let git fetch them: git archive --output=/dev/null HEAD",
         )

@@ -130,15 +130,6 @@ def test_an_orphan_branch_has_no_commit_but_others_do(repo: Repository) -> None:
     assert read(repo.root, "main").commit == commit
 
 
-def test_someone_elses_repository_is_refused(
-    repo: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    with pytest.raises(UsageError, match="another user") as caught:
-        read(repo.root)
-    assert f"safe.directory {repo.root}" in caught.value.next
-
-
 def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     (repo.root / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
@@ -303,6 +294,28 @@ def test_no_program_of_the_repository_runs(repo: Repository, tmp_path: Path) -> 
     shutil.copy(trap, repo.root / ".git" / "hooks" / "post-index-change")
     read(repo.root)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_settings_that_name_no_program_still_count(repo: Repository, home: Path) -> None:
+    """Of the repository and of the person, with what they include."""
+    repo.git("config", "--global", f"includeIf.gitdir:{repo.root.parent}/.path", str(home / "work"))
+    (home / "work").write_text("[user]\n\temail = work@example.org\n")
+    assert read(repo.root).identity_email == "work@example.org"
+    repo.commit("Second", a="1")
+    repo.git("branch", "upstream", "HEAD~1")
+    repo.git("config", "branch.main.remote", ".")
+    repo.git("config", "branch.main.merge", "refs/heads/upstream")
+    assert read(repo.root, "@{u}").commit == repo.git("rev-parse", "HEAD~1")
+    assert read(repo.root, "HEAD@{1}").commit == repo.git("rev-parse", "HEAD~1")
+
+
+def test_what_is_read_is_one_line_that_can_be_shown(repo: Repository) -> None:
+    """It goes into scripts and onto terminals."""
+    repo.git("config", "user.name", "Me\nEND_OF_WHOLE_SCRIPT\x1b[2J")
+    repo.git("checkout", "-q", "-b", "a\u202eb")
+    here = read(repo.root)
+    assert here.identity_name == "MeEND_OF_WHOLE_SCRIPT[2J"
+    assert here.branch is None
 
 
 def test_boxstraps_own_checkout(repo: Repository) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.repo.changes import missing
 from bootstrap.repo.here import Here, read
 from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, parse_report, wanted_ref
+from bootstrap.setup.prepare import nothing_is_missing
 from tests.unit.repo.repositories import Repository, listing
 
 New = Callable[..., Repository]
@@ -201,17 +203,38 @@ def test_the_next_shallow_fetch_sends_only_what_changed(
     assert stream.objects_total == 3
 
 
-def test_a_partial_clone_sends_what_it_first_has_to_fetch(
-    repo: Repository, store: Store, tmp_path: Path
-) -> None:
+@pytest.fixture
+def part(repo: Repository, tmp_path: Path) -> Repository:
+    """A clone without the blobs that its checkout doesn't need, whose host is gone."""
     repo.commit("Second", train_py="print(2)\n")
     repo.git("config", "uploadpack.allowFilter", "true")
-    repo.git("config", "uploadpack.allowAnySHA1InWant", "true")
-    part = str(tmp_path / "part")
-    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.root}", part)
-    here = read(Path(part))
+    made = tmp_path / "part"
+    repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.root}", str(made))
+    repo.root.rename(tmp_path / "gone")
+    return Repository(made)
+
+
+def test_a_partial_clone_sends_the_commit_with_what_it_has(part: Repository, store: Store) -> None:
+    here = read(part.root)
     send(here, store)
-    assert store.git("show", f"{here.commit}~1:train.py") == "print(1)"
+    assert store.git("show", f"{here.commit}:train.py") == "print(2)"
+    assert store.git("rev-list", "--count", here.commit) == "1"
+    store.git("fsck", "--strict")
+    part.commit("Third", train_py="print(3)\n")
+    there = read(part.root)
+    send(there, store, have=have_locally(there, [here.commit]))
+    assert store.git("show", f"{there.commit}:train.py") == "print(3)"
+
+
+def test_what_a_partial_clone_lacks_is_named_and_not_fetched(part: Repository) -> None:
+    here = read(part.root)
+    assert not missing(here)
+    old = read(part.root, "HEAD~1")
+    before = listing(part.root / ".git")
+    assert missing(old) == ["train.py"]
+    with pytest.raises(UsageError, match=r"1 files of commit .*\n  train.py"):
+        nothing_is_missing(old)
+    assert listing(part.root / ".git") == before
 
 
 @pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])

@@ -1,0 +1,92 @@
+"""A repository that may be read: found, its owner known, its settings read, a view of it made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UsageError
+from .git import NOWHERE, Folders, GitError, broken, run
+from .names import decoded, shown
+from .place import Place, find
+from .view import View
+
+_PARTIAL = re.compile(
+    r"extensions\.partialclone|remote\..*\.(promisor|partialclonefilter)", re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository as git may be asked about it. `settings` are the person's and its own."""
+
+    place: Place
+    settings: tuple[tuple[str, str | None], ...]
+    view: View
+
+    @property
+    def folders(self) -> Folders:
+        """Where git is led for it: with these it runs nothing that the repository names."""
+        return Folders(self.view.git_dir, None if self.place.bare else self.place.root)
+
+    @property
+    def partial(self) -> bool:
+        """Whether it was cloned without all of its objects."""
+        return any(_PARTIAL.fullmatch(key) for key, _ in self.settings)
+
+
+def open_repository(path: Path) -> Repository:
+    """The repository around `path`.
+
+    Raises UsageError where there is none, or it belongs to another user.
+    """
+    place = find(path)
+    strangers = place.strangers()
+    if strangers and not _is_trusted(place.root):
+        raise not_yours(place.root, strangers[0])
+    settings = _settings(place)
+    if not place.bare and place.git_dir == place.common_dir and _says_bare(settings):
+        place = Place(place.git_dir, place.git_dir, place.common_dir, bare=True)
+    return Repository(place, settings, View(place, settings))
+
+
+def not_yours(root: Path, stranger: Path) -> UsageError:
+    """The error for a repository that another user may have laid there for us."""
+    return UsageError(
+        f"this repository belongs to another user: {shown(str(stranger))}. Nothing of it was read.",
+        where=shown(str(root)),
+        next_=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
+    )
+
+
+def _is_trusted(root: Path) -> bool:
+    """Whether the person's own `safe.directory` names the folder; the repository's says nothing."""
+    values: list[str] = []
+    for scope in ("--system", "--global"):
+        asked = ("config", scope, "--null", "--type=path", "--get-all", "safe.directory")
+        values += decoded(run(NOWHERE, *asked, ok=range(256))).split("\0")[:-1]
+    trusted = False
+    for value in values:
+        if not value:
+            trusted = False  # as in git: what came before doesn't count
+        elif value == "*" or Path(value).resolve() == root:
+            trusted = True
+        elif value.endswith("/*"):
+            trusted = trusted or root.is_relative_to(Path(value[:-2]).resolve())
+    return trusted
+
+
+def _settings(place: Place) -> tuple[tuple[str, str | None], ...]:
+    """All settings, in git's order. Reading them runs nothing."""
+    try:
+        printed = run(Folders(place.git_dir), "config", "--null", "--list")
+    except GitError as failure:
+        raise broken(place.root, failure) from failure
+    pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)
+    return tuple((key, value if equals else None) for key, equals, value in pairs)
+
+
+def _says_bare(settings: tuple[tuple[str, str | None], ...]) -> bool:
+    said = [value for key, value in settings if key == "core.bare"]
+    return bool(said) and (said[-1] is None or said[-1].lower() in ("true", "yes", "on", "1"))

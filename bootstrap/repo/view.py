@@ -1,0 +1,118 @@
+"""A git folder of our own that shows a repository without its configuration.
+
+A repository's configuration names programs: hooks, filters, monitors, ssh commands, helpers,
+a remote from which a missing object is fetched, and whatever the next git adds. So git never
+sees it. It sees this folder: links to the objects, refs and index, no hooks, and a
+configuration that holds only settings which are listed here, and which name no program.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+from .place import Place, head
+
+Settings = Sequence[tuple[str, str | None]]
+"""Keys and values in git's order: what comes later wins. None: a key without a value."""
+
+# How files are compared and named. Nothing that git runs, writes to or connects to.
+_HARMLESS = re.compile(
+    r"core\.(autocrlf|eol|safecrlf|checkroundtripencoding|filemode|symlinks|ignorecase"
+    r"|precomposeunicode|trustctime|checkstat|excludesfile|attributesfile|bigfilethreshold"
+    r"|sparsecheckout|sparsecheckoutcone|repositoryformatversion)"
+    r"|index\.sparse|user\.(name|email)"
+    r"|extensions\.(?!partialclone$|worktreeconfig$)[^.]+"
+    r"|remote\..*\.fetch|branch\..*\.(remote|merge)",
+    re.DOTALL,
+)
+
+_LINKED = re.compile(
+    r"objects|refs|packed-refs|reftable|logs|shallow|index|sharedindex\.[0-9a-f]+|[A-Z_]+_HEAD"
+)
+
+# No path has a filter: this file outranks every other, and in it the last line counts.
+NO_FILTER = b"\n* -filter\n"
+
+
+class View:
+    """Such a folder; it is gone when nobody holds it any more."""
+
+    def __init__(self, place: Place, settings: Settings) -> None:
+        self._place = place
+        self._settings = settings
+        self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self.git_dir = self._made("plain", NO_FILTER)
+        """What git is told for everything but for asking which filters there would be."""
+
+    def with_filters(self) -> Path:
+        """The same, with the attribute `filter` as the repository has it: for asking alone."""
+        return self._made("filters", b"")
+
+    def file(self, name: str, text: str) -> Path:
+        """A file beside it, as long as it is there."""
+        file = self._folder / name
+        file.write_text(text)
+        return file
+
+    def _made(self, name: str, attributes: bytes) -> Path:
+        place, common = self._place, self._folder / name
+        common.mkdir()
+        _link(place.common_dir, common)
+        _write_info(place, common / "info", attributes)
+        (common / "config").write_bytes(_config(self._settings, bare=place.bare))
+        if place.git_dir == place.common_dir:
+            return common
+        own = common.with_name(f"{name}-worktree")
+        own.mkdir()
+        _link(place.git_dir, own)
+        (own / "commondir").write_text(f"../{name}\n")
+        for part in ("objects", "refs"):  # GitPython asks for them, git doesn't
+            if not (own / part).exists():
+                (own / part).symlink_to(common / part)
+        (own / "info").mkdir()
+        _link_file(place.git_dir / "info" / "sparse-checkout", own / "info" / "sparse-checkout")
+        return own
+
+
+def _link(real: Path, folder: Path) -> None:
+    for entry in real.iterdir():
+        if _LINKED.fullmatch(entry.name):
+            (folder / entry.name).symlink_to(entry)
+    (folder / "HEAD").write_text(head(real) or "", "utf-8", "surrogateescape")
+
+
+def _write_info(place: Place, info: Path, attributes: bytes) -> None:
+    info.mkdir()
+    real = place.common_dir / "info"
+    for name in ("exclude", "sparse-checkout", "grafts"):
+        _link_file(real / name, info / name)
+    own = real / "attributes"
+    (info / "attributes").write_bytes((own.read_bytes() if own.is_file() else b"") + attributes)
+
+
+def _link_file(real: Path, link: Path) -> None:
+    if real.is_file():
+        link.symlink_to(real)
+
+
+def _config(settings: Settings, *, bare: bool) -> bytes:
+    lines = [f"[core]\n\tbare = {str(bare).lower()}\n"]
+    for key, value in settings:
+        if _HARMLESS.fullmatch(key):
+            section, _, rest = key.partition(".")
+            subsection, _, name = rest.rpartition(".")
+            header = f"{section} {_quoted(subsection)}" if subsection else section
+            given = "" if value is None else f" = {_quoted(value)}"
+            lines.append(f"[{header}]\n\t{name}{given}\n")
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

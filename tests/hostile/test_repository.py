@@ -1,0 +1,340 @@
+"""A repository that a stranger made: nothing that its configuration names runs here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.person import PROFILE, Person, Repository
+
+# Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
+# one for each hook.
+KEYS = {
+    "alias.config": "!{trap}",
+    "alias.frobnicate": "!{trap}",
+    "browser.trap.cmd": "{trap}",
+    "browser.trap.path": "{trap}",
+    "core.alternateRefsCommand": "{trap}",
+    "core.askPass": "{trap}",
+    "core.editor": "{trap}",
+    "core.fsmonitor": "{trap}",
+    "core.gitProxy": "{trap}",
+    "core.hooksPath": "{folder}",
+    "core.pager": "{trap}",
+    "core.sshCommand": "{trap}",
+    "credential.helper": "!{trap}",
+    "credential.https://github.com.helper": "!{trap}",
+    "diff.external": "{trap}",
+    "diff.tool": "trap",
+    "diff.trap.command": "{trap}",
+    "diff.trap.textconv": "{trap}",
+    "difftool.trap.cmd": "{trap}",
+    "difftool.trap.path": "{trap}",
+    "filter.trap.clean": "{trap}",
+    "filter.trap.process": "{trap}",
+    "filter.trap.required": "true",
+    "filter.trap.smudge": "{trap}",
+    "gpg.openpgp.program": "{trap}",
+    "gpg.program": "{trap}",
+    "gpg.ssh.defaultKeyCommand": "{trap}",
+    "gpg.ssh.program": "{trap}",
+    "guitool.trap.cmd": "{trap}",
+    "help.browser": "trap",
+    "hook.trap.command": "{trap}",
+    "hook.trap.event": "post-index-change",
+    "init.templateDir": "{folder}",
+    "instaweb.browser": "{trap}",
+    "interactive.diffFilter": "{trap}",
+    "log.showSignature": "true",
+    "man.trap.cmd": "{trap}",
+    "man.trap.path": "{trap}",
+    "man.viewer": "trap",
+    "merge.tool": "trap",
+    "merge.trap.driver": "{trap}",
+    "mergetool.trap.cmd": "{trap}",
+    "mergetool.trap.path": "{trap}",
+    "pager.config": "{trap}",
+    "pager.rev-list": "{trap}",
+    "pager.status": "{trap}",
+    "protocol.ext.allow": "always",
+    "remote.origin.proxy": "ext::{trap}",
+    "remote.origin.receivepack": "{trap}",
+    "remote.origin.uploadpack": "{trap}",
+    "remote.origin.url": "ext::{trap}",
+    "remote.origin.vcs": "ext",
+    "sendemail.ccCmd": "{trap}",
+    "sendemail.tocmd": "{trap}",
+    "sequence.editor": "{trap}",
+    "submodule.trap.update": "!{trap}",
+    "trailer.trap.cmd": "{trap}",
+    "trailer.trap.command": "{trap}",
+    "uploadpack.packObjectsHook": "{trap}",
+    "url.ext::{trap}.insteadOf": "https://",
+    "web.browser": "trap",
+}
+
+# Which names in git's own list of keys sound like a program, and which of these are none.
+SOUNDS_SO = re.compile(
+    r"alias\.|cmd$|command$|program|helper|editor|pager|hook(s|spath)?$|textconv$|process$|clean$"
+    r"|smudge|\.driver|askpass|gitproxy|\.proxy$|tool$|fsmonitor$|\wpack$|tool>\.path|vcs|external"
+    r"|viewer|browser|templatedir|diffFilter|insteadof|submodule\.<name>\.update|remote\.<name>\.url",
+    re.IGNORECASE,
+)
+NO_PROGRAM = {
+    "advice.addIgnoredFile", "advice.ignoredHook", "advice.waitingForEditor", "color.pager",
+    "column.clean", "credential.useHttpPath", "diff.<driver>.cachetextconv", "diff.guitool",
+    "http.proxy", "merge.guitool", "notes.rewrite.<command>", "gitcvs.dbDriver",
+    "url.<base>.pushInsteadOf",
+}  # fmt: skip
+
+HOOKS = ("post-index-change", "reference-transaction", "pre-auto-gc", "post-checkout", "pre-push",
+         "fsmonitor-watchman", "pre-commit", "post-commit", "sendemail-validate")  # fmt: skip
+
+# All tasks that read the repository one stands in. The address answers nobody.
+NOBODY = "root@127.0.0.1:1"
+TASKS = (
+    ("status",),
+    ("logs",),
+    ("top",),
+    ("code",),
+    ("setup", "--host", NOBODY),
+    ("setup", "--host", NOBODY, "--committed-only"),
+    ("plan", "--host", NOBODY),
+    ("oneliner",),
+    ("oneliner", "--committed-only"),
+    ("render", "--for", "runpod", "--committed-only"),
+    ("init",),
+)
+
+# A git that knows neither of the newer walls: older ones ignore them silently.
+OLD_GIT = """#!{python}
+import os, sys
+words = sys.argv[1:]
+while "safe.bareRepository=explicit" in words:
+    at = words.index("safe.bareRepository=explicit")
+    del words[at - 1 : at + 1]
+os.environ.pop("GIT_NO_LAZY_FETCH", None)
+with open("{log}", "a") as log:
+    print(*words, file=log)
+os.execv("{git}", ["git", *words])
+"""
+
+
+class Traps:
+    """Programs that leave a mark, each its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sprung_at = root / "sprung"
+        self.sprung_at.mkdir(parents=True)
+        self._program = root / "program"
+        # What it is asked goes unanswered, and the question is taken to its end.
+        self._program.write_text(f'#!/bin/sh\n: >"{self.sprung_at}/${{0##*/}}"\nexit 1\n')
+        self._program.chmod(0o755)
+
+    def set(self, name: str) -> Path:
+        """A program that leaves the mark `name`."""
+        trap = self.root / _plain(name)
+        if not trap.exists():
+            trap.symlink_to(self._program)
+        return trap
+
+    def folder(self, name: str) -> Path:
+        """A folder with such a program for each hook."""
+        name = _plain(name)
+        made = self.root / f"{name}.d"
+        made.mkdir(exist_ok=True)
+        for hook in HOOKS:
+            (made / hook).write_text(f'#!/bin/sh\n: >"{self.sprung_at}/{name}.{hook}"\n')
+            (made / hook).chmod(0o755)
+        return made
+
+    def sprung(self) -> list[str]:
+        """What ran."""
+        return sorted(path.name for path in self.sprung_at.iterdir())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "_", name)
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Traps:
+    return Traps(tmp_path / "traps")
+
+
+@pytest.fixture
+def calls(person: Person, tmp_path: Path) -> Path:
+    """Where each call of git is written down; the git that is found is an old one."""
+    folder, log = tmp_path / "bin", tmp_path / "calls"
+    folder.mkdir()
+    real = shutil.which("git")
+    assert real
+    old = OLD_GIT.format(python=sys.executable, log=log, git=real)
+    (folder / "git").write_text(old)
+    (folder / "git").chmod(0o755)
+    person.env["PATH"] = f"{folder}:{person.env['PATH']}"
+    return log
+
+
+def config(traps: Traps, way: str) -> str:
+    """All of the keys, as a configuration."""
+    lines = ["[core]\n\tsshCommand = false\n"]
+    for key, value in KEYS.items():
+        mark = f"{way}.{key}"
+        given = value.format(trap=traps.set(mark), folder=traps.folder(f"{way}.{value}"))
+        section, _, rest = key.format(trap=traps.set(mark)).partition(".")
+        subsection, _, name = rest.rpartition(".")
+        header = f'{section} "{subsection}"' if subsection else section
+        lines.append(f'[{header}]\n\t{name} = "{given}"\n')
+    return "".join(lines)
+
+
+def plant(repository: Repository, traps: Traps) -> None:
+    """Every key in the repository's configuration, and in each file that it may include."""
+    dot_git = repository.root / ".git"
+    repository.commit({".gitattributes": "* diff=trap merge=trap filter=trap\n"}, "Attributes")
+    for name in ("train.py", "boxstrap.yaml"):
+        os.utime(repository.root / name, (1, 1))  # git must look into them
+    (repository.root / "shared.config").write_text(config(traps, "include"))
+    (dot_git / "condition").write_text(config(traps, "includeIf"))
+    (dot_git / "config.worktree").write_text(config(traps, "worktree"))
+    with (dot_git / "config").open("a") as file:
+        file.write(config(traps, "config"))
+        file.write("[include]\n\tpath = ../shared.config\n")
+        file.write('[includeIf "gitdir:**"]\n\tpath = condition\n')
+        file.write("[extensions]\n\tworktreeConfig = true\n[core]\n\trepositoryformatversion = 1\n")
+    shutil.copytree(traps.folder("hooks"), dot_git / "hooks", dirs_exist_ok=True)
+
+
+def bare_inside(repository: Repository, traps: Traps) -> Path:
+    """A bare repository in a subfolder, as a commit can carry one; its objects are elsewhere."""
+    inner = repository.root / "data" / "inner"
+    for name in ("objects/pack", "refs/heads"):
+        (inner / name).mkdir(parents=True)
+    (inner / "HEAD").write_text("ref: refs/heads/main\n")
+    (inner / "refs/heads/main").write_text("1" * 40 + "\n")
+    (inner / "config").write_text(
+        f"{config(traps, 'bare')}[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+        f'[extensions]\n\tpartialClone = origin\n[remote "origin"]\n\tpromisor = true\n'
+        f'\turl = "ext::{traps.set("bare.lazy")}"\n[protocol "ext"]\n\tallow = always\n'
+    )
+    return inner
+
+
+def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
+    """Of the git that is here: a newer one may know more."""
+    listed = subprocess.run(
+        ["git", "help", "--config"], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert len(listed) > 100
+    ours = "\n".join(KEYS).lower()
+    for key in listed:
+        if not SOUNDS_SO.search(key) or key in NO_PROGRAM or key.startswith("advice."):
+            continue
+        parts = [r"[^\n]+" if part.startswith("<") or part == "*" else re.escape(part.lower())
+                 for part in key.split(".")]  # fmt: skip
+        assert re.search(rf"^{'[.]'.join(parts)}$", ours, re.MULTILINE), f"{key} is not planted"
+
+
+def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
+    """git itself runs into them: what the others show is no accident."""
+    repository = person.repository()
+    plant(repository, traps)
+    inner = bare_inside(repository, traps)
+    for place, words in (
+        (repository.root, ("status",)),
+        (repository.root, ("update-ref", "refs/x", "HEAD")),
+        (repository.root, ("fetch", "origin")),
+        (inner, ("cat-file", "-p", "HEAD")),
+    ):
+        subprocess.run(["git", *words], cwd=place, env=person.env, capture_output=True, check=False)
+    sprung = " ".join(traps.sprung())
+    for mark in ("core.fsmonitor", "filter.trap.", "_folder_", "bare.remote.origin"):
+        assert mark in sprung, f"{mark} did not spring: {sprung}"
+
+
+def test_nothing_that_a_configuration_names_runs(person: Person, traps: Traps, calls: Path) -> None:
+    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    plant(repository, traps)
+    calls.write_text("")
+    for task in TASKS:
+        done = person.run(*task)
+        assert not traps.sprung(), f"{task}: {done.text}"
+        assert done.rc != 1, f"{task}: {done.text}"
+    _each_call_names_its_repository(calls)
+
+
+def test_a_bare_repository_inside_is_not_taken_for_one(
+    person: Person, traps: Traps, calls: Path
+) -> None:
+    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    inner = bare_inside(repository, traps)
+    calls.write_text("")
+    for task in TASKS:
+        person.place = inner
+        done = person.run(*task)
+        assert not traps.sprung(), f"{task}: {done.text}"
+        assert done.rc != 1, f"{task}: {done.text}"
+        person.place = person.home
+        done = person.run(*task, "--repo", str(inner)) if task[0] != "top" else done
+        assert not traps.sprung(), f"{task} --repo: {done.text}"
+        assert done.rc != 1, f"{task} --repo: {done.text}"
+    alone = shutil.copytree(inner, person.home / "alone.git")
+    for task in (("status",), ("setup", "--host", NOBODY), ("init",)):
+        done = person.run(*task, "--repo", str(alone))
+        assert not traps.sprung(), f"{task} alone: {done.text}"
+        assert "Traceback" not in done.text
+    _each_call_names_its_repository(calls)
+    script = person.run("render", "--repo", str(inner)).must(0).out
+    assert f"REPO_COMMIT='{repository.head}'" in script, "it was not the enclosing one"
+
+
+def _each_call_names_its_repository(calls: Path) -> None:
+    for line in calls.read_text().splitlines():
+        assert line == "version" or "--git-dir" in line.split(), line
+
+
+def test_the_environment_leads_nowhere_and_names_no_program(person: Person, traps: Traps) -> None:
+    other = person.repository("other")
+    before = other.git("for-each-ref") + other.git("status", "--porcelain")
+    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    programs = ("EXTERNAL_DIFF", "SSH_COMMAND", "SSH", "PROXY_COMMAND", "ASKPASS", "EDITOR",
+                "PAGER", "SEQUENCE_EDITOR")  # fmt: skip
+    led = {
+        **{f"GIT_{name}": str(traps.set(f"env.{name}")) for name in programs},
+        "GIT_DIR": str(other.root / ".git"),
+        "GIT_WORK_TREE": str(other.root),
+        "GIT_COMMON_DIR": str(other.root / ".git"),
+        "GIT_INDEX_FILE": str(other.root / ".git/index"),
+        "GIT_OBJECT_DIRECTORY": str(other.root / ".git/objects"),
+        "GIT_NAMESPACE": "other",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "core.fsmonitor",
+        "GIT_CONFIG_VALUE_0": str(traps.set("env.count")),
+        "GIT_CONFIG_PARAMETERS": f"'core.fsmonitor'='{traps.set('env.parameters')}'",
+        "GIT_TEMPLATE_DIR": str(traps.folder("env.template")),
+    }
+    person.env.update(led)
+    done = person.run("render").must(0)
+    assert f"REPO_COMMIT='{repository.head}'" in done.out
+    code = "import sys, pathlib, bootstrap.demo as d; d._repository(pathlib.Path(sys.argv[1]))"
+    demo = person.home / "demo"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code, str(demo)], env=person.env, check=True)
+    listed = subprocess.run(
+        ["git", "-C", str(demo), "log", "--format=%s"],
+        env=person.env,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert listed.stdout == "Fit a straight line\n"
+    assert other.git("for-each-ref") + other.git("status", "--porcelain") == before
+    assert not traps.sprung()
