@@ -10,11 +10,14 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 UV := $(shell command -v uv 2>/dev/null)
 # Most tests wait for a box: two a core.
 WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# What most of a day's mistakes turn red, in less than a minute.
+QUICK := $(addprefix tests/unit/,profile setup talk ui repo test_events.py render/test_golden.py \
+  render/test_values.py render/test_lint.py) tests/docs
 # uv and pip both take the certificates of the system.
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs uv-release clean
+.PHONY: help install demo quick test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +27,9 @@ install: $(VENV)/installed  ## put `boxstrap` and `inv` into .venv/bin
 
 demo: $(VENV)/installed  ## see a training begin on this machine: no account, no GPU, nothing rented
 	@$(BIN)/boxstrap demo
+
+quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
+	@$(PYTEST) -q -n $$(getconf _NPROCESSORS_ONLN) -m "not boxes" $(QUICK)
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS)

@@ -10,12 +10,11 @@ import sys
 # Imports make much that lives on and little to collect: an eighth of the start went into looking.
 gc.set_threshold(100_000, 50, 50)
 
-from invoke.program import Program  # noqa: E402
-
 from bootstrap import __version__  # noqa: E402
 from bootstrap.tasks import namespace  # noqa: E402
+from bootstrap.tasks.program import BoxProgram  # noqa: E402
 
-program = Program(version=__version__, namespace=namespace, name="boxstrap", binary="boxstrap")
+program = BoxProgram(version=__version__, namespace=namespace, name="boxstrap", binary="boxstrap")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.or
 
 def show(screen: Screen) -> None:
     """Do the main job here, for real. Raises what a setup raises."""
+    _leave_their_settings_alone()
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
     screen.note("demo", f"everything lies in {folder}; delete it when you like")
@@ -28,6 +30,14 @@ def show(screen: Screen) -> None:
         repo=repository,
     )
     perform(Order(asked, Wishes(restart=True)), screen)
+
+
+def _leave_their_settings_alone() -> None:
+    """Here and on the box, which is this machine: no key to sign with, no template, no other
+    repository than ours."""
+    for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
+        del os.environ[name]
+    os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
 def _repository(folder: Path) -> Path:

@@ -12,16 +12,17 @@ import pytest
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
-from tests.person import Person, plain_environment
+from tests.person import Person, forget_settings, plain_environment
 
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]
 
+# Before anything of ours begins, also what a whole session shares. (Without PYTHONDONTWRITEBYTECODE
+# too: uncompiled modules make each start of a program take three times as long.)
+forget_settings(os.environ, kept="BOXSTRAP_RIG_")
 # Layers of boxes are kept for the next run; a test's own home would hide them.
 if os.geteuid() == 0:
     os.environ["BOXSTRAP_RIG_CACHE"] = str(places.cache())
-# Without compiled modules each start of a program takes three times as long.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 hypothesis.settings.register_profile("ours", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("ours")
@@ -66,10 +67,8 @@ _SHARING = re.compile(
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing of the tests reaches the home, the state or the configuration of a person."""
     home = tmp_path_factory.mktemp("home")
-    for name in ("SSH_AUTH_SOCK", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
-        monkeypatch.delenv(name, raising=False)
     for name, value in plain_environment(home).items():
-        if name.startswith(("HOME", "XDG_")):
+        if name.startswith(("HOME", "PATH", "XDG_", "GIT_")):
             monkeypatch.setenv(name, value)
     return home
 

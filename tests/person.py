@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).resolve().parents[1]
+PATH = os.environ["PATH"]
+SSH = shutil.which("ssh")
 PATIENCE_S = 180
 ME = {"name": "Me Myself", "email": "me@example.org"}
 
@@ -32,10 +35,21 @@ train: {command: python train.py}
 """
 
 
+_SETTINGS = ("BASH_ENV", "CDPATH", "COLUMNS", "EDITOR", "ENV", "LINES", "NO_COLOR", "VISUAL")
+_FAMILIES = ("BOXSTRAP_", "FORCE_", "GIT_", "INVOKE_", "PYTHON", "SSH_", "TMUX", "VSCODE_", "XDG_")
+
+
+def forget_settings(environ: MutableMapping[str, str], *, kept: str) -> None:
+    """Take out what whoever runs this set for their own programs; `kept` begins what is ours."""
+    for name in list(environ):
+        if name in _SETTINGS or (name.startswith(_FAMILIES) and not name.startswith(kept)):
+            del environ[name]
+
+
 def plain_environment(home: Path) -> dict[str, str]:
     """What a program sees: this machine's PATH, a home of its own, and nothing of ours."""
     return {
-        "PATH": f"{BIN}:{os.environ['PATH']}",
+        "PATH": f"{own_ssh(home)}:{BIN}:{PATH}",
         "HOME": str(home),
         "XDG_STATE_HOME": str(home / ".local/state"),
         "XDG_CONFIG_HOME": str(home / ".config"),
@@ -44,6 +58,28 @@ def plain_environment(home: Path) -> dict[str, str]:
         "GIT_CONFIG_NOSYSTEM": "1",
         "PYTHONPATH": str(HERE),  # what is tested is the checkout that these tests are of
     }
+
+
+def own_ssh(home: Path) -> Path:
+    """A folder with an `ssh` whose files lie in `home`, for the front of a PATH.
+
+    OpenSSH asks the account where home is, whatever $HOME says: it would take the
+    configuration, the keys and the known hosts of whoever runs the tests.
+    """
+    folder, theirs = home.with_name(f"{home.name}-ssh"), home / ".ssh"
+    config, program = folder / "config", folder / "ssh"
+    if SSH and not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        keys = "".join(
+            f"  IdentityFile {theirs}/id_{kind}\n" for kind in ("ed25519", "ecdsa", "rsa")
+        )
+        config.write_text(
+            f"Include {theirs}/config\nHost *\n{keys}"
+            f"  UserKnownHostsFile {theirs}/known_hosts\n  GlobalKnownHostsFile none\n"
+        )
+        program.write_text(f'#!/bin/sh\nexec {SSH} -F {config} "$@"\n')
+        program.chmod(0o755)
+    return folder
 
 
 @dataclass(frozen=True)

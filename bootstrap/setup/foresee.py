@@ -15,11 +15,18 @@ if TYPE_CHECKING:
     from bootstrap.ui.screen import Screen
 
 
-def foresee(asked: Asked, screen: Screen, *, show_origin: bool) -> None:
+def foresee(
+    asked: Asked,
+    screen: Screen,
+    *,
+    show_origin: bool = False,
+    committed_only: bool = True,
+    restart: bool = False,
+) -> None:
     """Show the plan. The script is handed to the box's bash over its input, and stays in memory."""
-    ready = get_ready(asked, screen, committed_only=True)
+    ready = get_ready(asked, screen, committed_only=committed_only)
     try:
-        plan = rows(ready.prepared.steps, _answers(ready))
+        plan = rows(ready.prepared.steps, _answers(ready, restart=restart))
     finally:
         ready.link.close()
     text = [_line(row) for row in plan]
@@ -37,7 +44,7 @@ def foresee(asked: Asked, screen: Screen, *, show_origin: bool) -> None:
     )
 
 
-def _answers(ready: Ready) -> dict[str, str]:
+def _answers(ready: Ready, *, restart: bool) -> dict[str, str]:
     prepared = ready.prepared
     hello = greet(
         ready.link.wire,
@@ -45,11 +52,10 @@ def _answers(ready: Ready) -> dict[str, str]:
         repo_key=prepared.repo_key,
         script=prepared.script_id,
     )
-    if hello.plan:
+    if hello.plan and not restart:
         return hello.plan
-    answer = exchange(
-        ready.link.wire, "bash -s -- plan", stdin=prepared.script.encode(), timeout=120
-    )
+    command = "bash -s -- plan" + (" restart" if restart else "")
+    answer = exchange(ready.link.wire, command, stdin=prepared.script.encode(), timeout=120)
     return parse(answer).plan
 
 

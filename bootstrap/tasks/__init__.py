@@ -5,28 +5,23 @@ Nothing heavy is imported here: a task imports what it needs when it runs.
 
 from __future__ import annotations
 
+from itertools import chain
+
 from invoke.collection import Collection
 
 from bootstrap.tasks import boxes, demo, doctor, doors, editors, profiles, runs, setup, top
+from bootstrap.tasks.program import become_ours
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
-wrong_usage_exits_2()
-namespace = Collection(
-    profiles.init,
-    setup.setup,
-    setup.plan,
-    setup.verify,
-    runs.status,
-    runs.logs,
-    runs.attach,
-    runs.stop,
-    top.top,
-    doors.render,
-    doors.oneliner,
-    profiles.profiles,
-    doctor.doctor,
-    boxes.boxes,
-    editors.code,
-    editors.ssh_config,
-    demo.demo,
+FAMILIES = (
+    (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
+    (setup.plan, setup.verify),
+    (runs.attach, top.top),
+    (editors.code, editors.ssh_config),
+    (boxes.boxes, doctor.doctor, profiles.profiles),
+    (doors.render, doors.oneliner),
+    (demo.demo,),
 )
+wrong_usage_exits_2()
+become_ours(FAMILIES)
+namespace = Collection(*chain(*FAMILIES))

@@ -16,7 +16,11 @@ def _place(box: KnownBox) -> str:
     return f"{user}{box.address}:{box.port}" if box.address else box.host_text
 
 
-@command(JSON, Option("forget", "Forget this box: its name, its pin, its last profile."))
+@command(
+    JSON,
+    Option("forget", "Forget this box: its name, its pin, its last profile."),
+    changes=("forget",),
+)
 def boxes(call: Call) -> None:
     """List the boxes that are known here, the newest first. Asks none of them.
 

@@ -18,7 +18,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from bootstrap.errors import INTERRUPTED, BoxstrapError
+from bootstrap.errors import INTERRUPTED, BoxstrapError, UsageError
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class Call:
     """One call of a task: the options it was given, and its screen."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
+    dry: bool = False
+    """Whether what would be done is only shown."""
     _screen: Screen | None = None
 
     @property
@@ -129,17 +131,23 @@ class BoxTask(Task[Callable[..., None]]):
 
 
 def command(
-    *options: Option, positional: Sequence[str] = ()
+    *options: Option, positional: Sequence[str] = (), changes: Sequence[str] | None = None
 ) -> Callable[[Callable[[Call], None]], BoxTask]:
-    """Make a task of a function that takes a `Call`; its options are data."""
+    """Make a task of a function that takes a `Call`; its options are data.
+
+    `changes`: the options with which it changes something, and refuses --dry;
+    None: it always does.
+    """
 
     def make(body: Callable[[Call], None]) -> BoxTask:
         @functools.wraps(body)
-        def run(context: Context, **given: Any) -> None:  # noqa: ARG001, ANN401
+        def run(context: Context, **given: Any) -> None:  # noqa: ANN401
             # Invoke switches bytecode off, and uv installs none: each start would compile anew what
             # it imports, for a second.
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
-            _guarded(body, Call(given))
+            call = Call(given, dry=bool(context.config.run.dry))
+            changing = changes is None or any(given[name] for name in changes)
+            _guarded(_refuse_dry if call.dry and changing else body, call)
 
         run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]
         task = BoxTask(
@@ -184,6 +192,13 @@ def _guarded(body: Callable[[Call], None], call: Call) -> None:
         own = _own_error(error)
         _close(call, own)
         raise own from None
+
+
+def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - in the place of a task's body
+    raise UsageError(
+        "--dry: this would change something, and can't be tried without. Nothing was done.",
+        next_="What a setup would do: boxstrap plan, or boxstrap --dry setup",
+    )
 
 
 _INTERRUPTED_WORDS = (

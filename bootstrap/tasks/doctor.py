@@ -5,7 +5,7 @@ from __future__ import annotations
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 
-@command(HOST, JSON, Option("identity", "The private key to log in with."))
+@command(HOST, JSON, Option("identity", "The private key to log in with."), changes=())
 def doctor(call: Call) -> None:
     """Check this machine, and with --host the way to a box; a line for each check.
 

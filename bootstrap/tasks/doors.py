@@ -20,6 +20,7 @@ _COMMITTED = Option(
     _COMMITTED,
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
     _OUTPUT,
+    changes=("output",),
 )
 def render(call: Call) -> None:
     """Show the script that sets a box up; or pack it for a provider's start-up hook.
@@ -41,6 +42,7 @@ def render(call: Call) -> None:
     Option("url", "Fetch the script from this address, against its SHA-256; see --output."),
     Option("uvx", "Let uvx make the script on the box: what to install boxstrap from."),
     _OUTPUT,
+    changes=("output",),
 )
 def oneliner(call: Call) -> None:
     """Print one paste for the terminal of a fresh box: keys, code, environment, GPU, training.

@@ -12,6 +12,7 @@ from bootstrap.tasks.command import JSON, SET, Call, Option, command
     Option("show", "Show this profile whole, and where each value comes from."),
     Option("validate", "Check this profile: a name or a path."),
     SET,
+    changes=(),
 )
 def profiles(call: Call) -> None:
     """List the profiles there are; show one with the origin of each value; check one.

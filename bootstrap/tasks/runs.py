@@ -9,7 +9,7 @@ _REPO = Option("repo", "The repository whose box is meant where no host is given
 _RUN = Option("run", "The run, as `status` names it; default: the newest.")
 
 
-@command(HOST, JSON, _IDENTITY, _REPO)
+@command(HOST, JSON, _IDENTITY, _REPO, changes=())
 def status(call: Call) -> None:
     """Say what became of the runs on a box, and of its last setup.
 
@@ -28,6 +28,7 @@ def status(call: Call) -> None:
     _RUN,
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
     Option("step", "The log of a step of the last setup, as in python."),
+    changes=(),
 )
 def logs(call: Call) -> None:
     """Print the log of a run, or of a step of the last setup.

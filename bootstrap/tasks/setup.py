@@ -19,7 +19,7 @@ _STRICT = Option("strict", "A warning of the verdict is a reason to return the b
 _WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
 
 
-@command(*BOX, _COMMITTED, _RESTART, _STRICT, _WAIT)
+@command(*BOX, _COMMITTED, _RESTART, _STRICT, _WAIT, changes=())
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -29,13 +29,20 @@ def setup(call: Call) -> None:
     if given["host"]:
         call.screen.note("host", given["host"])  # before anything heavy is imported
     from bootstrap.setup.drive import Wishes
+    from bootstrap.setup.foresee import foresee
     from bootstrap.setup.perform import Order, perform
 
+    if call.dry:
+        restart, committed = given["restart"], given["committed_only"]
+        foresee(_asked(call), call.screen, committed_only=committed, restart=restart)
+        return
     wishes = Wishes(restart=given["restart"], wait_s=given["wait"])
     perform(Order(_asked(call), wishes, given["committed_only"]), call.screen)
 
 
-@command(*BOX, Option("show_origin", "Where each value of the profile comes from.", False))
+@command(
+    *BOX, Option("show_origin", "Where each value of the profile comes from.", False), changes=()
+)
 def plan(call: Call) -> None:
     """Show which steps would run on a box, which would not, and why. Changes nothing.
 

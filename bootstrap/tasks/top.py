@@ -12,6 +12,7 @@ from bootstrap.tasks.command import HOST, Call, Option, command
     Option("repo", "The repository whose boxes are meant where no host is given."),
     Option("every", "Seconds between two looks.", 2),
     Option("looks", "End after so many looks at each box; 0: when you end it.", 0),
+    changes=(),
 )
 def top(call: Call) -> None:
     """Watch GPUs, processor, memory and the training's last line on one box or several, live.

@@ -7,7 +7,9 @@ that is an Exit as well (docs/adr/0003-invoke.md).
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterable
 
 from invoke.exceptions import Exit, ParseError
 from invoke.parser import parser
@@ -25,7 +27,8 @@ class WrongUsageError(ParseError, Exit):
         from bootstrap.link.target import looks_like_unquoted_ssh
 
         quoted = looks_like_unquoted_ssh(sys.argv[1:])
-        hint = f"Put the ssh command in quotes: {quoted}" if quoted else _HINT
+        meant = _meant(text, context)
+        hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{_HINT}"
         ParseError.__init__(self, text, context)
         self.text = f"{text}\n{hint}"
         self.message = None  # Invoke prints the ParseError itself
@@ -35,6 +38,41 @@ class WrongUsageError(ParseError, Exit):
 
 
 _HINT = "See what there is: --list. What a task takes: TASK --help"
+_UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
+_NEAR = 0.7
+"""How like a name a word must be to be meant for it, of 1."""
+
+
+def _meant(text: str, context: ParserContext | None) -> str:
+    """A sentence with what an unknown word was probably meant to be; "" for no idea."""
+    unknown = _UNKNOWN.fullmatch(text)
+    if not unknown:
+        return ""
+    word = unknown[2]
+    in_task = context is not None and context.name
+    if word.startswith("-"):
+        core = ("--list", "--help", "--version", "--dry")
+        near = _nearest(word, [*(context.flags if context else ()), *core])
+    elif _looks_like_a_host(word):
+        near = "" if in_task else f"setup --host {word}"
+    else:
+        from bootstrap.tasks import namespace
+
+        near = _nearest(word, namespace.task_names)
+    host = context.flags.get("--host") if context and in_task else None
+    if not near and not word.startswith("-") and host is not None and not host.got_value:
+        near = f"--host {word}"
+    return f"Did you mean {near}?\n" if near else ""
+
+
+def _nearest(word: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(names), n=1, cutoff=_NEAR)), "")
+
+
+def _looks_like_a_host(word: str) -> bool:
+    return "@" in word or re.fullmatch(r"[\d.]+(:\d+)?", word) is not None
 
 
 def wrong_usage_exits_2() -> None:

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from tests.bench.clock import BenchError, Call
 from tests.boxes import Box, Rig
+from tests.person import plain_environment
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"
@@ -94,11 +95,11 @@ class Stage:
         return self.folder / name
 
     def environment(self, **more: str) -> dict[str, str]:
-        """This process's environment as a person's would be."""
-        env = {**os.environ, "LC_ALL": "C.UTF-8", **more}
-        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "SSH_AUTH_SOCK"):
-            if name not in more:
-                env.pop(name, None)
+        """The environment of somebody whose home holds nothing yet."""
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        env = {**plain_environment(home), "LC_ALL": "C.UTF-8", **more}
+        del env["PYTHONPATH"]  # the peers' Python is their own
         return env
 
     @property
@@ -160,24 +161,25 @@ class Stage:
             ("add", "."),
             ("commit", "-q", "-m", "Homework"),
         ):
-            subprocess.run(["git", "-C", str(folder), *words], check=True)
+            self._git(folder, *words)
         return folder
+
+    def _git(self, folder: Path, *words: str) -> None:
+        subprocess.run(["git", "-C", str(folder), *words], env=self.environment(), check=True)
 
     def _publish(self) -> None:
         """Put the repository on the git server, a box that the other boxes reach."""
         self.git_box.run("git init -q --bare -b main ~/homework.git", user=self.git_box.user)
         place = self._place(self.git_box, self.git_box.address, self.git_box.port)
-        git = ["git", "-c", f"core.sshCommand=ssh -F {place.ssh_config}", "-C", str(self.homework)]
-        subprocess.run([*git, "push", "-q", "box:homework.git", "main"], check=True)
-        subprocess.run(
-            ["git", "-C", str(self.homework), "remote", "add", "origin", self.git_url], check=True
-        )
+        ssh = f"core.sshCommand=ssh -F {place.ssh_config}"
+        self._git(self.homework, "-c", ssh, "push", "-q", "box:homework.git", "main")
+        self._git(self.homework, "remote", "add", "origin", self.git_url)
 
     def _start_agent(self) -> None:
         self._agent = subprocess.Popen(
             ["ssh-agent", "-D", "-a", self.agent_socket], stdout=subprocess.DEVNULL
         )
-        env = {**os.environ, "SSH_AUTH_SOCK": self.agent_socket}
+        env = self.environment(SSH_AUTH_SOCK=self.agent_socket)
         for _ in range(100):
             if Path(self.agent_socket).exists():
                 break

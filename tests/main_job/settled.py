@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.person import BIN, Going, Person
+from tests.person import BIN, PATH, Going, Person, own_ssh
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
 
@@ -24,6 +24,7 @@ class Settled(Person):
         lines = Path("/etc/passwd").read_text().splitlines(keepends=True)
         own = (line for line in lines if not line.startswith("root:"))
         self._passwd = self.home / "passwd"
+        self.env["PATH"] = f"{BIN}:{PATH}"  # the ssh that finds home by itself
         self._passwd.write_text(f"root:x:0:0:root:{self.home}:/bin/bash\n" + "".join(own))
 
     @property
@@ -64,4 +65,5 @@ class Settled(Person):
                     capture_output=True,
                     check=False,
                 )
-        shutil.rmtree(self.home)
+        for folder in (self.home, own_ssh(self.home)):
+            shutil.rmtree(folder)

@@ -30,11 +30,13 @@ class Person:
         self.write("")
 
     def write(self, text: str, *, identity: str | None = "default") -> None:
-        """An ssh config with `text` in front and safe defaults behind."""
+        """An ssh config with `text` in front and safe defaults behind.
+
+        `identity=None`: no key but what `text` names. Unsaid, ssh would name the account's own.
+        """
         lines = [text, "Host *", f"  UserKnownHostsFile {self.known_hosts}"]
         lines.append("  GlobalKnownHostsFile none")
-        if identity == "default":
-            lines.append(f"  IdentityFile {self.key}")
+        lines.append(f"  IdentityFile {self.key if identity == 'default' else 'none'}")
         self.config.write_text("\n".join(lines) + "\n")
 
     def alias(self, name: str, server: Sshd, *lines: str) -> str:

@@ -80,7 +80,9 @@ class Sshd:
             "KbdInteractiveAuthentication no",
             "PidFile none",
             "LogLevel VERBOSE",
-            "SetEnv SHLVL=9",  # bash then leaves ~/.bashrc alone
+            "PermitUserRC no",
+            # bash leaves ~/.bashrc alone where it isn't the outermost; other shells find none.
+            f"SetEnv SHLVL=9 HOME={self.folder}",
         ]
         config.write_text("\n".join(lines) + "\n")
         self.process = subprocess.Popen(

@@ -1,0 +1,90 @@
+"""Invoke's Program with its own options as they mean something here, and our order of tasks.
+
+`inv` has made its Program before it finds our tasks, so that one is made ours
+(docs/adr/0003-invoke.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from invoke.collection import Collection
+from invoke.parser.argument import Argument
+from invoke.parser.context import ParserContext
+from invoke.program import Program
+from invoke.tasks import Task
+
+from bootstrap.tasks.usage import WrongUsageError
+
+IGNORED = {
+    "command-timeout",
+    "config",
+    "echo",
+    "hide",
+    "prompt-for-sudo-password",
+    "pty",
+    "warn-only",
+}
+"""They are about commands that Invoke runs, and none of our tasks has it run any."""
+_HIDDEN = IGNORED | {"write-pyc"}  # what it asks for is done anyway
+_FORMATS = ("flat", "nested", "json")
+
+
+class BoxProgram(Program):
+    """`boxstrap`, and what `inv` becomes where it finds our tasks."""
+
+    families: Sequence[Sequence[Task[Any]]] = ()
+    """The tasks in the order of the list."""
+
+    def core_args(self) -> list[Argument]:
+        """As Invoke's, with what --dry means here."""
+        found: list[Argument] = super().core_args()
+        for argument in found:
+            if argument.name == "dry":
+                argument.help = "Show what a setup would do; changes nothing."
+        return found
+
+    def parse_cleanup(self) -> None:
+        """As Invoke's; raises WrongUsageError for what it would ignore, or end without a code."""
+        for name in sorted(IGNORED):
+            if self.args[name].got_value:
+                raise WrongUsageError(
+                    f"--{name} (of Invoke) says how commands of tasks are run; "
+                    "no task of ours has any, so it would do nothing. Leave it out."
+                )
+        about, listed = self.args.help.value, self.args.list.value
+        if isinstance(about, str) and about not in self.parser.contexts:
+            raise WrongUsageError(f"No idea what {about!r} is!")
+        if isinstance(listed, str):
+            raise WrongUsageError(f"--list: there is no collection {listed!r}.")
+        if (form := self.args["list-format"].value) not in _FORMATS:
+            raise WrongUsageError(f"--list-format is one of {', '.join(_FORMATS)}, not {form!r}.")
+        super().parse_cleanup()
+
+    def print_help(self) -> None:
+        """The core options that mean something, and the tasks."""
+        print(f"Usage: {self.binary} [--core-opts] TASK [--options] ...\n\nCore options:\n")  # noqa: T201
+        shown = [argument for argument in self.core_args() if argument.name not in _HIDDEN]
+        self.print_columns(ParserContext(args=shown).help_tuples())
+        self.list_tasks()
+
+    def _make_pairs(
+        self, coll: Collection, ancestors: list[str] | None = None
+    ) -> list[tuple[str, str | None]]:
+        """As Invoke's, but by families, a line left free between two of them."""
+        pairs = {pair[0]: pair for pair in super()._make_pairs(coll, ancestors)}
+        rows: list[tuple[str, str | None]] = []
+        for family in self.families:
+            rows += [("", None)] if rows else []
+            rows += [pairs[task.name.replace("_", "-")] for task in family]
+        return rows
+
+
+def become_ours(families: Sequence[Sequence[Task[Any]]]) -> None:
+    """Let the Program that runs, whichever it is, list these families and know our options."""
+    BoxProgram.families = families
+    running = sys.modules.get("invoke.main")
+    if running is not None:
+        running.program.__class__ = BoxProgram
