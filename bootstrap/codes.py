@@ -31,6 +31,7 @@ check-failed | it was applied, but its check still says no | run again; the step
 killed | its process was killed | look whether the box ran out of memory, then run again
 same | the same setup is at work already | it is followed
 run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start anew: --restart
+run-left | {count} processes of the run that was stopped live on, the first of them process {pid} | look at it on the box (ps -fp {pid}): it is another user's, or stuck in a driver
 
 # preflight
 no-bash | the box has no bash | install bash on the box, or rent another image

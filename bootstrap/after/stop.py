@@ -10,6 +10,9 @@ from bootstrap.talk.question import question
 from bootstrap.ui.clean import clean
 from bootstrap.ui.screen import Screen
 
+_MOST_NAMED = 20
+"""Processes that are named; a stranger's box may send as many as it likes."""
+
 
 def stop_run(asked: Asked, screen: Screen, *, run: str | None, setup: bool) -> None:
     """End what is meant, wait until it has ended, and say so. Nothing running is no error."""
@@ -30,8 +33,11 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, setup: bool) -> N
         )
         stopped = [line.split("\t") for line in clean(answer).splitlines() if "\t" in line]
         names = [parts[1] for parts in stopped if parts[0] == "stopped"]
+        left = [parts[1:5] for parts in stopped if parts[0] == "left" and len(parts) == 5]
+        for name, pid, user, program in left[:_MOST_NAMED]:
+            screen.warn(f"{name}: process {pid} ({program}, of {user}) could not be ended")
         console = there.box.recall("console")
         text = f"stopped: {', '.join(names)}" if names else "nothing was running"
         if console:
             text += f"\nstill billing: destroy it at {console}"
-        screen.result({"box": there.box.known.name, "stopped": names}, text)
+        screen.result({"box": there.box.known.name, "stopped": names, "left": left}, text)

@@ -17,6 +17,7 @@ LIBRARY = (
     "base",
     "process",
     "run_state",
+    "run_processes",
     "events",
     "blame",
     "stamps",
@@ -49,11 +50,12 @@ def shell_part(kind: str, name: str) -> str:
 def box_files() -> tuple[tuple[str, str], ...]:
     """Name and text of every file that lies in `box/` on the box, sorted by name."""
     files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
-    return tuple(
-        (file.name, file.read_text(encoding="utf-8").rstrip("\n"))
-        for file in sorted(files, key=lambda f: f.name)
-        if file.name != "__init__.py"
-    )
+    texts = {file.name: file.read_text(encoding="utf-8").rstrip("\n") for file in files}
+    del texts["__init__.py"]
+    # What the runner asks of the library: bash processes.sh FUNCTION ARGUMENT...
+    library = "".join(shell_part("lib", part) for part in ("process", "run_processes"))
+    texts["processes.sh"] = f'{library}"$@"'
+    return tuple(sorted(texts.items()))
 
 
 @cache

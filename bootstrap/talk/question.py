@@ -7,7 +7,7 @@ from bootstrap.render.quote import Value, assignments
 
 _SHARED = (("ask", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
-_ALSO = {"hello": ("packs",), "receive": ("packs", "git_locks")}
+_ALSO = {"hello": ("packs",), "receive": ("packs", "git_locks"), "stop": ("run_processes",)}
 """More of the library, for those that need it: these bytes travel too."""
 
 

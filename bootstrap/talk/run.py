@@ -35,6 +35,8 @@ class Run:
     command: str
     ended: str = ""
     """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`; "" from earlier versions."""
+    left: int = 0
+    """How many of its processes live on, where it ended by itself."""
 
     @property
     def number(self) -> int:
@@ -50,7 +52,7 @@ class Run:
     def outcome(self) -> str:
         """What became of it, in a few words."""
         if self.state == "finished":
-            return self._ending()
+            return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
         return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
             self.state, self.state
         )
@@ -77,6 +79,7 @@ class Run:
             "state": self.state,
             "rc": self.rc,
             "ended": self.ended or None,
+            "left": self.left,
             "commit": self.commit,
             "command": self.command,
             "session": self.session,
@@ -92,6 +95,7 @@ def parse_run(value: str) -> Run | None:
         return None
     key, name, state, started, commit, work, session, log, command = parts
     word, rc, ended = [*state.split(" ", 2), "", ""][:3]
+    ended, _, left = ended.partition(" left ")
     written, _, size = log.partition(" ")
     if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
@@ -108,6 +112,7 @@ def parse_run(value: str) -> Run | None:
         log_bytes=number(size) or 0,
         command=command,
         ended=ended if _ENDED.fullmatch(ended) else "",
+        left=number(left) or 0,
     )
 
 

@@ -55,6 +55,7 @@ show_runs() {
     for name in started commit work session command; do read -r "$name" <"$run/$name"; done
     ended=
     [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
+    [ ! -f "$run/left" ] || ended="$ended left $(left_of "$run")"
     fact run "${key##*/}	${run##*/}	$(run_state "$run")${ended:+ $ended}	$started	$commit	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
   done
 }

@@ -14,12 +14,7 @@ for run in "$box_home"/runs/*/*/; do
   key=${run%/*}
   [ -z "$repo_key" ] || [ "${key##*/}" = "$repo_key" ] || continue
   [ -z "$what" ] || [ "${run##*/}" = "$what" ] || continue
-  [ "$(run_state "$run")" = running ] || continue
-  kill -TERM "$(sed -n '1s/ .*//p' "$run/pid")" 2>/dev/null
-  waited=0
-  while [ "$(run_state "$run")" = running ] && [ "$waited" -lt 150 ]; do
-    waited=$((waited + 1))
-    sleep 0.1
-  done
+  [ "$(run_state "$run")" = running ] || { [ -f "$run/left" ] && [ "$(left_of "$run")" -gt 0 ]; } || continue
+  stop_run "$run" | while IFS= read -r left; do printf 'left\t%s\t%s\n' "${run##*/}" "$left"; done
   printf 'stopped\t%s\t%s\n' "${run##*/}" "$(run_state "$run")"
 done

@@ -15,6 +15,7 @@
 
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
   begin() {
+    bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # whole
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
@@ -32,11 +33,13 @@
   end() {
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended"
     echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
+    bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # whole
     exit 0
   }
 
   stop() {
     trap '' TERM INT HUP
+    bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null # whole
     kill -TERM -- "-$child" 2>/dev/null
     for _ in {1..100}; do
       kill -0 -- "-$child" 2>/dev/null || break

@@ -135,14 +135,10 @@ await_begin() {
   done
 }
 
-# Ends the live run, and waits for its runner too: until then it has its session.
+# Ends the live run as a whole, and waits for its runner too: until then it has its session.
 stop_alive_run() {
-  local name dir runner until
+  local name left
   name=$(alive_run "$RUNS") || return 0
-  dir=$RUNS/$name
-  runner=$(sed -n 1p "$dir/pid")
-  kill -TERM "${runner%% *}" 2>/dev/null || :
-  until=$((SECONDS + 15))
-  while alive "$runner" && [ "$SECONDS" -lt "$until" ]; do sleep 0.05; done
-  [ "$(run_state "$dir")" != running ] || kill -KILL "-$(sed -n '2s/ .*//p' "$dir/pid")" 2>/dev/null || :
+  left=$(stop_run "$RUNS/$name")
+  [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
 }

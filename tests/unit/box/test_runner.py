@@ -6,13 +6,16 @@ import os
 import shlex
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bootstrap.render import short
 from bootstrap.render.parts import box_files
+from bootstrap.talk.question import question
 
 EDITIONS = {"whole": dict(box_files()), "short": dict(short.files())}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
@@ -20,7 +23,7 @@ each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 def make_run(folder: Path, command: str, **profile: str) -> tuple[Path, Path]:
     """A run that was made and not begun, and the file of the profile's environment."""
-    run = folder / "runs" / "homework" / "train-1"
+    run = folder / ".boxstrap/runs/homework/train-1"
     run.mkdir(parents=True)
     (run / "command").write_text(f"{command}\n")
     (run / "dir").write_text(f"{folder}\n")
@@ -96,13 +99,84 @@ def test_what_decided_the_exit_code_is_kept(
 @each_edition
 def test_who_is_stopped_is_143_whatever_it_says_itself(edition: str, tmp_path: Path) -> None:
     command = "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat"
-    run, runner = begin(edition, tmp_path, command)
-    until = time.monotonic() + 10
-    while (
-        not (run / "pid").exists() or len((run / "pid").read_text().splitlines()) < 2
-    ) and time.monotonic() < until:
-        time.sleep(0.02)
+    run, runner = begun(edition, tmp_path, command)
     runner.send_signal(signal.SIGTERM)
     runner.wait(20)
     assert (run / "exit").read_text().strip() == "143"
     assert (run / "ended").read_text().strip() == "stop"
+
+
+# Each says once that it is asked to end, and ends: one in a session of its own, without our mark.
+ASKED = """
+word() { trap 'echo asked >>"$1"; exit' TERM; echo up >>"$1"; while :; do sleep 0.1; done; }
+export -f word
+env -u BOXSTRAP_RUN setsid bash -c 'word far' &
+bash -c 'word near'
+"""
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize("killed", [False, True], ids=["runner lives", "runner was killed"])
+@each_edition
+def test_each_process_is_asked_once_to_end(
+    edition: str, killed: bool, shell: str, tmp_path: Path
+) -> None:
+    run, runner = begun(edition, tmp_path, ASKED)
+    words = [tmp_path / name for name in ("far", "near")]
+    wait_for(lambda: all(word.exists() for word in words))
+    if killed:
+        runner.kill()
+        runner.wait()
+    text = question("stop", workdir=str(tmp_path), what="train-1", repo_key="homework")
+    # As on a box: somebody waits for a runner that ends.
+    waiting = threading.Thread(target=runner.wait)
+    waiting.start()
+    done = subprocess.run([shell, "-c", text], capture_output=True, text=True, check=True)
+    waiting.join()
+    assert (done.stdout, done.stderr) == ("stopped\ttrain-1\tfinished 143\n", "")
+    assert [word.read_text() for word in words] == ["up\nasked\n"] * 2
+    assert (run / "ended").read_text() == "stop\n"
+
+
+def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
+    deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
+    run, runner = begun("whole", tmp_path, f'setsid bash -c "{deaf}" & wait')
+    wait_for((tmp_path / "ready").exists)
+    began = time.monotonic()
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(30)
+    assert 9 < time.monotonic() - began < 25
+    assert not [one for one in Path("/proc").glob("[0-9]*/environ") if holds(one, str(run))]
+
+
+def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
+    run, runner = begun("whole", tmp_path, "sleep 600")
+    other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(30)
+    assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def holds(environ: Path, text: str) -> bool:
+    """Whether a process's environment names this."""
+    try:
+        return text.encode() in environ.read_bytes()
+    except OSError:
+        return False
+
+
+def begun(edition: str, folder: Path, command: str) -> tuple[Path, subprocess.Popen[bytes]]:
+    """A run whose command is at work."""
+    run, runner = begin(edition, folder, command)
+    wait_for(lambda: (run / "pid").exists() and (run / "pid").read_text().count("\n") == 2)
+    return run, runner
+
+
+def wait_for(true: Callable[[], bool]) -> None:
+    """Wait until it is so."""
+    until = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.02)

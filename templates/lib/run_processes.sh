@@ -1,0 +1,119 @@
+# shellcheck shell=sh
+# run_processes: every process of a run, wherever it went, and how they end. POSIX sh: the questions use it too.
+# Known by the run's cgroup, by the mark in their environment, and by descent: a box may allow no cgroup, a program
+# may write over its environment, and an orphan has no parent that could tell.
+
+# track RUN PID: the mark that its processes carry, and a cgroup (v2) of its own around the first, where the box
+# lets us make one; else that is empty. A runner that tracks its run ends all of it.
+track() {
+  _point='' _path='' _id=$2
+  while read -r _ _at _type _; do [ "$_type" != cgroup2 ] || _point=$_at; done </proc/mounts
+  while IFS= read -r _line; do case $_line in 0::/*) _path=${_line#0::} ;; esac; done <"/proc/$2/cgroup"
+  { read -r _id </proc/sys/kernel/random/uuid; } 2>/dev/null || :
+  _group=$_point${_path%/}/boxstrap-$_id
+  case $_point:$_path in :* | *: | *..*) _group='' ;; esac
+  if [ -n "$_group" ] && ! { mkdir "$_group" && printf '%s\n' "$2" >"$_group/cgroup.procs"; } 2>/dev/null; then
+    rmdir "$_group" 2>/dev/null
+    _group=''
+  fi
+  printf '%s\n' "$_group" >"$1/cgroup"
+  printf '%s\n' "$1" >"$1/mark"
+}
+
+# processes_of RUN: its processes, a line each, as `identity` writes them.
+processes_of() {
+  _all=" $(first_of "$1" | sort -u | tr '\n' ' ')" _grown=yes
+  while [ -n "$_grown" ]; do
+    _grown=''
+    for _dir in /proc/[0-9]*; do
+      _pid=${_dir#/proc/}
+      case $_all in *" $_pid "*) continue ;; esac
+      { read -r _stat <"$_dir/stat"; } 2>/dev/null || continue
+      # shellcheck disable=SC2086 # the fields of stat: $3 is the parent, $5 the session
+      set -- "$1" ${_stat##*) }
+      case $_all in *" $3 "* | *" $5 "*) _all="$_all$_pid " _grown=yes ;; esac
+    done
+  done
+  for _pid in $_all; do
+    if [ "$_pid" != "$$" ] && _one=$(identity "$_pid") && alive "$_one"; then printf '%s\n' "$_one"; fi
+  done
+}
+
+# first_of RUN: the numbers of those that are known by themselves.
+first_of() {
+  _group='' _child='' _mark=$1
+  { read -r _group <"$1/cgroup"; } 2>/dev/null || :
+  [ -z "$_group" ] || cat "$_group/cgroup.procs" 2>/dev/null
+  { { read -r _ && read -r _child; } <"$1/pid"; } 2>/dev/null || :
+  ! alive "$_child" || printf '%s\n' "${_child%% *}"
+  { read -r _mark <"$1/mark"; } 2>/dev/null || :
+  # The same folder may go by another path.
+  grep -lszxF -e "BOXSTRAP_RUN=$_mark" -e "BOXSTRAP_RUN=$(readlink -f "$1")" /proc/[0-9]*/environ |
+    sed 's,/proc/,,; s,/.*,,'
+}
+
+# signal_all SIGNAL: to the processes on its standard input.
+signal_all() { while read -r _pid _; do kill -s "$1" "$_pid" 2>/dev/null || :; done; }
+
+# living RUN KNOWN: its processes, and those known before that live yet.
+living() {
+  {
+    processes_of "$1"
+    printf '%s\n' "$2" | while IFS= read -r _one; do ! alive "$_one" || printf '%s\n' "$_one"; done
+  } | sort -u
+}
+
+# reap RUN KNOWN: waits 10 s for their end, and kills what is left then. What lives on even so (another user's, or
+# stuck in a driver), a line each: number, user, name.
+reap() {
+  _kill=$(($(date +%s) + 10))
+  while _left=$(living "$1" "$2") && [ -n "$_left" ]; do
+    _now=$(date +%s)
+    [ "$_now" -lt "$_kill" ] || printf '%s\n' "$_left" | signal_all KILL
+    [ "$_now" -lt $((_kill + 2)) ] || break
+    sleep 0.1
+  done
+  drop_group "$1"
+  [ -z "$_left" ] || printf '%s\n' "$_left" | while read -r _pid _; do
+    printf '%s\t%s\t%s\n' "$_pid" "$(stat -c %U "/proc/$_pid")" "$(cat "/proc/$_pid/comm")"
+  done
+}
+
+drop_group() {
+  _group=''
+  { read -r _group <"$1/cgroup"; } 2>/dev/null || :
+  [ -z "$_group" ] || rmdir "$_group" 2>/dev/null || :
+}
+
+# end_all RUN: what a runner does when it is to stop.
+end_all() {
+  _known=$(processes_of "$1")
+  printf '%s\n' "$_known" | signal_all TERM
+  reap "$1" "$_known" >/dev/null
+}
+
+# keep_left RUN: notes what a run that ended by itself left alive.
+keep_left() {
+  _left=$(processes_of "$1")
+  if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else drop_group "$1"; fi
+}
+
+# stop_run RUN: ends a run as a whole, whichever runner it has, or none any more; says what `reap` says.
+stop_run() {
+  _known=$(processes_of "$1") _runner='' _child='' _own=' '
+  { { read -r _runner && read -r _child; } <"$1/pid"; } 2>/dev/null || :
+  if alive "$_runner"; then
+    kill -TERM "${_runner%% *}" 2>/dev/null
+    # One that does not track its run (an earlier version's, a shorter script's) ends its command's session.
+    if [ -f "$1/mark" ]; then _own=all; else _own=" $(members "${_child%% *}" | tr '\n' ' ')"; fi
+  fi
+  [ "$_own" = all ] || printf '%s\n' "$_known" | while read -r _pid _; do
+    case $_own in *" $_pid "*) ;; *) printf '%s\n' "$_pid" ;; esac
+  done | signal_all TERM
+  _wait=$(($(date +%s) + 15))
+  while alive "$_runner" && [ "$(date +%s)" -lt "$_wait" ]; do sleep 0.1; done
+  reap "$1" "$_known"
+  rm -f "$1/left"
+  # Nobody else is there to write it.
+  [ -f "$1/exit" ] || { printf 'stop\n' >"$1/ended" && printf '143\n' >"$1/exit"; }
+}

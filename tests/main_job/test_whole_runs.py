@@ -1,0 +1,97 @@
+"""A run is ended as a whole: what went into sessions of its own too, and what can't be is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py}
+"""
+# In sessions of their own: a child, an orphan, one without our mark, one that is deaf.
+SCATTERED = """\
+import os, subprocess, sys, time
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(700.1)"
+subprocess.Popen(["sleep", "700.2"], start_new_session=True)
+subprocess.Popen(["sh", "-c", "setsid sleep 700.3 & exit 0"], start_new_session=True).wait()
+bare = subprocess.Popen(["sleep", "700.4"], start_new_session=True, env={})
+subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+print("step 1", flush=True)
+time.sleep(600)
+"""
+SCATTER = "pgrep -fa '[7]00[.][1234]|bin/python [t]rain.py' || true"
+
+
+def alive(rented: Rented) -> list[str]:
+    """The command lines of what the run started and lives."""
+    return [line.partition(" ")[2] for line in rented.box.run(SCATTER).splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["vast", "nosudo"])
+def test_stop_ends_what_went_into_sessions_of_its_own(rent: Rent, kind: str) -> None:
+    rented = rent(kind)
+    rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+    rented.run("setup").must(0)
+    assert len(alive(rented)) == 5
+    stopped = rented.run("stop", "--json").must(0).json()
+    assert (stopped["stopped"], stopped["left"]) == (["train-1"], [])
+    assert alive(rented) == []
+    (run,) = rented.status()["runs"]
+    assert (run["rc"], run["ended"]) == (143, "stop")
+
+
+def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+    rented.run("setup").must(0)
+    repository.commit({"train.py": "import time\nprint('step 2', flush=True)\ntime.sleep(600)\n"})
+    rented.run("setup", "--restart").must(0)
+    assert len(alive(rented)) == 1
+    assert {run["name"]: run["ended"] for run in rented.status()["runs"]} == {
+        "train-1": "stop",
+        "train-2": None,
+    }
+
+
+def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
+    # Without mark, parent or session: nothing but its cgroup tells whose it is.
+    train = SCATTERED.replace('["sleep", "700.4"]', '["sh", "-c", "setsid sleep 700.4 & exit 0"]')
+    rented.person.repository(boxstrap__yaml=PROFILE, train__py=train)
+    rented.run("setup").must(0)
+    group = rented.as_user(f"cat {rented.folder}/runs/*/train-1/cgroup").strip()
+    assert len(rented.box.read(f"{group}/cgroup.procs").split()) == len(alive(rented)) == 5
+    rented.run("stop").must(0)
+    assert alive(rented) == []
+    assert not rented.box.exists(group)
+
+
+def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
+    rented = rent("lambda")
+    root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
+    train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
+    rented.person.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
+    rented.run("setup").must(0)
+    stopped = rented.run("stop").must(0)
+    assert "of root) could not be ended" in stopped.err
+    rented.box.run("pkill -9 -f '[s]leep 700.2'")
+
+
+def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
+    rented = rent("vast")
+    begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
+    train = f"import subprocess\n{begin}\nprint('step 1')\n"
+    rented.person.repository(boxstrap__yaml=PROFILE, train__py=train)
+    rented.run("setup").must(0)
+    assert "finished; 1 of its processes live on" in rented.run("status").must(0).out
+    assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]
+    assert alive(rented) == []
+    assert "nothing was running" in rented.run("stop").must(0).out
+    assert "train-1      finished  " in rented.run("status").must(0).out
