@@ -85,7 +85,9 @@ class Contact:
 
         wire = login(
             dialing,
-            self.known,
+            dataclasses.replace(
+                self.known, seen=time.time(), extra={**self.known.extra, **self._way()}
+            ),
             host_key=self.asked.host_key,
             first_contact=self.first_contact,
             say=self.say,

@@ -2,82 +2,38 @@
 
 Each box has a known_hosts file of its own, read by paramiko and OpenSSH alike
 (docs/adr/0004: no hashed names, no markers, the address line and the
-alias line both). A new pin is kept only once the login succeeded. What the
-user's own known_hosts says of the host counts too: agreement pins silently, a
+alias line both). A new pin is kept only once the login succeeded, with the
+box's record. What the user's own known_hosts says of the host counts too: agreement pins silently, a
 contradiction is refused.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import fnmatch
-import hashlib
-import hmac
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from bootstrap.errors import HostKeyError, UsageError
+from bootstrap.errors import HostKeyError, UsageError, cant_write
 from bootstrap.link import known
 from bootstrap.link.known import KnownBox
+from bootstrap.link.known_hosts import HostKey, key_lines, read_known_hosts
+from bootstrap.link.record import save_with_pin
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.talk import Talk
 
 FirstContact = Literal["pin", "ask", "strict"]
 
 
-@dataclass(frozen=True)
-class HostKey:
-    """A public host key: its type, and its blob as it goes over the wire."""
-
-    kind: str
-    blob: bytes
-
-    @property
-    def fingerprint(self) -> str:
-        """As OpenSSH prints it: `SHA256:` and base64 without padding."""
-        digest = hashlib.sha256(self.blob).digest()
-        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-    def __str__(self) -> str:
-        short = self.kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
-        return f"{short} {self.fingerprint}"
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a known_hosts file says of one host."""
-
-    keys: frozenset[HostKey]
-    revoked: frozenset[HostKey]
-
-
-def read_known_hosts(files: Iterable[Path], host: str) -> Known:
-    """What the files say of `host` (`name`, or `[name]:port` beside port 22).
-
-    Understands plain, wildcard, negated and hashed names and `@revoked`. Host
-    certificates (`@cert-authority`) say nothing here: paramiko offers none.
-    """
-    keys: set[HostKey] = set()
-    revoked: set[HostKey] = set()
-    for path in files:
-        try:
-            text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        for marker, names, key in _lines(text):
-            if marker != "@cert-authority" and _names_match(names, host):
-                (revoked if marker == "@revoked" else keys).add(key)
-    return Known(frozenset(keys - revoked), frozenset(revoked))
-
-
 def host_name(endpoint: Endpoint) -> str:
     """How known_hosts files call the endpoint."""
     if endpoint.host_key_alias:
         return endpoint.host_key_alias
+    return _address_name(endpoint)
+
+
+def _address_name(endpoint: Endpoint) -> str:
     name = endpoint.hostname.lower()
     return name if endpoint.port == 22 else f"[{name}]:{endpoint.port}"
 
@@ -101,13 +57,15 @@ class Trust:
         self._expected = check_fingerprint(rules.expected) if rules.expected else None
         self._is_new = False
         self._pinned = read_pins(box)
+        if not self._pinned and box.folder.exists():
+            raise lost_half(box, endpoint, "pinned host key")
         self._users = read_known_hosts(endpoint.known_hosts_files, host_name(endpoint))
+        self._vouched = (self._pinned, "") if self._pinned else self._before()
         self._accepted: HostKey | None = None
 
     def wanted_kinds(self) -> list[str]:
         """Key types to ask the box for first: those that are known of it."""
-        keys = self._pinned or (frozenset() if self._box.own_pin else self._users.keys)
-        return sorted({key.kind for key in keys})
+        return sorted({key.kind for key in self._pinned or self._vouched[0]})
 
     def judge(self, key: HostKey) -> None:
         """Accept the key, or raise HostKeyError."""
@@ -128,18 +86,58 @@ class Trust:
         self._accepted = key
 
     def keep(self) -> None:
-        """Pin what was accepted; call it once the login succeeded."""
-        if self._accepted:
-            pin(self._box, self._endpoint, self._pinned | {self._accepted})
+        """Pin what was accepted and record the box; call it once the login succeeded.
+
+        Raises HostKeyError where somebody else met the box meanwhile, with
+        another key; BoxstrapError where nothing can be written.
+        """
+        accepted = self._accepted
+        if accepted and not self._pin(self._pinned | {accepted}):
+            self._pinned, self._accepted = read_pins(self._box), None
+            self.judge(accepted)
         if self._is_new:
-            name = self._box.name
-            self._talk.say(f"first contact with {name}: pinned its host key {self._accepted}")
+            self._talk.say(f"first contact with {self._box.name}: pinned its host key {accepted}")
             self._is_new = False
 
+    def _pin(self, keys: Iterable[HostKey]) -> bool:
+        """Keep the keys, and the box's record with them; False where somebody else met it first.
+
+        A line for its address, one for its name as HostKeyAlias. Nothing is
+        written where nothing changed.
+        """
+        box = self._box
+        names = list(dict.fromkeys([_address_name(self._endpoint), box.host_key_alias]))
+        lines = [
+            f"{host} {key.kind} {base64.b64encode(key.blob).decode()}\n"
+            for key in sorted(keys, key=str)
+            for host in names
+        ]
+        text = "".join(lines)
+        try:
+            if self._pinned and box.known_hosts.read_text("utf-8", "replace") == text:
+                return True
+            return save_with_pin(box, text, is_new=not self._pinned)
+        except OSError as error:
+            raise cant_write(box.folder, error) from None
+
+    def _before(self) -> tuple[frozenset[HostKey], str]:
+        """What is known of a box that has no pin of its own yet, and by whom."""
+        if self._box.own_pin:
+            return frozenset(), ""
+        if self._users.keys:
+            return self._users.keys, "known in your known_hosts"
+        there = known.at(self._endpoint)  # another name for a known place is no first contact
+        if there is None:
+            return frozenset(), ""
+        if not (pins := read_pins(there)):
+            raise lost_half(there, self._endpoint, "pinned host key")
+        return pins, f"pinned for {there.name}"
+
     def _first(self, key: HostKey) -> None:
-        if self._users.keys and not self._box.own_pin:
-            if key not in self._users.keys:
-                raise self._changed(key, self._users.keys, "known in your known_hosts")
+        vouched, whose = self._vouched
+        if vouched:
+            if key not in vouched:
+                raise self._changed(key, vouched, whose)
             return
         if self._rules.first_contact == "strict":
             raise self._refuse(
@@ -184,67 +182,31 @@ def check_fingerprint(text: str) -> str:
 
 
 def read_pins(box: KnownBox) -> frozenset[HostKey]:
-    """The keys pinned for the box, whatever its address was then."""
+    """The keys pinned for the box, whatever its address was then; none where it can't be read."""
+    return frozenset(key for _, key in _pins(box))
+
+
+def pinned_at(box: KnownBox, endpoint: Endpoint) -> bool:
+    """Whether the box has a key pinned for this address and port."""
+    return _address_name(endpoint) in (name for name, _ in _pins(box))
+
+
+def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
+    """Refuses a box that was met before, and of which `what` can't be read any more."""
+    pins = sorted(read_pins(box), key=str)
+    expect = pins[0].fingerprint if pins else "and what the provider's page shows"
+    return HostKeyError(
+        f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
+        where=endpoint.label,
+        next_="Nothing was sent. If this is another box than before, add --new-box. If it should "
+        f"be the same: boxstrap boxes --forget {box.name}\n"
+        f"and log in with --host-key {expect}, so that no other key passes for it.",
+    )
+
+
+def _pins(box: KnownBox) -> list[tuple[str, HostKey]]:
     try:
         text = box.known_hosts.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return frozenset()
-    return frozenset(key for marker, _, key in _lines(text) if not marker)
-
-
-def pin(box: KnownBox, endpoint: Endpoint, keys: Iterable[HostKey]) -> None:
-    """Write the box's known_hosts: one line for its address, one for its name as HostKeyAlias."""
-    name = endpoint.hostname.lower()
-    address = name if endpoint.port == 22 else f"[{name}]:{endpoint.port}"
-    names = list(dict.fromkeys([address, box.name]))
-    lines = [
-        f"{host} {key.kind} {base64.b64encode(key.blob).decode()}\n"
-        for key in sorted(keys, key=str)
-        for host in names
-    ]
-    text = "".join(lines)
-    if not box.known_hosts.is_file() or box.known_hosts.read_text(encoding="utf-8") != text:
-        known.make_folder(box)
-        known.write_private(box.known_hosts, text)
-
-
-def _lines(text: str) -> Iterator[tuple[str, str, HostKey]]:
-    """Marker, names and key of each line that has them; other lines are passed over."""
-    for line in text.splitlines():
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
-        marker = words.pop(0) if words[0].startswith("@") else ""
-        if len(words) < 3:
-            continue
-        try:
-            blob = base64.b64decode(words[2], validate=True)
-        except (binascii.Error, ValueError):
-            continue
-        yield marker, words[0], HostKey(words[1], blob)
-
-
-def _names_match(names: str, host: str) -> bool:
-    """OpenSSH's rule: any pattern matches and no negated one does."""
-    found = False
-    for pattern in names.split(","):
-        bare = pattern.removeprefix("!")
-        if _name_matches(bare, host):
-            if pattern.startswith("!"):
-                return False
-            found = True
-    return found
-
-
-def _name_matches(pattern: str, host: str) -> bool:
-    if not pattern.startswith("|1|"):
-        # Brackets belong to `[host]:port`; only * and ? are wildcards here.
-        literal = pattern.lower().replace("[", "[[]")
-        return fnmatch.fnmatchcase(host.lower(), literal)
-    try:
-        _, _, salt, digest = pattern.split("|")
-        wanted = base64.b64decode(digest)
-        made = hmac.new(base64.b64decode(salt), host.encode(), "sha1").digest()
-    except (ValueError, binascii.Error):
-        return False
-    return hmac.compare_digest(made, wanted)
+    except OSError:
+        return []
+    return [(names, key) for marker, names, key in key_lines(text) if not marker]

@@ -22,7 +22,8 @@ from bootstrap.errors import UnreachableError
 from bootstrap.link.dial import Dialing
 from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
-from bootstrap.link.hostkeys import FirstContact, HostKey, Rules, Trust
+from bootstrap.link.hostkeys import FirstContact, Rules, Trust
+from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.known import KnownBox
 from bootstrap.link.talk import Talk
@@ -54,22 +55,21 @@ def login(
     """Log in to the box once. Its host key is checked before anything is sent.
 
     `dialing` is the connection begun with `dial`. A first contact's host key is
-    pinned once the login succeeded. Raises UnreachableError, HostKeyError,
-    UsageError (a `host_key` that is no fingerprint).
+    pinned, with the box's record `known`, once the login succeeded. Raises
+    UnreachableError, HostKeyError, UsageError (a `host_key` that is no
+    fingerprint), BoxstrapError where nothing can be written here.
     """
     endpoint, talk = dialing.endpoint, Talk(say)
     try:
         trust = Trust(endpoint, known, Rules(host_key, first_contact), talk)
         keys = KeyLogin(endpoint, trust, talk, last_key=known.key)
         connection = _connection(trust, keys, dialing)
-        if known.known_hosts.is_file():
-            connection.client.load_host_keys(str(known.known_hosts))
         connection.client.set_missing_host_key_policy(_OurTrust(trust))
-        _open(connection, trust, dialing)
+        _open(connection, dialing)
+        trust.keep()
     except BaseException:
         dialing.close()
         raise
-    trust.keep()
     return SshWire(endpoint.label, connection, dialing, keys.used)
 
 
@@ -93,13 +93,10 @@ def _connection(trust: Trust, keys: KeyLogin, dialing: Dialing) -> Connection:
     )
 
 
-def _open(connection: Connection, trust: Trust, dialing: Dialing) -> None:
+def _open(connection: Connection, dialing: Dialing) -> None:
     endpoint = dialing.endpoint
     try:
         connection.open()
-    except paramiko.BadHostKeyException as error:
-        trust.judge(HostKey(error.key.get_name(), error.key.asbytes()))
-        raise
     except (paramiko.SSHException, EOFError, OSError) as error:
         transport = connection.client.get_transport()
         farewell = clean(getattr(transport, "farewell", "")).strip()
@@ -113,7 +110,7 @@ def _open(connection: Connection, trust: Trust, dialing: Dialing) -> None:
 
 
 class _OurTrust(paramiko.MissingHostKeyPolicy):
-    """Asked by paramiko about a host key that the box's own known_hosts doesn't name."""
+    """Asked by paramiko about each host key: it is given none to compare with."""
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust

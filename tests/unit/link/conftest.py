@@ -48,6 +48,13 @@ class Person:
     def box(self, host: str, **options: Any) -> KnownBox:
         return known.meet(parse_host(host), self.endpoint(host), **options)
 
+    def reach(self, host: str, **options: Any) -> SshWire:
+        """Log in, and nothing else: what is remembered of the box the login has left there."""
+        box = options.pop("box", None) or self.box(host)
+        wire = login(dial(self.endpoint(host)), box, say=self.said.append, **options)
+        self._wires.append(wire)
+        return wire
+
     def login(self, host: str, *, identity: str | None = None, **options: Any) -> SshWire:
         box = options.pop("box", None) or self.box(host)
         dialing = dial(self.endpoint(host, identity=identity))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
-from bootstrap.link.hostkeys import check_fingerprint, read_known_hosts, read_pins
+from bootstrap.link import known
+from bootstrap.link.hostkeys import (
+    HostKey,
+    Rules,
+    Trust,
+    check_fingerprint,
+    read_known_hosts,
+    read_pins,
+)
+from bootstrap.link.talk import Talk
 from tests.unit.link.conftest import Person
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
 
@@ -76,6 +86,91 @@ def test_a_changed_key_is_refused_with_nothing_sent(person: Person, server: Sshd
     assert caught.value.code == 4
     assert logins(server) == before
     assert [key.fingerprint for key in read_pins(person.box("box"))] == [old]
+
+
+def test_the_login_itself_leaves_the_record_beside_the_pin(person: Person, server: Sshd) -> None:
+    """Whatever comes of the contact: the next one must find the pin again."""
+    person.reach("box").close()
+    box = known.by_name("box")
+    assert box is not None
+    assert (box.address, box.port) == ("127.0.0.1", server.port)
+    assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
+    assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
+    server.new_host_key()
+    for typed in ("box", f"me@127.0.0.1:{server.port}"):
+        with pytest.raises(HostKeyError, match="changed"):
+            person.reach(typed)
+    with pytest.raises(HostKeyError, match="pinned for box"):  # another name for the same place
+        person.reach(typed, box=person.box(typed, name="other"))
+    assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
+
+
+def test_a_box_that_moved_is_recorded_where_it_is_pinned(person: Person, server: Sshd) -> None:
+    person.reach("box").close()
+    server.stop()
+    server.port += 1
+    server.start()
+    person.write(person.alias("elsewhere", server))
+    person.reach("elsewhere", box=person.box("elsewhere", name="box")).close()
+    moved = known.by_name("box")
+    assert moved is not None
+    assert moved.port == server.port
+    server.new_host_key()
+    with pytest.raises(HostKeyError):
+        person.reach(f"me@127.0.0.1:{server.port}")
+
+
+@pytest.mark.parametrize("lost", ["box.json", "known_hosts", "both are empty"])
+def test_a_known_box_of_which_one_half_is_lost_is_refused(
+    person: Person, server: Sshd, lost: str
+) -> None:
+    person.reach("box").close()
+    folder = person.box("box").folder
+    for path in folder.iterdir():
+        if lost == path.name:
+            path.unlink()
+        elif lost == "both are empty":
+            path.write_text("")
+    left = sorted(path.name for path in folder.iterdir())
+    before = logins(server)
+    hosts = ["box", f"me@127.0.0.1:{server.port}"] if lost == "box.json" else ["box"]
+    for typed in hosts:
+        with pytest.raises(HostKeyError) as caught:
+            person.reach(typed)
+        message = caught.value.text()
+        assert "boxstrap boxes --forget box" in message
+        assert "--new-box" in message
+        if lost == "box.json":
+            assert f"--host-key {server.fingerprint}" in message
+    assert logins(server) == before
+    assert sorted(path.name for path in folder.iterdir()) == left
+    person.reach("box", box=person.box("box", new_box=True)).close()
+    assert person.box("box").name == "box-2"
+    with pytest.raises(UsageError, match="already"):
+        person.box("box", name="box", new_box=True)
+
+
+def test_two_first_contacts_at_once_agree_on_one_box(person: Person, server: Sshd) -> None:
+    first, second = person.box("box"), person.box("box")
+    person.reach("box", box=first).close()
+    person.reach("box", box=second).close()
+    server.new_host_key()
+    with pytest.raises(HostKeyError):  # it had not met the box when this contact began
+        person.reach("box", box=second)
+
+
+def test_a_first_contact_that_overtook_another_key_is_refused(
+    person: Person, server: Sshd, start_server: Callable[..., Sshd]
+) -> None:
+    """Both began before either was pinned; the second saw another key."""
+    late = person.box("box")
+    trust = Trust(person.endpoint("box"), late, Rules(), Talk(person.said.append))
+    other = start_server("other", person.key)
+    trust.judge(HostKey("ssh-ed25519", base64.b64decode(public(other).split()[1])))
+    person.reach("box").close()
+    with pytest.raises(HostKeyError, match="pinned for box"):
+        trust.keep()
+    assert [key.fingerprint for key in read_pins(late)] == [server.fingerprint]
 
 
 def test_a_new_box_at_the_address_gets_its_own_pin(person: Person, server: Sshd) -> None:

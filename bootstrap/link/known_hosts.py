@@ -1,0 +1,99 @@
+"""known_hosts files as OpenSSH has them (sshd(8)): which keys they name for a host."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fnmatch
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """A public host key: its type, and its blob as it goes over the wire."""
+
+    kind: str
+    blob: bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """As OpenSSH prints it: `SHA256:` and base64 without padding."""
+        digest = hashlib.sha256(self.blob).digest()
+        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+    def __str__(self) -> str:
+        short = self.kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
+        return f"{short} {self.fingerprint}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a known_hosts file says of one host."""
+
+    keys: frozenset[HostKey]
+    revoked: frozenset[HostKey]
+
+
+def read_known_hosts(files: Iterable[Path], host: str) -> Known:
+    """What the files say of `host` (`name`, or `[name]:port` beside port 22).
+
+    Understands plain, wildcard, negated and hashed names and `@revoked`. Host
+    certificates (`@cert-authority`) say nothing here: paramiko offers none.
+    """
+    keys: set[HostKey] = set()
+    revoked: set[HostKey] = set()
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for marker, names, key in key_lines(text):
+            if marker != "@cert-authority" and _names_match(names, host):
+                (revoked if marker == "@revoked" else keys).add(key)
+    return Known(frozenset(keys - revoked), frozenset(revoked))
+
+
+def key_lines(text: str) -> Iterator[tuple[str, str, HostKey]]:
+    """Marker, names and key of each line that has them; other lines are passed over."""
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        marker = words.pop(0) if words[0].startswith("@") else ""
+        if len(words) < 3:
+            continue
+        try:
+            blob = base64.b64decode(words[2], validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        yield marker, words[0], HostKey(words[1], blob)
+
+
+def _names_match(names: str, host: str) -> bool:
+    """OpenSSH's rule: any pattern matches and no negated one does."""
+    found = False
+    for pattern in names.split(","):
+        bare = pattern.removeprefix("!")
+        if _name_matches(bare, host):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+def _name_matches(pattern: str, host: str) -> bool:
+    if not pattern.startswith("|1|"):
+        # Brackets belong to `[host]:port`; only * and ? are wildcards here.
+        literal = pattern.lower().replace("[", "[[]")
+        return fnmatch.fnmatchcase(host.lower(), literal)
+    try:
+        _, _, salt, digest = pattern.split("|")
+        wanted = base64.b64decode(digest)
+        made = hmac.new(base64.b64decode(salt), host.encode(), "sha1").digest()
+    except (ValueError, binascii.Error):
+        return False
+    return hmac.compare_digest(made, wanted)
