@@ -50,6 +50,7 @@ def _command(box: Contact, session: str) -> list[str]:
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
         "ForwardAgent": "no",
+        "ForwardX11": "no",
     }
     flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     if endpoint.chosen_identity:

@@ -10,7 +10,6 @@ from bootstrap.sshconfig.entry import (
     Entry,
     UnwritableError,
     added_entry,
-    alias_of,
     is_users_alias,
     own_entry,
 )
@@ -20,6 +19,7 @@ HEAD = """\
 # Your ssh config includes this file. To take it out: boxstrap ssh-config --remove
 """
 TAKEN = "your own ssh config has a host of that name"
+_SAME = "but for capitals it is the name of a newer box"
 _LEFT_OUT = "# left out: "
 
 
@@ -56,7 +56,7 @@ def living(boxes: Iterable[KnownBox]) -> list[KnownBox]:
 
 
 def entries(
-    boxes: Iterable[KnownBox], *, control_path: str = "", taken: Collection[str] = ()
+    boxes: Iterable[KnownBox], *, sockets: str = "", taken: Collection[str] = ()
 ) -> Entries:
     """The entries of `boxes`, newest first.
 
@@ -66,22 +66,23 @@ def entries(
     made: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
     for box in living(everything):
-        alias = alias_of(box)
-        if alias in made:
+        alias = box.name
+        if alias.lower() in (other.lower() for other in made):
+            left_out[alias] = _SAME
             continue
         if alias in taken:
             left_out[alias] = TAKEN
             continue
         try:
-            made[alias] = _entry(box, everything, control_path)
+            made[alias] = _entry(box, everything, sockets)
         except UnwritableError as error:
             left_out[alias] = str(error)
     return Entries(tuple(made.values()), left_out)
 
 
-def _entry(box: KnownBox, boxes: Iterable[KnownBox], control_path: str) -> Entry:
+def _entry(box: KnownBox, boxes: Iterable[KnownBox], sockets: str) -> Entry:
     if not is_users_alias(box):
-        return own_entry(box, control_path)
+        return own_entry(box, sockets)
     # What a key was pinned for under this alias before, on whichever box, stays known.
     others = [b for b in boxes if b.name != box.name and b.host_text == box.host_text and b.address]
     return added_entry([box, *others])

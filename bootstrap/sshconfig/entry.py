@@ -8,6 +8,7 @@ and the key file that was named.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,15 +22,19 @@ _MANNERS = (
     # A dead link ends after a minute, and a quiet one is not cut by a router on the way.
     ("ServerAliveInterval", "15"),
     ("ServerAliveCountMax", "4"),
+    # Nothing of this machine is lent to a box: not its keys, its screen, its tickets.
     ("ForwardAgent", "no"),
+    ("ForwardX11", "no"),
+    ("ForwardX11Trusted", "no"),
+    ("GSSAPIDelegateCredentials", "no"),
     # Editors run commands of their own.
     ("RemoteCommand", "none"),
     ("RequestTTY", "auto"),
 )
 SOCKET_PATH_MAX = 103
 """Bytes of a socket's path: 104 on macOS, 108 on Linux, with a NUL at the end."""
-_HASH, _SUFFIX = 40, 17
-"""What ssh makes of `%C`, and what it adds while a socket is being made."""
+_OWN, _HASH, _SUFFIX = 4, 40, 17
+"""The box's own part, what ssh makes of `%C`, and what it adds while a socket is being made."""
 _UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
 
@@ -64,24 +69,22 @@ def is_users_alias(box: KnownBox) -> bool:
     return typed == box.name and box.address.lower() != typed.lower()
 
 
-def alias_of(box: KnownBox) -> str:
-    """What to type after `ssh`.
+def own_entry(box: KnownBox, folder: str = "") -> Entry:
+    """The whole entry of a box; its shared connections in `folder`, where there is one.
 
-    The box's name; but where that is the bare address, with its port: an entry
-    of the address alone would speak for every other port there too.
+    Raises UnwritableError for a path that no ssh config can hold.
     """
-    return f"{box.name}-{box.port}" if box.name.lower() == box.address.lower() else box.name
-
-
-def own_entry(box: KnownBox, control_path: str = "") -> Entry:
-    """The whole entry of a box. Raises UnwritableError for a path that no ssh config can hold."""
-    shared = [("ControlMaster", "auto"), ("ControlPath", control_path), ("ControlPersist", "10m")]
+    shared = [
+        ("ControlMaster", "auto"),
+        ("ControlPath", f'"{folder}/{_own_part(box)}%C"'),
+        ("ControlPersist", "10m"),
+    ]
     options = [
         *_address(box),
         *_keys(box),
         *_trust(box, quoted(box.known_hosts)),
         *_MANNERS,
-        *(shared if control_path else ()),
+        *(shared if folder else ()),
         *_way(box),
     ]
     return _entry(box, options)
@@ -105,7 +108,7 @@ def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
 
 def _entry(box: KnownBox, options: Iterable[tuple[str, str]]) -> Entry:
     """URIs lose capitals, and editors keep hosts in URIs: so the name is known without them too."""
-    alias = alias_of(box)
+    alias = box.name
     return Entry(alias, tuple(options), alias.lower() if alias != alias.lower() else "")
 
 
@@ -119,7 +122,7 @@ def _address(box: KnownBox) -> list[tuple[str, str]]:
 def _trust(box: KnownBox, known_hosts: str) -> list[tuple[str, str]]:
     return [
         ("UserKnownHostsFile", known_hosts),
-        ("HostKeyAlias", box.name),
+        ("HostKeyAlias", box.host_key_alias),
         ("StrictHostKeyChecking", "yes"),
         ("UpdateHostKeys", "no"),
         ("CheckHostIP", "no"),
@@ -146,13 +149,21 @@ def quoted(path: object) -> str:
     return '"' + text.replace("%", "%%") + '"'
 
 
-def control_path(folders: Iterable[Path]) -> str:
-    """Where connections are shared, in the first folder whose sockets are short enough; or ""."""
+def control_folder(folders: Iterable[Path]) -> str:
+    """Where connections are shared: the first folder whose sockets are short enough; or ""."""
     for folder in folders:
         text = str(folder)
-        if len(text.encode()) + 1 + _HASH + _SUFFIX <= SOCKET_PATH_MAX:
-            return f'"{text.replace("%", "%%")}/%C"' if not _UNWRITABLE.search(text) else ""
+        if len(text.encode()) + 1 + _OWN + _HASH + _SUFFIX <= SOCKET_PATH_MAX:
+            return "" if _UNWRITABLE.search(text) else text.replace("%", "%%")
     return ""
+
+
+def _own_part(box: KnownBox) -> str:
+    """What tells apart boxes at one address: `%C` knows nothing else of them.
+
+    A box that was forgotten and met again is another one.
+    """
+    return hashlib.sha256(f"{box.name} {box.created}".encode()).hexdigest()[:_OWN]
 
 
 def _keys(box: KnownBox) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.known import KnownBox, all_boxes, write_private
 from bootstrap.sshconfig.block import has_block, with_block, without_block
 from bootstrap.sshconfig.entries import Entries, aliases_in, entries, living, taken_in
-from bootstrap.sshconfig.entry import alias_of, control_path, is_users_alias
+from bootstrap.sshconfig.entry import control_folder, is_users_alias
 from bootstrap.sshconfig.place import Place
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 
@@ -35,7 +35,7 @@ class Kept:
 
     def alias(self, box: KnownBox) -> str:
         """What to type after `ssh` for this box; "" where it has no entry."""
-        alias = alias_of(box)
+        alias = box.name
         return alias if alias in self.entries.aliases and not self.trouble else ""
 
 
@@ -106,21 +106,22 @@ def _read(place: Place) -> str:
 
 def _entries(place: Place, before: str, *, afresh: bool) -> Entries:
     boxes = all_boxes()
-    path = control_path([place.folder, place.config.parent])
+    sockets = control_folder([place.folder, place.config.parent])
     taken = frozenset() if afresh else taken_in(before)
     new = _new(boxes, aliases_in(before) | taken)
     taken |= {alias for alias in new if _means_something(place, alias)}
-    return entries(boxes, control_path=path, taken=taken)
+    return entries(boxes, sockets=sockets, taken=taken)
 
 
 def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
-    own = (alias_of(box) for box in living(boxes) if not is_users_alias(box))
+    own = (box.name for box in living(boxes) if not is_users_alias(box))
     return [alias for alias in own if alias not in looked_at]
 
 
 def _means_something(place: Place, alias: str) -> bool:
-    """Whether the user's own ssh config leads elsewhere for a host of this name."""
-    return place.config.exists() and _leads_to(place, alias) not in ("", alias.lower())
+    """Whether the user's own ssh config leads elsewhere for a host of this name, in either form."""
+    forms = {alias, alias.lower()} if place.config.exists() else set()
+    return any(_leads_to(place, form) not in ("", alias.lower()) for form in forms)
 
 
 def _without_effect(place: Place, found: Entries) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from bootstrap.link.known import KnownBox
 from bootstrap.sshconfig.block import with_block, without_block
 from bootstrap.sshconfig.entries import HEAD, living
-from bootstrap.sshconfig.entry import UnwritableError, alias_of, windows_entry
+from bootstrap.sshconfig.entry import UnwritableError, windows_entry
 from bootstrap.sshconfig.place import account_home
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 
@@ -80,8 +80,8 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
     try:
         windows.ours.mkdir(parents=True, exist_ok=True)
         for box in alive:
-            alias = alias_of(box)
-            if alias in theirs:
+            alias = box.name
+            if theirs & {alias, alias.lower()}:
                 continue
             if box.extra.get("jump") or box.extra.get("proxy"):
                 advice.append(f"{alias} is reached through another host: not from Windows")

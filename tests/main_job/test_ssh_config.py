@@ -78,7 +78,7 @@ def test_ssh_scp_and_rsync_go_by_name(person: Settled, rented: Rented) -> None:
         person.start(*program, "my-box:/tmp/there", str(person.home / "back")).end().must(0)
         assert (person.home / "back").read_text() == "there and back"
         (person.home / "back").unlink()
-    (shared,) = person.home.glob(".local/state/boxstrap/ssh/" + "?" * 40)
+    (shared,) = person.home.glob(".local/state/boxstrap/ssh/" + "?" * 44)
     assert shared.is_socket()
 
 

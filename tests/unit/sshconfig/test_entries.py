@@ -9,7 +9,7 @@ import pytest
 
 from bootstrap.link import known
 from bootstrap.link.known import all_boxes, forget
-from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_path, own_entry
+from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
 from bootstrap.sshconfig.keep import keep
 from bootstrap.sshconfig.place import Place
 from tests.unit.sshconfig.asking import meaning, options
@@ -26,6 +26,7 @@ def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> N
     place.config.write_text(
         place.config.read_text()
         + "Host *\n  ForwardAgent yes\n  RemoteCommand tmux\n  RequestTTY force\n"
+        "  ForwardX11 yes\n  ForwardX11Trusted yes\n  GSSAPIDelegateCredentials yes\n"
         "  StrictHostKeyChecking no\n  UpdateHostKeys yes\n  ProxyJump corp\n  User other\n"
     )
     mine = options(place.config, "my-box")
@@ -42,6 +43,9 @@ def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> N
         "serveraliveinterval": "15",
         "serveralivecountmax": "4",
         "forwardagent": "no",
+        "forwardx11": "no",
+        "forwardx11trusted": "no",
+        "gssapidelegatecredentials": "no",
         "requesttty": "auto",
     }
     assert {name: mine.get(name) for name in said} == said
@@ -52,19 +56,30 @@ def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> N
 
 def test_a_connection_is_shared(place: Place, meet: Meet) -> None:
     place.config.parent.mkdir()
-    place.config.write_text(own_entry(meet("my-box"), '"/tmp/a b/%C"').text())
+    place.config.write_text(own_entry(meet("my-box"), "/tmp/a b").text())
     mine = options(place.config, "my-box")
     assert (mine["controlmaster"], mine["controlpersist"]) == ("auto", "600")
-    assert re.fullmatch("/tmp/a b/[0-9a-f]{40}", mine["controlpath"])
+    assert re.fullmatch("/tmp/a b/[0-9a-f]{44}", mine["controlpath"])
+
+
+def test_boxes_at_one_address_share_no_connection(place: Place, meet: Meet) -> None:
+    """An earlier box's connection stands for ten minutes, and ssh would take it for this one."""
+    place.config.parent.mkdir()
+    paths = []
+    for name in ("old", "new", "new"):  # the last one was forgotten, and met again
+        place.config.write_text(own_entry(meet(name), "/tmp").text())
+        paths.append(options(place.config, name)["controlpath"])
+    assert len(set(paths)) == 3
+    assert len({path[-40:] for path in paths}) == 1  # which is all that ssh itself sees
 
 
 def test_the_socket_of_a_shared_connection_fits() -> None:
     short, long = Path("/home/me/.ssh"), Path("/home") / ("x" * 60)
-    assert control_path([long, short]) == '"/home/me/.ssh/%C"'
-    assert control_path([long]) == ""
-    assert len(str(short)) + 1 + 40 + 17 <= SOCKET_PATH_MAX
-    assert control_path([Path("/x" * 22 + "y")]) != ""
-    assert control_path([Path("/x" * 23)]) == ""
+    assert control_folder([long, short]) == "/home/me/.ssh"
+    assert control_folder([long]) == ""
+    assert len(str(short)) + 1 + 44 + 17 <= SOCKET_PATH_MAX
+    assert control_folder([Path("/x" * 20 + "y")]) != ""
+    assert control_folder([Path("/x" * 21)]) == ""
 
 
 @pytest.mark.parametrize(
@@ -158,6 +173,32 @@ def test_a_name_that_means_something_else_is_left_to_the_user(place: Place, meet
     place.config.write_text(place.config.read_text().replace("Host work", "Host office"))
     assert not keep(place).changed
     assert keep(place, afresh=True).alias(box) == "work"
+
+
+@pytest.mark.parametrize("theirs", ["gpu", "GPU"])
+def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
+    place: Place, meet: Meet, theirs: str
+) -> None:
+    """The entry of `GPU` has the name `gpu` too."""
+    place.config.parent.mkdir()
+    place.config.write_text(f"Host {theirs}\n  HostName work.example.org\n  User me\n")
+    before = [meaning(place.config, form) for form in ("gpu", "GPU")]
+    box = meet("GPU")
+    kept = keep(place)
+    assert [meaning(place.config, form) for form in ("gpu", "GPU")] == before
+    assert kept.alias(box) == ""
+    assert dict(kept.entries.left_out) == {"GPU": "your own ssh config has a host of that name"}
+
+
+def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
+    place: Place, meet: Meet
+) -> None:
+    """An earlier version met both."""
+    meet("gpu")
+    meet("GPU", port=22)
+    kept = keep(place)
+    assert options(place.config, "gpu")["port"] == "22"
+    assert dict(kept.entries.left_out) == {"gpu": "but for capitals it is the name of a newer box"}
 
 
 def test_a_box_never_logged_in_to_and_this_machine_have_none(place: Place, meet: Meet) -> None:
