@@ -41,6 +41,8 @@ class View:
     """When the look came, by this machine's monotonic clock."""
     looks: int = 0
     error: BoxstrapError | None = None
+    announced: bool = False
+    """It stands in the queue already: a box that tells without end must not fill the memory."""
 
     def age(self) -> float:
         """Seconds since its last look."""
@@ -80,7 +82,9 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
             feed.start()
         while not over(views, wanted.looks):
             try:
-                screen.show(views, changes.get(timeout=TICK_S))
+                changed = changes.get(timeout=TICK_S)
+                changed.announced = False
+                screen.show(views, changed)
             except queue.Empty:
                 screen.show(views, None)
     finally:
@@ -201,4 +205,6 @@ class Feed(threading.Thread):
 
     def _tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:
         self.view.state, self.view.why, self.view.error = state, why, error
-        self._changes.put(self.view)
+        if not self.view.announced:
+            self.view.announced = True
+            self._changes.put(self.view)

@@ -1,6 +1,6 @@
 """paramiko's transport, with what a fast and honest login needs.
 
-Changed against paramiko's own: a 10 MiB window, AES-GCM first, keys renegotiated
+Changed against paramiko's own: a 10 MiB window, AES-GCM first and nothing weak, keys renegotiated
 by volume as late as OpenSSH does, the service request sent together with the
 first login attempt (one round trip less), a question whether a key would do
 before its passphrase is asked, and the reason kept that a box gives when it
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +20,12 @@ from typing import ClassVar
 import paramiko
 from paramiko.auth_handler import AuthOnlyHandler
 from paramiko.channel import Channel
-from paramiko.common import MSG_CHANNEL_DATA, cMSG_SERVICE_REQUEST, cMSG_USERAUTH_REQUEST
+from paramiko.common import (
+    MSG_CHANNEL_DATA,
+    MSG_CHANNEL_EXTENDED_DATA,
+    cMSG_SERVICE_REQUEST,
+    cMSG_USERAUTH_REQUEST,
+)
 from paramiko.message import Message
 from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
@@ -34,6 +40,8 @@ _PACKET = 128 * 1024
 _LONGEST_READ = 1024 * 1024
 """Bytes; OpenSSH's packets have 256 KiB at the most (PACKET_MAX_SIZE)."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
+_WEAK = re.compile("cbc|sha1|md5|ssh-rsa|ssh-dss")
+"""Offered, it would be agreed on with whoever can do nothing else, or sits in between."""
 _RSA = ["rsa-sha2-512", "rsa-sha2-256"]
 
 # What paramiko logs as errors is said in our own words, once.
@@ -58,7 +66,7 @@ def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channe
     """`feed` for a channel whose box keeps to the window that it was given; paramiko trusts it."""
 
     def take(channel: Channel, message: Message) -> None:
-        if len(channel.in_buffer) > 2 * WINDOW:
+        if len(channel.in_buffer) + len(channel.in_stderr_buffer) > 2 * WINDOW:
             raise paramiko.SSHException("it sent more than it was allowed to")
         feed(channel, message)
 
@@ -72,6 +80,7 @@ class BoxTransport(ServiceRequestingTransport):
     _channel_handler_table: ClassVar[dict[int, Callable[[Channel, Message], None]]] = {
         **ServiceRequestingTransport._channel_handler_table,  # type: ignore[attr-defined]
         MSG_CHANNEL_DATA: _within_window(Channel._feed),  # type: ignore[attr-defined]
+        MSG_CHANNEL_EXTENDED_DATA: _within_window(Channel._feed_extended),  # type: ignore[attr-defined]
     }
 
     def __init__(self, sock: HeardSocket, kinds: Sequence[str] = (), **_: object) -> None:
@@ -85,6 +94,8 @@ class BoxTransport(ServiceRequestingTransport):
         self.farewell = ""
         self.handshake_timeout = HANDSHAKE_S
         options = self.get_security_options()
+        for kind in ("ciphers", "digests", "kex", "key_types"):
+            setattr(options, kind, [n for n in getattr(options, kind) if not _WEAK.search(n)])
         preferred = [name for name in _CIPHERS if name in options.ciphers]
         options.ciphers = [*preferred, *(c for c in options.ciphers if c not in preferred)]
         wanted = [name for kind in kinds for name in (_RSA if kind == "ssh-rsa" else [kind])]

@@ -265,20 +265,25 @@ def test_a_command_that_is_never_begun_has_its_time(
         assert isinstance(caught.value, UnreachableError)
 
 
-def test_more_than_the_window_ends_the_link(rude, person: Person, faults: Faults) -> None:
-    """Data that nobody reads yet must not fill this machine's memory."""
+@pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
+def test_more_than_the_window_ends_the_link(
+    kind: str, rude, person: Person, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data that nobody reads yet must not fill this machine's memory, errors no more than output."""
+    monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # it is slower than the box
     port, channels = rude()
     wire = person.login(host(port))
     stream = wire.start("true")
     while not channels:
         time.sleep(0.01)
     (channel,) = channels
-    with faults.attempt("a server that breaks the rules of SSH", at="window") as attempt:
+    sends = [channel.send, channel.send_stderr] if kind == "both" else [getattr(channel, kind)]
+    with faults.attempt("a server that breaks the rules of SSH", at=f"window, {kind}") as attempt:
         channel.out_window_size = 1 << 40
         sent = 0
         with contextlib.suppress(OSError, EOFError):
             while sent < 200 * MIB:
-                sent += channel.send(b"x" * 32_000)
+                sent += sum(send(b"x" * 32_000) for send in sends)
         limit = time.monotonic() + 10
         while wire.alive() and time.monotonic() < limit:
             time.sleep(0.05)
@@ -287,6 +292,45 @@ def test_more_than_the_window_ends_the_link(rude, person: Person, faults: Faults
         assert sent < 60 * MIB
         with pytest.raises(LinkLost):
             list(iter(lambda: stream.read(MIB), b""))
+
+
+@pytest.mark.parametrize(
+    ("option", "weak", "strong"),
+    [
+        ("digests", "hmac-sha1", "hmac-sha2-256"),
+        ("digests", "hmac-md5-96", "hmac-sha2-512-etm@openssh.com"),
+        ("ciphers", "aes256-cbc", "aes256-ctr"),
+        ("ciphers", "3des-cbc", "aes128-gcm@openssh.com"),
+    ],
+)
+def test_nothing_weak_is_agreed_on(
+    option: str,
+    weak: str,
+    strong: str,
+    serve: Callable[[Talk], Server],
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server, or whoever sits in between, that offers nothing else gets no login."""
+    monkeypatch.setattr(transport, "HANDSHAKE_S", 5.0)
+
+    def only(name: str) -> Talk:
+        def talk(line: socket.socket) -> None:
+            made = paramiko.Transport(line)
+            made.add_server_key(paramiko.ECDSAKey.generate())
+            options = made.get_security_options()
+            if option == "digests":  # AEAD brings its own
+                options.ciphers = ("aes128-ctr",)
+            setattr(options, option, (name,))
+            made.start_server(server=Rude(silent_at=""))
+            while made.is_active():
+                time.sleep(0.05)
+
+        return talk
+
+    with pytest.raises(UnreachableError, match="handshake failed"):
+        person.login(host(serve(only(weak)).port))
+    person.login(host(serve(only(strong)).port))
 
 
 def test_a_server_that_says_nothing_has_its_time(

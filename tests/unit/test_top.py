@@ -1,0 +1,50 @@
+"""Boxes looked at live, one of which tells without end."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bootstrap.after import top
+from bootstrap.after.top import Feed, View, Wanted, watch_boxes
+from bootstrap.contact import Asked
+from bootstrap.talk.look import Look
+
+MANY = 100_000
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much faster a box tells than a screen draws: the newest look counts, and is shown."""
+    queues: list[queue.Queue[View]] = []
+    longest = 0
+
+    def run(feed: Feed) -> None:
+        nonlocal longest
+        queues.append(feed._changes)
+        for number in range(MANY):
+            feed._take(Look(t=float(number)))
+            longest = max(longest, feed._changes.qsize())
+
+    class Screen:
+        shown: float = -1.0
+
+        def show(self, views: Sequence[View], changed: View | None) -> None:
+            if changed is not None and changed.look is not None:
+                self.shown = changed.look.t
+
+        def close(self) -> None:
+            assert queues[0].qsize() <= 1
+
+    monkeypatch.setattr(top.Feed, "run", run)
+    screen = Screen()
+    watch_boxes(Asked(), ["local"], Wanted(looks=MANY), screen)
+    assert longest == 1
+    assert screen.shown >= 0
