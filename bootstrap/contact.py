@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import UsageError, cant_write
 from bootstrap.link import known as registry
 from bootstrap.link.known import KnownBox
 from bootstrap.link.local import LocalWire
@@ -56,6 +56,7 @@ class Contact:
     say: Callable[[str], None]
     first_contact: FirstContact = "pin"
     _dialing: Dialing | None = field(default=None, repr=False)
+    _unwritten: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -98,7 +99,8 @@ class Contact:
     def remember(self, **facts: object) -> None:
         """Keep what is known of the box: `profile`, `repo_key`, and anything else beside them.
 
-        The way that led there is kept too.
+        The way that led there is kept too. Where nothing can be written, that is
+        said once: the box is as it should be.
         """
         own = {name: str(facts.pop(name)) for name in ("profile", "repo_key") if name in facts}
         self.known = dataclasses.replace(
@@ -111,7 +113,13 @@ class Contact:
                 **facts,
             },
         )
-        registry.save(self.known)
+        try:
+            registry.save(self.known)
+        except OSError as error:
+            if not self._unwritten:
+                self._unwritten = True
+                what = cant_write(self.known.folder, error).what
+                self.say(f"what is new of this box is not kept: {what}")
 
     def _way(self) -> dict[str, object]:
         """How this login was made; what an entry of ours said is known already."""

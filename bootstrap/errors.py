@@ -70,7 +70,7 @@ def _harmless(text: str) -> str:
 def cant_write(path: object, error: OSError) -> BoxstrapError:
     """What a full disk, a read-only folder and the like are to a person."""
     return BoxstrapError(
-        f"{error.filename or path} can't be written: {(error.strerror or str(error)).lower()}.",
+        f"{path} can't be used: {(error.strerror or str(error)).lower()}.",
         next_="Make room there, or make it writable for you, and run the same command again.",
     )
 

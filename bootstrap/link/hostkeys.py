@@ -2,9 +2,9 @@
 
 Each box has a known_hosts file of its own, read by paramiko and OpenSSH alike
 (docs/adr/0004: no hashed names, no markers, the address line and the
-alias line both). A new pin is kept only once the login succeeded, with the
-box's record. What the user's own known_hosts says of the host counts too: agreement pins silently, a
-contradiction is refused.
+alias line both). A new pin is kept only once the login succeeded, and then with
+the box's record. What the user's own known_hosts says of the host counts too:
+agreement pins silently, a contradiction is refused.
 """
 
 from __future__ import annotations

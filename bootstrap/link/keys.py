@@ -21,7 +21,7 @@ from paramiko.config import SSHConfig
 from bootstrap.errors import UnreachableError
 from bootstrap.link.agent import Agent, AgentKey
 from bootstrap.link.errors import LoginRefused
-from bootstrap.link.hostkeys import HostKey, Trust
+from bootstrap.link.hostkeys import Trust
 from bootstrap.link.keyfiles import (
     KeyFile,
     KeyUnusable,
@@ -31,6 +31,7 @@ from bootstrap.link.keyfiles import (
     read_key_file,
     read_public,
 )
+from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.talk import Talk
 from bootstrap.link.transport import BoxTransport

@@ -130,11 +130,10 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
 
 def forget(box: KnownBox) -> None:
     """Remove everything known of the box, its pin included. Raises OSError."""
-    aside = Path(tempfile.mkdtemp(dir=boxes_folder(), prefix=f".{box.folder.name}."))
-    try:
-        box.folder.rename(aside)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    aside = box.folder.with_name(f".{box.folder.name}.forgotten")
+    shutil.rmtree(aside, ignore_errors=True)
+    box.folder.rename(aside)  # at once: half of it would be a known box that is refused
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -23,9 +23,9 @@ from bootstrap.link.dial import Dialing
 from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
 from bootstrap.link.hostkeys import FirstContact, Rules, Trust
-from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.known import KnownBox
+from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.talk import Talk
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bootstrap.errors import cant_write
 from bootstrap.sshconfig.place import Place, find_place
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def _keep(screen: Screen) -> Kept | None:
     try:
         kept = keep(place)
     except OSError as error:
-        screen.warn(f"the ssh config's entries can't be written: {error}")
+        what = cant_write(place.entries, error).what
+        screen.warn(f"the ssh config's entries are not kept: {what}")
         return None
     if kept.changed:
         from bootstrap.sshconfig.task import follow_on_windows

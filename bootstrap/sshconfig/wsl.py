@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.link.known import KnownBox
+from bootstrap.errors import cant_write
+from bootstrap.link.known import KnownBox, write_private
 from bootstrap.sshconfig.block import with_block, without_block
 from bootstrap.sshconfig.entries import HEAD, living
 from bootstrap.sshconfig.entry import UnwritableError, windows_entry
@@ -60,7 +61,8 @@ def is_wsl(env: Mapping[str, str] = os.environ, version: Path = Path("/proc/vers
 
 def find_windows() -> Windows:
     """The Windows user's folder; Windows is asked. Raises NoWindowsError."""
-    profile = _first_answer([[cmd, "/d", "/c", "echo %USERPROFILE%"] for cmd in _CMD])
+    # /u: else it answers in a code page that nobody names here, and an umlaut is lost.
+    profile = _first_answer([[cmd, "/u", "/d", "/c", "echo %USERPROFILE%"] for cmd in _CMD])
     if not profile or "%" in profile:
         raise NoWindowsError("Windows does not say where its user's folder is")
     home = _first_answer([["wslpath", "-u", profile]])
@@ -97,13 +99,15 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
                 blocks.append(windows_entry(box, copies if box.extra.get("identity") else []))
             except UnwritableError:
                 continue
-            _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_bytes())
-        _write(windows.ours / "config", "\n".join(blocks).encode())
+            _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
+        _write(windows.ours / "config", "\n".join(blocks))
         data = windows.config.read()
         new = with_block(data or b"", _INCLUDE, is_new=data is None)
         if new != data:
             windows.config.prepare(new).put()
-    except (OSError, LeftAloneError) as error:
+    except OSError as error:
+        raise NoWindowsError(cant_write(windows.ours, error).what.rstrip(".")) from None
+    except LeftAloneError as error:
         raise NoWindowsError(str(error)) from None
     return advice
 
@@ -143,9 +147,9 @@ def _hosts(windows: Windows) -> frozenset[str]:
     return frozenset(w for words in lines if words and words[0].lower() == "host" for w in words)
 
 
-def _write(path: Path, data: bytes) -> None:
-    if not path.is_file() or path.read_bytes() != data:
-        path.write_bytes(data)
+def _write(path: Path, text: str) -> None:
+    if not path.is_file() or path.read_bytes() != text.encode():
+        write_private(path, text)
 
 
 def _first_answer(commands: Iterable[list[str]]) -> str:
@@ -162,7 +166,8 @@ def _first_answer(commands: Iterable[list[str]]) -> str:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        lines = done.stdout.decode(errors="replace").split("\n")
+        wide = b"\0" in done.stdout
+        lines = done.stdout.decode("utf-16-le" if wide else "utf-8", "replace").split("\n")
         if done.returncode == 0 and lines[0].strip():
             return lines[0].strip()
     return ""

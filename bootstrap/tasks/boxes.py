@@ -16,9 +16,12 @@ def _place(box: KnownBox) -> str:
     return f"{user}{box.address}:{box.port}" if box.address else box.host_text
 
 
+_REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
+
+
 @command(
     JSON,
-    Option("forget", "Forget this box: its name, its pin, its last profile."),
+    Option("forget", f"Forget this box: {', '.join(_REMOVED)}."),
     changes=("forget",),
 )
 def boxes(call: Call) -> None:
@@ -27,18 +30,22 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --forget old-box
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.known import all_boxes, by_name, forget
+    from bootstrap.link.known import all_boxes, by_name, forget, unreadable
     from bootstrap.setup.alias import drop_alias
     from bootstrap.ui.sizes import duration
 
     name = call.given["forget"]
     if name:
-        box = by_name(name)
+        box = by_name(name) or next((lost for lost in unreadable() if lost.name == name), None)
         if box is None:
             raise UsageError(f"there is no box {name!r}.", next_="See which: boxstrap boxes")
         forget(box)
         drop_alias(call.screen)
-        call.screen.result({"forgotten": name}, f"forgotten: {name}. The box itself goes on.")
+        call.screen.result(
+            {"forgotten": box.name, "removed": list(_REMOVED)},
+            f"forgotten: {box.name} ({', '.join(_REMOVED)}). "
+            "The box itself goes on, and so does what it costs.",
+        )
         return
     known = all_boxes()
     now = time.time()
@@ -47,6 +54,8 @@ def boxes(call: Call) -> None:
         f"  {box.profile or '-'}  seen {duration(max(0.0, now - box.seen))} ago"
         for box in known
     ]
+    lost = [box.name for box in unreadable()]
+    rows += [f"{name:<28} can't be read: boxstrap boxes --forget {name}" for name in lost]
     call.screen.result(
         {
             "boxes": [
@@ -60,7 +69,8 @@ def boxes(call: Call) -> None:
                     "seen": box.seen,
                 }
                 for box in known
-            ]
+            ],
+            "unreadable": lost,
         },
         "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
     )

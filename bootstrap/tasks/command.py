@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -18,7 +19,7 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from bootstrap.errors import INTERRUPTED, BoxstrapError, UsageError
+from bootstrap.errors import INTERRUPTED, BoxstrapError, UsageError, cant_write
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -217,14 +218,20 @@ def _close(call: Call, error: BaseException | None) -> None:
         screen.close()
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
 def _own_error(error: Exception) -> BoxstrapError:
     from bootstrap.paths import state_dir
 
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return cant_write(error.filename or "a file", error)
     folder = state_dir() / "reports"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
-    report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    return BoxstrapError(
-        f"boxstrap itself failed: {type(error).__name__}: {error}",
-        next_=f"What happened is in {report}; please send it with a report of this error.",
-    )
+    next_ = f"What happened is in {report}; please send it with a report of this error."
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError as unwritten:
+        next_ = f"No report was kept of it: {cant_write(report, unwritten).what}"
+    return BoxstrapError(f"boxstrap itself failed: {type(error).__name__}: {error}", next_=next_)

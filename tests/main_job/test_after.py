@@ -44,7 +44,7 @@ def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: 
     rented.run("plan").must(0)  # what the first contact itself writes is written
     before = rented.listing()
     planned = rented.run("plan", "--json").must(0).json()
-    assert planned["box"] == rented.box.address
+    assert planned["box"] == f"{rented.box.address}-22"
     steps = {step["step"]: step["why"] for step in planned["steps"]}
     assert steps["preflight"] == "new"
     assert steps["train"] == "after"
@@ -83,7 +83,7 @@ def test_without_a_host_the_only_box_is_meant(rented: Rented) -> None:
 def test_boxes_lists_it(rented: Rented) -> None:
     assert rented.box.address in rented.person.run("boxes").must(0).out
     (box,) = rented.person.run("boxes", "--json").must(0).json()["boxes"]
-    assert (box["name"], box["user"], box["port"]) == (rented.box.address, "root", 22)
+    assert (box["name"], box["user"], box["port"]) == (f"{rented.box.address}-22", "root", 22)
 
 
 def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
@@ -155,7 +155,9 @@ def test_verify_without_a_gpu_is_6_and_the_box_stays_set_up(rented: Rented) -> N
 
 def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
     name = rented.box.address
-    assert "goes on" in rented.person.run("boxes", "--forget", name).must(0).out
+    told = rented.person.run("boxes", "--forget", name).must(0).out
+    assert f"forgotten: {name}-22 (its name, its pinned host key, its last profile, its ent" in told
+    assert "The box itself goes on" in told
     assert rented.person.run("boxes", "--json").must(0).json()["boxes"] == []
     assert "which box?" in rented.person.run("status").must(2).err
 

@@ -59,6 +59,79 @@ def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Fau
     assert rented.listing() == before
 
 
+TOKEN = "hf_" + "k" * 34
+SECRET = ("--set", "secrets=[HF_TOKEN]")
+# What a first contact may be, and how it ends.
+FIRST: dict[str, tuple[int, tuple[str, ...]]] = {
+    "verify": (6, ("--set", "gpu.require=true")),
+    "setup, 5": (5, ("--set", "box.workdir=/proc/nowhere")),
+    "setup, 6": (6, ("--set", "gpu.require=true")),
+    "setup, 7": (7, ("--set", "python.requirements=[none.txt]")),
+    "status": (0, ()),
+    "logs": (2, ()),
+    "plan": (0, ()),
+    "doctor": (0, ()),
+    "top": (5, ("--looks", "1")),
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_whatever_came_of_the_first_contact_a_changed_key_is_4(
+    rented: Rented, faults: Faults, first: str
+) -> None:
+    code, words = FIRST[first]
+    rented.run(first.partition(",")[0], *words).must(code)
+    _changed_key_gets_nothing(rented, faults, first)
+
+
+def test_a_first_contact_that_was_interrupted_has_pinned_the_key(
+    rented: Rented, faults: Faults
+) -> None:
+    going = rented.begin("setup", "--set", "packages=[ffmpeg]")
+    going.await_said("pinned its host key")
+    going.interrupt()
+    going.end().must(130)
+    rented.run("stop", "--setup")
+    _changed_key_gets_nothing(rented, faults, "Ctrl-C")
+
+
+def _changed_key_gets_nothing(rented: Rented, faults: Faults, first: str) -> None:
+    old = rented.box.known_fingerprint
+    rented.box.new_host_key()
+    before = rented.listing()
+    with faults.attempt("changed host key", f"after {first}") as attempt:
+        refused = rented.run("setup", *SECRET, HF_TOKEN=TOKEN).must(4)
+        attempt.noticed(refused.seconds, at_most=20)
+        assert old in refused.err
+        attempt.outcome("exit 4, nothing sent")
+    assert rented.listing() == before
+    assert len(list((rented.person.state / "boxes").iterdir())) == 1
+
+
+def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
+    rented: Rented, faults: Faults
+) -> None:
+    rented.run("verify").must(0)
+    (folder,) = (rented.person.state / "boxes").iterdir()
+    (folder / "box.json").write_text("")
+    old = rented.box.known_fingerprint
+    before = rented.listing()
+    with faults.attempt("changed host key", "the box's record lost") as attempt:
+        refused = rented.run("setup", *SECRET, HF_TOKEN=TOKEN).must(4)
+        attempt.outcome("exit 4, nothing sent")
+    assert rented.listing() == before
+    assert "--new-box" in refused.err
+    assert f"boxstrap boxes --forget {folder.name}" in refused.err
+    assert f"--host-key {old}" in refused.err
+    listed = rented.person.run("boxes").must(0)
+    assert f"{folder.name}" in listed.out
+    assert "can't be read" in listed.out
+    told = rented.person.run("boxes", "--forget", folder.name).must(0)
+    assert "its pinned host key" in told.out
+    rented.run("setup", "--host-key", old).must(0)
+    assert rented.status()["runs"]
+
+
 def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented, faults: Faults) -> None:
     rented.run("setup").must(0)
     rented.box.new_host_key()
@@ -68,7 +141,7 @@ def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented, faults
         rented.run("setup").must(0)
         attempt.outcome("own alias, old pin kept")
     names = [box["name"] for box in rented.person.run("boxes", "--json").must(0).json()["boxes"]]
-    assert names == [f"{rented.box.address}-2", rented.box.address]
+    assert names == [f"{rented.box.address}-22-2", f"{rented.box.address}-22"]
     pins = {(rented.person.state / f"boxes/{name}/known_hosts").read_text() for name in names}
     assert len(pins) == 2
 

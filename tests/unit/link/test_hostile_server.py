@@ -269,7 +269,7 @@ def test_a_command_that_is_never_begun_has_its_time(
 def test_more_than_the_window_ends_the_link(
     kind: str, rude, person: Person, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Data that nobody reads yet must not fill this machine's memory, errors no more than output."""
+    """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
     monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # it is slower than the box
     port, channels = rude()
     wire = person.login(host(port))

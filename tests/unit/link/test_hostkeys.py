@@ -11,14 +11,8 @@ import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import known
-from bootstrap.link.hostkeys import (
-    HostKey,
-    Rules,
-    Trust,
-    check_fingerprint,
-    read_known_hosts,
-    read_pins,
-)
+from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
+from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.talk import Talk
 from tests.unit.link.conftest import Person
 from tests.unit.link.sshd import Sshd, fingerprint, keygen

@@ -92,7 +92,7 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
 
     monkeypatch.setattr(keeping, "write_private", full)
     assert keep_alias(contact_of(meet("another", port=1)), screen) == ""
-    assert "No space left" in said.getvalue()
+    assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
 def test_an_entry_of_ours_is_no_way_to_remember(place: Place, meet: Meet) -> None:

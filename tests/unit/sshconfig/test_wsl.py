@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,13 @@ from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_ws
 from tests.person import Person
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
-from tests.unit.sshconfig.conftest import Meet
+from tests.unit.sshconfig.conftest import KEY, Meet
 
 PROFILE = r"C:\Users\Zoë Müller"
+# As Windows' own: Unicode where it is asked for (/u), else the console's code page.
+ANSWERS = f"""\
+[ "$1" = /u ] && form=UTF-16LE || form=CP850
+printf '%s\\r\\n' '{PROFILE}' | iconv -f UTF-8 -t $form"""
 
 
 @pytest.fixture
@@ -24,7 +29,7 @@ def windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Windows:
     home.mkdir(parents=True)
     programs = tmp_path / "programs"
     programs.mkdir()
-    _program(programs / "cmd.exe", f"printf '%s\\r\\n' '{PROFILE}'")
+    _program(programs / "cmd.exe", ANSWERS)
     _program(programs / "wslpath", f'[ "$2" = "{PROFILE}" ] && echo "{home}"')
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("WSL_DISTRO_NAME", "Debian")
@@ -54,6 +59,32 @@ def test_without_windows_programs_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(NoWindowsError, match="does not say"):
         find_windows()
+
+
+def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
+    windows: Windows, meet: Meet
+) -> None:
+    box = meet("my-box")
+    windows.folder.mkdir()
+    wsl.write(windows, [box])
+    before = {path: path.read_bytes() for path in windows.ours.iterdir()}
+    box.known_hosts.write_text(f"{KEY * 300}\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(NoWindowsError) as caught:
+            wsl.write(windows, [box])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert str(caught.value) == f"{windows.ours} can't be used: file too large"
+    assert {path: path.read_bytes() for path in windows.ours.iterdir()} == before
+
+
+def test_a_name_that_is_theirs_in_either_form_is_left_to_them(windows: Windows, meet: Meet) -> None:
+    windows.folder.mkdir()
+    (windows.folder / "config").write_text("Host gpu\n  HostName work.example.org\n")
+    wsl.write(windows, [meet("GPU")])
+    assert "Host GPU" not in (windows.ours / "config").read_text()
 
 
 def test_entries_are_written_there_and_taken_out(windows: Windows, meet: Meet) -> None:
@@ -99,7 +130,7 @@ def test_the_task_does_both(windows: Windows, place: Place, meet: Meet, person: 
     _program(programs / "cmd.exe", "exit 1")
     failed = person.run("ssh-config", **env).must(0)
     assert "don't know the boxes yet" in failed.err
-    _program(programs / "cmd.exe", f"printf '%s\\r\\n' '{PROFILE}'")
+    _program(programs / "cmd.exe", ANSWERS)
     person.run("ssh-config", "--remove", **env).must(0)
     assert not (windows.folder / "config").exists()
     assert not windows.ours.exists()
