@@ -77,6 +77,8 @@ cut-files | files of the commit were cut short on the box: they are whole again 
 git-busy | another git is at work in the repository on the box | wait for it to end, then run again
 git-mended | the repository on the box was damaged: it is mended, the files in it are as they were | the step's log shows what was wrong
 git-damaged | the repository on the box is damaged | move its folder away on the box, then run again: your files there are as they were
+tree-not-ours | the repository's folder holds a clone that boxstrap did not make | take it with --adopt (its remotes, branches and edits stay), move it away, or change box.workdir
+own-folder | another repository of this box has the folder of this name: this one lies beside it, in a folder of its own | nothing: it stays there
 tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 

@@ -44,7 +44,12 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
-        hello = greet(link.wire, workdir=workdir, repo_key=box.known.repo_key)
+        hello = greet(
+            link.wire,
+            workdir=workdir,
+            repo_key=box.known.repo_key,
+            repo_root=box.recall("repo_root"),
+        )
     except BaseException:
         link.close()
         raise

@@ -68,7 +68,7 @@ def _work(there: Visit) -> Work:
             where=there.link.label,
             next_=f"Do that first: boxstrap setup --host {box.known.name}",
         )
-    folder = posixpath.join(posixpath.dirname(home), name)
+    folder = there.hello.repo_dir or posixpath.join(posixpath.dirname(home), name)
     venv = box.recall("venv") or ".venv"
     if venv.startswith("~/"):
         return Work(folder, posixpath.join(facts.get("home", "/"), venv[2:]))

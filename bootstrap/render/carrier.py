@@ -14,7 +14,14 @@ from bootstrap.render.quote import Value, harmless
 from bootstrap.render.script import render_script, render_text
 from bootstrap.render.variables import Work, variables
 
-TAKEN = (("lib", "base", ("have", "expand_home", "write_file")),)
+TAKEN = (
+    ("lib", "base", ("have", "expand_home", "write_file")),
+    (
+        "lib",
+        "repository",
+        ("find_repository", "is_rooted", "root_of", "has_folder", "is_taken", "placed_by_us"),
+    ),
+)
 MARKER = "END_OF_WHOLE_SCRIPT"
 
 
@@ -35,6 +42,7 @@ def render_carrier(
     values: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),
         ("REPO_KEY", work.key),
+        ("REPO_ROOT", work.root),
         ("REPO_NAME", work.name),
         ("REPO_COMMIT", work.commit),
         ("REPO_URL", (work.url or "") if "repo" not in leave else ""),

@@ -18,6 +18,7 @@ LIBRARY = (
     "process",
     "run_state",
     "run_processes",
+    "repository",
     "events",
     "blame",
     "stamps",

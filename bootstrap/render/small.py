@@ -35,6 +35,7 @@ def render_small(profile: Profile, work: Work, *, full: bool = False) -> str:
         ("W", profile.box.workdir),
         ("K", work.key),
         ("N", work.name),
+        ("Q", work.root or "none"),
         ("U", work.url or ""),
         ("C", work.commit),
         ("V", python.venv),

@@ -39,6 +39,10 @@ class Work:
     url: str | None
     user_name: str | None
     user_email: str | None
+    root: str = ""
+    """The first commit of its main line: what tells it from others; "" where nobody knows."""
+    usual_key: str = ""
+    """The key that its address alone would give it."""
 
 
 _ORDERED = {field.name for field in fields(Order)} - {"box", "run_alive"}
@@ -62,6 +66,8 @@ def variables(
         ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
         ("KNOWN_HOSTS", list(known_hosts())),
         ("REPO_KEY", work.key),
+        ("REPO_USUAL_KEY", work.usual_key),
+        ("REPO_ROOT", work.root),
         ("REPO_NAME", work.name),
         ("REPO_COMMIT", work.commit),
         ("REPO_BRANCH", work.branch or ""),

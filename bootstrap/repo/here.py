@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..errors import BoxstrapError, UsageError
 from .git import Folders, GitError, broken, run
+from .identity import identify
 from .names import decoded, sanitised, shown
 from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
@@ -30,6 +31,8 @@ class Here:
     can use it, with no credential in it. `git_dir` is what all worktrees share.
     `repository` is what git is asked about it.
     `asked` is the ref that was asked for, None for the commit you stand on.
+    `key` is its id (`identity`), `usual_key` what its address or place alone gives,
+    `root_commit` the first of its main line, "" where the history is cut off.
     """
 
     root: Path
@@ -46,6 +49,8 @@ class Here:
     repository: Repository = field(compare=False, repr=False)
     bare: bool = False
     asked: str | None = None
+    usual_key: str = ""
+    root_commit: str = ""
 
     @property
     def folders(self) -> Folders:
@@ -75,6 +80,8 @@ def read(path: Path, ref: str | None = None) -> Here:
     commit, subject = _commit(repository, ref)
     url = _url(settings)
     name = name_of(url) if url else sanitised(root.name.removesuffix(".git"))
+    usual, shallow = f"{name}-{fingerprint(url, root)}", (place.common_dir / "shallow").is_file()
+    known = identify(repository.folders, place.common_dir, usual, shallow=shallow)
     return Here(
         root=root,
         name=name,
@@ -84,12 +91,14 @@ def read(path: Path, ref: str | None = None) -> Here:
         url=url,
         identity_name=_last(settings, "user.name"),
         identity_email=_last(settings, "user.email"),
-        shallow=(place.common_dir / "shallow").is_file(),
-        key=f"{name}-{fingerprint(url, root)}",
+        shallow=shallow,
+        key=known.id,
         git_dir=place.common_dir,
         repository=repository,
         bare=place.bare,
         asked=ref,
+        usual_key=usual,
+        root_commit=known.root,
     )
 
 

@@ -16,8 +16,8 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import Wire
 from bootstrap.talk.hello import Hello, greet
 
-Look = tuple[str, str, str]
-"""What a look is about: working folder, repository, script."""
+Look = tuple[str, str, str, str]
+"""What a look is about: working folder, repository, its first commit, script."""
 
 
 class Ahead(threading.Thread):
@@ -28,7 +28,12 @@ class Ahead(threading.Thread):
         self._box = box
         self._wire: Wire | None = None
         self._error: BaseException | None = None
-        self._about: Look = (box.recall("workdir"), box.known.repo_key, box.recall("script"))
+        self._about: Look = (
+            box.recall("workdir"),
+            box.known.repo_key,
+            box.recall("repo_root"),
+            box.recall("script"),
+        )
         self._hello: Hello | None = None
         self._logged_in = threading.Event()
         self._began = box.first_contact != "ask"  # a question needs the terminal to itself
@@ -43,11 +48,17 @@ class Ahead(threading.Thread):
             self._error = error
         finally:
             self._logged_in.set()
-        if self._wire is not None and all(self._about):
-            workdir, repo_key, script = self._about
+        workdir, repo_key, repo_root, script = self._about
+        if self._wire is not None and workdir and repo_key and script:
             # What goes wrong here goes wrong again, in its own place, when it is asked for.
             with contextlib.suppress(BoxstrapError):
-                self._hello = greet(self._wire, workdir=workdir, repo_key=repo_key, script=script)
+                self._hello = greet(
+                    self._wire,
+                    workdir=workdir,
+                    repo_key=repo_key,
+                    repo_root=repo_root,
+                    script=script,
+                )
 
     def login(self) -> Wire:
         """The login that was begun; called again, a new one. Raises as `Contact.login`."""

@@ -35,6 +35,8 @@ class Wishes:
     """How this setup is to go."""
 
     restart: bool = False
+    adopt: bool = False
+    """Take the clone that lies in the repository's folder, though boxstrap did not make it."""
     only: str = ""
     """Steps, with commas between: they and what they need, each whatever its stamp says."""
     wait_s: int = 60
@@ -57,6 +59,8 @@ class Drive:
         self.screen = screen
         self.wishes = wishes
         self.setup = ""
+        self.own_folder = False
+        """Whether another repository of the box has the folder of its name."""
         self.began_run = False
         """Whether the setup that was followed began the training."""
         self._holder = ""
@@ -83,6 +87,7 @@ class Drive:
             wire,
             workdir=self.workdir,
             repo_key=prepared.repo_key,
+            repo_root=prepared.repo_root,
             script=prepared.script_id,
         )
 
@@ -125,7 +130,8 @@ class Drive:
         return self.run(hello)
 
     def _launch(self, setup: str) -> Launch:
-        words = ["restart"] if self.wishes.restart else []
+        wishes = {"restart": self.wishes.restart, "adopt": self.wishes.adopt}
+        words = [word for word, wished in wishes.items() if wished]
         if self.wishes.only:
             words.append(f"only={self.wishes.only}")
         return Launch(
@@ -210,6 +216,7 @@ class Drive:
             have,
             workdir=self.workdir,
             repo_key=self.prepared.repo_key,
+            repo_root=self.prepared.repo_root,
             progress=self._tell_objects,
             failed=self._not_sent,
         )
@@ -218,6 +225,7 @@ class Drive:
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.began_run = True
+        self.own_folder = self.own_folder or event.word("code") == "own-folder"
         if event.event == "fail":
             self._failed_step = event.step
             self._failed_code = explain(event.word("code"), event.fields)

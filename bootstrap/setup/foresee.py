@@ -50,6 +50,7 @@ def _answers(ready: Ready, *, restart: bool) -> dict[str, str]:
         ready.link.wire,
         workdir=prepared.profile.box.workdir,
         repo_key=prepared.repo_key,
+        repo_root=prepared.repo_root,
         script=prepared.script_id,
     )
     if hello.plan and not restart:

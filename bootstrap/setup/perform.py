@@ -49,15 +49,17 @@ def perform(order: Order, screen: Screen) -> None:
 
 def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) -> None:
     prepared, screen = ready.prepared, drive.screen
-    blocking = _blocking(hello, prepared.repo_key)
+    blocking = _blocking(hello)
     run = None
     if prepared.profile.train and not blocking:
-        run = run_of_work(hello, prepared.repo_key, prepared.commit)
+        run = run_of_work(hello, prepared.commit)
     beginning = None
     if run and (drive.began_run or (setup and run.state == "running")):
         beginning = ready.link.ask(partial(watch_beginning, run=run, workdir=drive.workdir))
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
     text = _told(screen, run, blocking, beginning, setup)
+    if drive.own_folder:
+        text.append(f"another repository has its name on this box: it lies in {hello.repo_dir}")
     alias = keep_alias(ready.box, screen)
     took = time.monotonic() - began
     screen.result(
@@ -82,12 +84,10 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         )
 
 
-def _blocking(hello: Hello, repo_key: str) -> Run | None:
-    """The live run of this repository for whose sake its tree, environment or work must wait."""
-    if "alive" not in hello.plan.values():
-        return None
-    own = (run for run in hello.runs if run.repo_key == repo_key)
-    return next((run for run in own if run.state == "running"), None)
+def _blocking(hello: Hello) -> Run | None:
+    """The live run in this repository's folder, if tree, environment or work wait for it."""
+    waits = "alive" in hello.plan.values() and hello.plan.get("train") != "done"
+    return hello.alive if waits else None
 
 
 def _told(

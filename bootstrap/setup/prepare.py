@@ -25,6 +25,8 @@ class Prepared:
     here: Here | None
     """The repository whose objects are sent; None where the box clones by itself, or needs none."""
     repo_key: str
+    repo_root: str
+    """Its first commit, which tells it from others; "" where nobody knows."""
     repo_name: str
     commit: str
     steps: tuple[Step, ...]
@@ -96,6 +98,7 @@ def prepare(  # noqa: PLR0913
         profile=profile,
         here=here,
         repo_key=work.key,
+        repo_root=work.root,
         repo_name=work.name,
         commit=work.commit,
         steps=steps,

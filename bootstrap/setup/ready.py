@@ -29,7 +29,12 @@ class Ready:
         """What the box said of this very script already, if it was asked."""
         prepared = self.prepared
         return self.ahead.look(
-            (prepared.profile.box.workdir, prepared.repo_key, prepared.script_id)
+            (
+                prepared.profile.box.workdir,
+                prepared.repo_key,
+                prepared.repo_root,
+                prepared.script_id,
+            )
         )
 
 
@@ -112,6 +117,7 @@ def remember(ready: Ready) -> None:
     ready.box.remember(
         profile=prepared.profile.name,
         repo_key=prepared.repo_key,
+        repo_root=prepared.repo_root,
         repo_name=prepared.repo_name,
         workdir=prepared.profile.box.workdir,
         venv=prepared.profile.python.venv,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def repo_dir(prepared: Prepared, hello: Hello) -> str:
     """Where the repository lies on the box, as an absolute path."""
+    if hello.repo_dir:
+        return hello.repo_dir
     box_home = hello.facts.get("boxhome", "")
     return posixpath.join(posixpath.dirname(box_home), prepared.repo_name)
 

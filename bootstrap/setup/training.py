@@ -26,11 +26,11 @@ class Beginning:
     lines: tuple[str, ...]
 
 
-def run_of_work(hello: Hello, repo_key: str, commit: str) -> Run | None:
+def run_of_work(hello: Hello, commit: str) -> Run | None:
     """The run of this repository's last work: by what the box calls it, else by the commit."""
-    own = [run for run in hello.runs if run.repo_key == repo_key]
+    own = [run for run in hello.runs if run.repo_key == hello.repo_key]
     work = hello.facts.get("work")
-    exact = [run for run in own if work and run.work == work]
+    exact = [run for run in hello.runs if work and run.work == work]
     return next(iter(exact or [run for run in own if run.commit == commit]), None)
 
 

@@ -57,6 +57,8 @@ def _work(here: Here) -> Work:
         url=here.url,
         user_name=here.identity_name,
         user_email=here.identity_email,
+        root=here.root_commit,
+        usual_key=here.usual_key,
     )
 
 

@@ -60,6 +60,22 @@ class Hello:
     """Why each step would run; there only when the box has the script that was asked about."""
 
     @property
+    def repo_key(self) -> str:
+        """What the box calls the repository that was asked about."""
+        return self.facts.get("key", "")
+
+    @property
+    def repo_dir(self) -> str:
+        """The folder on the box that is its own, as an absolute path."""
+        return self.facts.get("dir", "")
+
+    @property
+    def alive(self) -> Run | None:
+        """The run that lives in that folder, whoever began it."""
+        parts = self.facts.get("alive", "").rsplit("/", 2)[1:]
+        return next((run for run in self.runs if [run.repo_key, run.name] == parts), None)
+
+    @property
     def nothing_to_do(self) -> bool:
         """Whether every step is right as it is."""
         return bool(self.plan) and all(why in {"done", "alive"} for why in self.plan.values())
@@ -70,11 +86,13 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
     *,
     workdir: str = "",
     repo_key: str = "",
+    repo_root: str = "",
     script: str = "",
     hint_names: Collection[str] = (),
     hint_files: Collection[str] = (),
 ) -> Hello:
-    """Ask; one exchange, nothing is written on the box. `script` is the id of the one to compare.
+    """Ask; one exchange, nothing is written on the box. `script` is the id of the one to compare,
+    `repo_root` the repository's first commit, where that is known.
 
     Raises LinkLost, NoAnswer, and BoxLacksError where there is no bash, or an old one.
     """
@@ -84,6 +102,7 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
             "hello",
             workdir=workdir,
             repo_key=repo_key,
+            repo_root=repo_root,
             script_id=script,
             hint_names=" ".join(sorted(hint_names)),
             hint_files=" ".join(sorted(hint_files)),

@@ -29,6 +29,7 @@ class Sending(threading.Thread):
         *,
         workdir: str,
         repo_key: str,
+        repo_root: str,
         progress: Progress,
         failed: Callable[[BoxstrapError], None],
     ) -> None:
@@ -38,6 +39,7 @@ class Sending(threading.Thread):
         self._have = have
         self._workdir = workdir
         self._repo_key = repo_key
+        self._repo_root = repo_root
         self._progress = progress
         self._failed = failed
         self.arrived = False
@@ -57,6 +59,7 @@ class Sending(threading.Thread):
             "receive",
             workdir=self._workdir,
             repo_key=self._repo_key,
+            repo_root=self._repo_root,
             object_format=self._here.object_format,
         )
         stream = self._wire.start(shell_command(asked))

@@ -7,7 +7,11 @@ from bootstrap.render.quote import Value, assignments
 
 _SHARED = (("ask", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
-_ALSO = {"hello": ("packs",), "receive": ("packs", "git_locks"), "stop": ("run_processes",)}
+_ALSO = {
+    "hello": ("packs", "repository"),
+    "receive": ("packs", "git_locks", "repository"),
+    "stop": ("run_processes",),
+}
 """More of the library, for those that need it: these bytes travel too."""
 
 

@@ -15,11 +15,12 @@ _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays behind.", False
 )
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
+_ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
 _STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
 _WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
 
 
-@command(*BOX, _COMMITTED, _RESTART, _STRICT, _WAIT, changes=())
+@command(*BOX, _COMMITTED, _RESTART, _ADOPT, _STRICT, _WAIT, changes=())
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -36,7 +37,7 @@ def setup(call: Call) -> None:
         restart, committed = given["restart"], given["committed_only"]
         foresee(_asked(call), call.screen, committed_only=committed, restart=restart)
         return
-    wishes = Wishes(restart=given["restart"], wait_s=given["wait"])
+    wishes = Wishes(restart=given["restart"], adopt=given["adopt"], wait_s=given["wait"])
     perform(Order(_asked(call), wishes, given["committed_only"]), call.screen)
 
 

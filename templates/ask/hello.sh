@@ -60,6 +60,13 @@ show_runs() {
   done
 }
 
+# What this repository is called here, its folder, and the run that lives in it.
+show_repository() {
+  fact key "$repo_key"
+  fact dir "$repo_dir"
+  fact alive "$(alive_in "$box_home" "$repo_key" "$repo_dir")"
+}
+
 # The work that this repository's last setup started.
 show_work() {
   [ -f "$box_home/steps/$repo_key/train.ok" ] || return 0
@@ -78,6 +85,8 @@ find_home
 describe
 [ -z "$hint_names" ] || show_hints
 if [ -n "$repo_key" ]; then
+  find_repository "$box_home" "$repo_key" "$repo_root" ""
+  show_repository
   show_commits
   show_work
 fi

@@ -2,13 +2,14 @@
 # receive: git objects from standard input into the store, once git is here.
 
 find_home
-store=$box_home/store/$repo_key.git
 waited=0
 until command -v git >/dev/null 2>&1; do
   [ "$waited" -lt 6000 ] || exit 1
   waited=$((waited + 1))
   sleep 0.1
 done
+find_repository "$box_home" "$repo_key" "$repo_root" ""
+store=$box_home/store/$repo_key.git
 umask 077
 mkdir -p "$box_home/store"
 identity $$ >"$store.sender"

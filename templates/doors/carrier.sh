@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2088,SC2153 # set here, read elsewhere; the capitals are rendered
+# shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere; the capitals are rendered
 # carrier: starts the whole script on the box that it lies on, as a login over SSH would, and tells of it.
 
 main() {
@@ -9,7 +9,9 @@ main() {
   for word; do case $word in wait) WAIT=yes ;; *) WORDS="$WORDS $word" ;; esac; done
   HOME=${HOME:-$(cd ~ && pwd)} && export HOME
   WORKDIR=$(expand_home "$WORKDIR")
-  BOX_HOME=$WORKDIR/.boxstrap REPO_DIR=$WORKDIR/$REPO_NAME TOKEN='' SETUP_DIR=''
+  BOX_HOME=$WORKDIR/.boxstrap TOKEN='' SETUP_DIR=''
+  find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
+  REPO_DIR=$repo_dir
   PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
   whole_script >"$PRIVATE/setup.sh"
@@ -78,8 +80,9 @@ end_of_setup() {
 wait_for_training() {
   local dir
   [ -n "$WAIT" ] || return 0
+  find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
   # shellcheck disable=SC2012 # names of our own
-  dir=$(ls -td "$BOX_HOME/runs/$REPO_KEY"/*/ 2>/dev/null | head -n 1)
+  dir=$(ls -td "$BOX_HOME/runs/$repo_key"/*/ 2>/dev/null | head -n 1)
   [ -n "$dir" ] || return 0
   until [ -f "$dir/log" ]; do sleep 0.1; done
   tail -n +1 -s 0.2 -f "$dir/log" &

@@ -25,6 +25,30 @@ note_repo() {
   list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600
   list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600
   printf '%s\n' "$REPO_COMMIT" | write_if_changed "$(note_of placed)" 600
+  # Nobody here knew it, and the box fetched it by itself.
+  [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600
+}
+
+# What tells this repository from others, and which folder is its own: as soon as it is known (lib/repository.sh).
+note_repository() {
+  local key
+  case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
+  mkdir -p "$BOX_HOME/steps/$REPO_KEY"
+  [ -z "$REPO_ROOT" ] || printf '%s\n' "$REPO_ROOT" | write_if_changed "$(note_of root)" 600
+  is_strange || printf '%s\n' "$REPO_DIR" | write_if_changed "$(note_of dir)" 600
+  for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
+    # One that is a repository's own here stays so.
+    case $key in '' | "$REPO_KEY") continue ;; esac
+    if [ -e "$BOX_HOME/steps/$key/setup.sh" ] || [ -e "$BOX_HOME/runs/$key" ]; then continue; fi
+    mkdir -p "$BOX_HOME/steps/$key"
+    printf '%s\n' "$REPO_KEY" | write_if_changed "$BOX_HOME/steps/$key/repo.key" 600
+  done
+}
+
+# Whether something lies in this repository's folder that boxstrap did not make.
+is_strange() {
+  [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ] && ! placed_by_us "$REPO_DIR" &&
+    [ ! -e "$(note_of ok)" ] && [ ! -e "$(note_of placed)" ] && [ ! -d "$RUNS" ]
 }
 
 # begins_like VERSION FILE: what lies there is the file of that version, or no more than its beginning.

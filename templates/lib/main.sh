@@ -1,10 +1,10 @@
-# shellcheck shell=bash disable=SC2034,SC2088 # set here, read elsewhere; a profile's ~ is literal
+# shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
 # main: what the script can be asked to do.
 #   preflight        what this box lacks, a line each; writes nothing
 #   plan [WORD...]   which steps would run, and why; writes nothing
 #   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
 # Words: `restart` begins the training again, `revive` does where it died with the box; `only=gpu,smoke`
-# takes steps and what they need, `without=gpu` leaves one out.
+# takes steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
 # BOXSTRAP_TOKEN in the environment opens a private repository; what is started never sees it.
 
 main() {
@@ -14,8 +14,9 @@ main() {
   LC_ALL=C
   umask 022
   WORKDIR=$(expand_home "$WORKDIR")
-  BOX_HOME=$WORKDIR/.boxstrap
+  BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY
   settle_names
+  SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
   case ${1-} in
     preflight) lacks ;;
     plan)
@@ -35,7 +36,8 @@ main() {
 
 # The names that the steps share, once the box's own folders are known.
 settle_names() {
-  REPO_DIR=$WORKDIR/$REPO_NAME
+  find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
+  REPO_KEY=$repo_key REPO_DIR=$repo_dir
   REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
   RUNS=$BOX_HOME/runs/$REPO_KEY
   case $VENV in
@@ -44,7 +46,6 @@ settle_names() {
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
   ENV_FILE=$BOX_HOME/env
-  SETUP_EXIT=0 RESTART='' REVIVE='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
 read_words() {
@@ -53,6 +54,7 @@ read_words() {
     case $word in
       restart) RESTART=yes ;;
       revive) REVIVE=yes ;;
+      adopt) ADOPT=yes ;;
       without=*) leave_out "${word#without=}" ;;
       only=*)
         ONLY=${word#only=}
@@ -86,7 +88,7 @@ closure_of() {
 
 plan() {
   local name need later=
-  ALIVE_RUN=$(alive_run "$RUNS") || :
+  ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
   for name in "${STEPS[@]}"; do
     WHY=
     for need in ${NEEDS[$name]}; do
@@ -115,14 +117,17 @@ setup() {
     2) finish 0 same ;;
   esac
   trap cancel TERM INT
+  # Whoever held the lock before may have brought this very repository.
+  settle_names
   sweep
   link_home
   unpack_box
+  note_repository
   # From here on a look at the box asks this script whether it is still right.
   [ -n "$ONLY" ] || install_script
   [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
-  ALIVE_RUN=$(alive_run "$RUNS") || :
+  ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
   mkfifo "$SETUP_DIR/pipe"
   exec 3<>"$SETUP_DIR/pipe"
   rm -f "$SETUP_DIR/pipe"
@@ -158,7 +163,7 @@ install_script() {
 
 # What was being written when a setup was killed; nobody else writes here while the lock is ours.
 sweep() {
-  rm -rf -- "$BOX_HOME"/*.new.* "$BOX_HOME"/{box,bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$BOX_HOME"/{box,bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.

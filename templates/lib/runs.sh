@@ -8,10 +8,10 @@ find_work() {
   WORK=$(printf '%s\0' "$REPO_COMMIT" "$TRAIN_COMMAND" "$INPUTS" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)
 }
 
-# The newest run of this work, if there is one.
+# The newest run of this work, if there is one, whoever began it: the folder is part of the work.
 run_of() {
   local dir newest=
-  for dir in "$RUNS"/*/; do
+  for dir in "$BOX_HOME"/runs/*/*/; do
     if [ -f "$dir/work" ] && [ "$(<"$dir/work")" = "$1" ]; then
       if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
     fi
@@ -137,8 +137,8 @@ await_begin() {
 
 # Ends the live run as a whole, and waits for its runner too: until then it has its session.
 stop_alive_run() {
-  local name left
-  name=$(alive_run "$RUNS") || return 0
-  left=$(stop_run "$RUNS/$name")
+  local dir left
+  dir=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || return 0
+  left=$(stop_run "$dir")
   [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
 }

@@ -1,12 +1,27 @@
 # shellcheck shell=bash disable=SC2153 # the capitals are rendered
 # git: the commit by its public address, checked out.
 
+# The whole script's notes tell which repository of this box it is, and where it lies.
+find_repository() {
+  local notes=$BOX_HOME/steps file
+  REPO_KEY=$(cat "$notes/$REPO_KEY/repo.key" 2>/dev/null || printf %s "$REPO_KEY")
+  file=$(grep -lsx "${REPO_ROOT:-none}" "$notes"/*/repo.root | head -n 1)
+  [ -z "$file" ] || { file=${file%/*} && REPO_KEY=${file##*/}; }
+  NOTES=$notes/$REPO_KEY RUNS=$BOX_HOME/runs/$REPO_KEY REPO_DIR=$WORKDIR/$REPO_NAME
+  if [ -f "$NOTES/repo.dir" ]; then
+    REPO_DIR=$(<"$NOTES/repo.dir")
+  elif grep -qsxF "$REPO_DIR" "$notes"/*/repo.dir; then
+    REPO_DIR+=-${REPO_KEY:(-8):4}
+  fi
+}
+
 apply_repo() {
   local tmp=$REPO_DIR
-  if [ ! -e "$REPO_DIR/.git" ]; then
-    [ ! -e "$REPO_DIR" ] || rmdir "$REPO_DIR" 2>/dev/null || fail tree-in-the-way "$REPO_DIR is there already and is no git repository"
-    tmp=$REPO_DIR.tmp.$BASHPID
-    rm -rf -- "$REPO_DIR".tmp.*
+  if [ ! -e "$NOTES" ] && [ ! -e "$RUNS" ] || [ ! -e "$REPO_DIR/.git" ]; then
+    [ ! -e "$REPO_DIR" ] || rmdir "$REPO_DIR" || fail tree-in-the-way "boxstrap did not make $REPO_DIR"
+    rm -rf -- "$BOX_HOME/trees"
+    tmp=$BOX_HOME/trees/boxstrap-new
+    mkdir -p "${tmp%/*}"
     box_git init -q --template= "$tmp"
     box_git -C "$tmp" remote add origin "$REPO_URL"
   fi
@@ -26,6 +41,9 @@ apply_repo() {
   [ -z "$GIT_USER_NAME" ] || box_git -C "$tmp" config user.name "$GIT_USER_NAME"
   [ -z "$GIT_USER_EMAIL" ] || box_git -C "$tmp" config user.email "$GIT_USER_EMAIL"
   [ "$tmp" = "$REPO_DIR" ] || mv -T "$tmp" "$REPO_DIR"
+  mkdir -p "$NOTES"
+  printf '%s\n' "$REPO_DIR" >"$NOTES/repo.dir"
+  [ -z "$REPO_ROOT" ] || printf '%s\n' "$REPO_ROOT" >"$NOTES/repo.root"
 }
 
 keep_own_commits() {

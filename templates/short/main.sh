@@ -8,7 +8,8 @@ main() {
   umask 022
   HOME=${HOME:-$(cd ~ && pwd)}
   WORKDIR=$(expand_home "$WORKDIR")
-  BOX_HOME=$WORKDIR/.boxstrap REPO_DIR=$WORKDIR/$REPO_NAME RUNS=$WORKDIR/.boxstrap/runs/$REPO_KEY
+  BOX_HOME=$WORKDIR/.boxstrap
+  find_repository
   case $VENV in /* | '~'*) VENV_DIR=$(expand_home "$VENV") ;; *) VENV_DIR=$REPO_DIR/$VENV ;; esac
   ENV_FILE=$BOX_HOME/env WORK='' TOKEN='' SETUP_DIR=''
   PRIVATE=$(mktemp -d)
@@ -45,7 +46,7 @@ begin() {
   trap '' HUP
   [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" || :
   unpack_box
-  ALIVE_RUN=$(alive_run "$RUNS") || :
+  ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
 }
 
 # Steps of the whole script tell events; here the lines on the screen and the logs say it.
@@ -58,7 +59,7 @@ one_step() {
   local rc began=$SECONDS
   STEP=$1 STEP_LOG=$SETUP_DIR/logs/$1.log STEP_CODE=$SETUP_DIR/logs/$1.code
   case $1:$ALIVE_RUN in
-    repo:?* | python:?* | train:?*) line "$1" "left as it is: $ALIVE_RUN is running" && return ;;
+    repo:?* | python:?* | train:?*) line "$1" "left as it is: ${ALIVE_RUN##*/} is running" && return ;;
   esac
   if "check_$1" 2>/dev/null; then
     line "$1" 'right already'
@@ -85,7 +86,7 @@ with_retries() { "$@" || { sleep 3 && "$@"; } || { sleep 10 && "$@"; }; }
 closing_words() {
   local dir waited=0
   [ -n "$TRAIN_COMMAND" ] || return 0
-  dir=${RUN_DIR:-$(find_work && run_of "$WORK" || printf '%s/%s' "$RUNS" "$ALIVE_RUN")}
+  dir=${RUN_DIR:-$(find_work && run_of "$WORK" || printf %s "$ALIVE_RUN")}
   until [ -s "$dir/log" ] || [ -f "$dir/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
   head -n 5 "$dir/log" 2>/dev/null || :
   printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, attach, stop\n' \

@@ -82,7 +82,7 @@ apply_gpu() {
   return "$rc"
 }
 
-python_stamp() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.short"; }
+python_stamp() { printf '%s\n' "$NOTES/python.short"; }
 
 check_python() {
   inputs_python
@@ -90,7 +90,7 @@ check_python() {
 }
 
 apply_python() {
-  mkdir -p "$BOX_HOME/bin" "$BOX_HOME/steps/$REPO_KEY"
+  mkdir -p "$BOX_HOME/bin" "$NOTES"
   rm -f "$(python_stamp)"
   find_uv || fetch_uv
   read_indexes

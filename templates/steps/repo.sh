@@ -14,7 +14,10 @@ check_repo() {
 apply_repo() {
   case $REPO_ACCESS in url) fetch_by_url ;; *) await_commit ;; esac
   rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.*
-  if [ -e "$REPO_DIR/.git" ]; then
+  if is_strange; then
+    adopt_tree
+    update_in_place
+  elif [ -e "$REPO_DIR/.git" ]; then
     mend_tree
     update_in_place
   else
@@ -80,14 +83,24 @@ with_token() {
   BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$BOX_HOME/askpass "$@"
 }
 
-check_out_whole() {
-  local tmp="$REPO_DIR.tmp.$BASHPID" format=()
-  [ "${#REPO_COMMIT}" -ne 64 ] || format=(--object-format=sha256)
-  if [ -e "$REPO_DIR" ] && ! rmdir "$REPO_DIR" 2>/dev/null; then
+# Somebody else's tree is taken only where they say so. Nothing in it is mended: that may be their work.
+adopt_tree() {
+  # A file named .git is a worktree's or a submodule's: its repository lies elsewhere.
+  [ -d "$REPO_DIR/.git" ] ||
     fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" \
       "move it away on the box, or choose another box.workdir"
-  fi
-  rm -rf -- "$REPO_DIR".tmp.*
+  [ "${ADOPT:-no}" = yes ] ||
+    fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
+  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR"
+  : >"$(note_of adopted)"
+}
+
+check_out_whole() {
+  local tmp="$BOX_HOME/trees/boxstrap-$BASHPID" format=()
+  [ "${#REPO_COMMIT}" -ne 64 ] || format=(--object-format=sha256)
+  [ "$REPO_DIR" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $REPO_DIR"
+  [ ! -e "$REPO_DIR" ] || rmdir -- "$REPO_DIR" || fail tree-in-the-way "$REPO_DIR is in the way"
+  mkdir -p "${tmp%/*}"
   box_git init -q --template= ${format[@]+"${format[@]}"} "$tmp"
   # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
   cp -Rl "$REPO_STORE/objects/." "$tmp/.git/objects/" 2>/dev/null || :
@@ -149,12 +162,11 @@ switch_to_commit() {
   fi
 }
 
-# `origin` is the real one, without a user in it; the store never shows.
+# `origin` is the real one, without a user in it; the store never shows. No remote is ever removed, and in an
+# adopted tree none is changed.
 point_origin() {
-  if [ -n "$REPO_URL" ]; then
+  if [ -n "$REPO_URL" ] && [ ! -e "$(note_of adopted)" ]; then
     box_git -C "$1" remote set-url origin "$REPO_URL" 2>/dev/null || box_git -C "$1" remote add origin "$REPO_URL"
-  else
-    box_git -C "$1" remote remove origin 2>/dev/null || :
   fi
   box_git -C "$1" update-ref refs/boxstrap/placed "$REPO_COMMIT"
   # What a fetch from the store left: the tree is the same, whichever way the commit came in.

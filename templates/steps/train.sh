@@ -15,7 +15,7 @@ check_train() {
 # is_of_this_work RUN
 is_of_this_work() {
   find_work
-  [ "$(run_of "$WORK")" = "$RUNS/$1" ]
+  [ "$(run_of "$WORK")" = "$1" ]
 }
 
 apply_train() {

@@ -252,14 +252,14 @@ def test_instead_of_is_spelled_out(repo: Repository) -> None:
     assert read(repo.root).url == "https://github.com/Me/x"
 
 
-def test_the_key_follows_the_repository_not_the_clone(repo: Repository, new: New) -> None:
+def test_the_usual_key_follows_the_repository_not_the_clone(repo: Repository, new: New) -> None:
     other = new("copy")
     other.commit(a="1")
     repo.git("remote", "add", "origin", "git@github.com:me/x.git")
     other.git("remote", "add", "origin", "https://github.com/me/x")
-    assert read(repo.root).key == read(other.root).key
+    assert read(repo.root).key == read(repo.root).usual_key == read(other.root).usual_key
     other.git("remote", "set-url", "origin", "https://github.com/you/x")
-    assert read(repo.root).key != read(other.root).key
+    assert read(repo.root).usual_key != read(other.root).usual_key
 
 
 def test_a_key_is_a_plain_folder_name(new: New) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -114,19 +115,21 @@ def run(name: str, **changes: object) -> Run:
 
 def test_the_run_of_a_work_is_the_newest_of_it() -> None:
     runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
-    hello = Hello(facts={"work": "w2"}, runs=runs)
-    found = run_of_work(hello, "k-1", "a" * 40)
+    hello = Hello(facts={"work": "w2", "key": "k-1"}, runs=runs)
+    found = run_of_work(hello, "a" * 40)
     assert found is not None
     assert found.name == "train-2"
-    assert run_of_work(hello, "other", "a" * 40) is None
+    # The folder is part of the work: whoever began it, it is the same.
+    assert run_of_work(replace(hello, facts={"work": "w2", "key": "other"}), "c" * 40) == found
+    assert run_of_work(replace(hello, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 
 
 def test_without_a_work_the_commit_tells() -> None:
-    hello = Hello(runs=(run("train-2", commit="b" * 40), run("train-1")))
-    found = run_of_work(hello, "k-1", "a" * 40)
+    hello = Hello(facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1")))
+    found = run_of_work(hello, "a" * 40)
     assert found is not None
     assert found.name == "train-1"
-    assert run_of_work(hello, "k-1", "c" * 40) is None
+    assert run_of_work(hello, "c" * 40) is None
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ def test_a_report_of_objects_has_an_end(monkeypatch: pytest.MonkeyPatch, wires: 
         [],
         workdir="/nowhere",
         repo_key="k",
+        repo_root="",
         progress=lambda *_: None,
         failed=told.append,
     )

@@ -1,0 +1,149 @@
+"""A repository's identity: it stays itself when its remote or its place changes.
+
+    repositories/DIGEST.json   one each, below the state folder: its id, where its git
+                               folder is, the first commit of its main line
+
+Nothing is written into the repository itself (docs/adr/0022).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.paths import state_dir
+
+from .git import Folders, GitError, run
+
+_LIKE_MARKS = ("", "objects", "refs", "description", "info/exclude")
+"""What `git init` makes and nothing changes: other inodes or times there, and it was made anew."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A known repository. `id` is a plain folder name, `root` "" where the history is cut off."""
+
+    id: str
+    git_dir: str
+    root: str
+    marks: list[int]
+    created: float
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is still where it was."""
+        return bool(self.git_dir) and os.path.isdir(self.git_dir)  # noqa: PTH112 - never raises
+
+    @property
+    def file(self) -> Path:
+        """Where it is kept."""
+        return _file(self.git_dir or self.id)
+
+
+def identify(folders: Folders, git_dir: Path, usual: str, *, shallow: bool) -> Identity:
+    """Which repository lies in `git_dir`, and is asked about in `folders`.
+
+    `usual` is the id that its address or place gives it: a mirror of `git.url` has
+    it always. A state folder that can't be written remembers nothing.
+    """
+    file, marks = _file(str(git_dir)), _marks(git_dir)
+    known = _read(file)
+    if known and known.marks == marks and (known.root or shallow):
+        return known
+    first = "" if shallow else _first_commit(folders)
+    if known and not _another(folders, known.root, first):
+        found = dataclasses.replace(known, root=known.root or first, marks=marks)
+    else:
+        if known:  # it may have been moved away
+            _write(dataclasses.replace(known, git_dir=""))
+        found = _met_first(git_dir, usual, first, marks)
+    _write(found)
+    return found
+
+
+def _another(folders: Folders, known: str, first: str) -> bool:
+    """Whether the repository there now has nothing of the history that was known."""
+    if not known or not first or known == first:
+        return False
+    with contextlib.suppress(GitError):
+        run(folders, "cat-file", "-e", f"{known}^{{commit}}")
+        return False
+    return True
+
+
+def _met_first(git_dir: Path, usual: str, first: str, marks: list[int]) -> Identity:
+    """One that was moved here, or a new one; two clones that are there are two."""
+    new = Identity(usual, str(git_dir), first, marks, time.time())
+    mirrors = state_dir() / "mirrors"
+    if mirrors in git_dir.parents:
+        return new
+    others = [each for each in _all() if mirrors not in Path(each.git_dir).parents]
+    moved = [each for each in others if first and each.root == first and not each.exists]
+    if moved:
+        last = max(moved, key=lambda each: each.created)
+        with contextlib.suppress(OSError):
+            last.file.unlink()
+        return dataclasses.replace(last, git_dir=str(git_dir), marks=marks)
+    name = usual.rpartition("-")[0]
+    taken = {each.id for each in others if each.exists or (first and each.root not in ("", first))}
+    places = hashlib.sha256(os.fsencode(git_dir)).hexdigest()
+    ids = (usual, f"{name}-{places[:8]}", f"{name}-{secrets.token_hex(4)}")
+    return dataclasses.replace(new, id=next(each for each in ids if each not in taken))
+
+
+def _first_commit(folders: Folders) -> str:
+    """The first commit of the main line; "" where git can't tell."""
+    try:
+        said = run(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
+    except GitError:
+        return ""
+    return said.decode().strip()
+
+
+def _marks(git_dir: Path) -> list[int]:
+    found = []
+    for name in _LIKE_MARKS:
+        with contextlib.suppress(OSError):
+            state = (git_dir / name).stat()
+            found.append(state.st_ino)
+            if not (git_dir / name).is_dir():
+                found.append(state.st_mtime_ns)
+    return found
+
+
+def _file(text: str) -> Path:
+    digest = hashlib.sha256(os.fsencode(text)).hexdigest()[:16]
+    return state_dir() / "repositories" / f"{digest}.json"
+
+
+def _all() -> list[Identity]:
+    with contextlib.suppress(OSError):
+        files = sorted((state_dir() / "repositories").glob("*.json"))
+        return [found for found in map(_read, files) if found]
+    return []
+
+
+def _read(file: Path) -> Identity | None:
+    """A record; None where there is none that can be read."""
+    try:
+        found = Identity(**json.loads(file.read_text(encoding="utf-8", errors="surrogateescape")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    texts = (found.id, found.git_dir, found.root)
+    return found if found.id and all(isinstance(text, str) for text in texts) else None
+
+
+def _write(found: Identity) -> None:
+    """Keep it, whole or not at all, for this user alone."""
+    new = found.file.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        found.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.write_text(json.dumps(dataclasses.asdict(found)), encoding="utf-8")
+        new.replace(found.file)

@@ -1,0 +1,76 @@
+# shellcheck shell=sh
+# repository: which repository of this box is meant, and which folder is its own. POSIX sh: the questions use it too.
+# Of each is noted in steps/KEY: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
+# `repo.key`, the key that it has here, where somebody else calls it KEY.
+
+# find_repository BOX_HOME KEY ROOT NAME: sets repo_key and repo_dir. Equal first commits are one repository, whoever
+# comes with it; where one knows no first commit (""), its key decides.
+find_repository() {
+  repo_key=$2
+  { read -r repo_key <"$1/steps/$2/repo.key"; } 2>/dev/null || :
+  if [ -n "$3" ] && ! is_rooted "$1" "$repo_key" "$3"; then
+    repo_key=$2
+    if [ -n "$_root" ]; then repo_key=${2%-*}-$(printf %.8s "$3"); fi
+    for _other in "$1"/store/*.git "$1"/steps/*/ "$1"/runs/*/; do
+      _other=${_other%/} _other=${_other##*/} _other=${_other%.git}
+      if [ "$_other" != "$2" ] && is_rooted "$1" "$_other" "$3"; then
+        repo_key=$_other
+        break
+      fi
+    done
+  fi
+  repo_dir=${1%/*}/${4:-${2%-*}}
+  if has_folder "$1" "$repo_key"; then
+    repo_dir=$_folder
+  elif is_taken "$1" "$repo_dir" "$3"; then
+    repo_dir=$repo_dir-$(printf %.4s "${repo_key##*-}")
+  fi
+}
+
+# is_rooted BOX_HOME KEY ROOT: its first commit is this one. What is known of it is in _root.
+is_rooted() {
+  _root=
+  { read -r _root <"$1/steps/$2/repo.root"; } 2>/dev/null ||
+    # An earlier version noted none.
+    { [ -d "$1/store/$2.git" ] && _root=$(root_of "$1/store/$2.git"); } ||
+    { [ -d "$1/runs/$2" ] && _root=$(root_of "${1%/*}/${2%-*}/.git"); } || :
+  [ "$_root" = "$3" ]
+}
+
+# root_of GIT_DIR: the first commit of the main line of what was sent; nothing where the history is cut off.
+root_of() {
+  [ -d "$1" ] && [ ! -f "$1/shallow" ] || return 0
+  _sent=$(git --git-dir="$1" -c safe.directory='*' for-each-ref --count=1 --format='%(objectname)' refs/boxstrap 2>/dev/null)
+  git --git-dir="$1" -c safe.directory='*' rev-list --first-parent --max-parents=0 "${_sent:-HEAD}" -- 2>/dev/null
+}
+
+# has_folder BOX_HOME KEY: it has one already, in _folder; an earlier version's is called as its key.
+has_folder() {
+  { read -r _folder <"$1/steps/$2/repo.dir"; } 2>/dev/null && return
+  _folder=${1%/*}/${2%-*}
+  [ -e "$1/steps/$2/repo.ok" ] || [ -e "$1/steps/$2/repo.placed" ] || [ -d "$1/runs/$2" ]
+}
+
+# is_taken BOX_HOME FOLDER ROOT: it is another repository's of this box.
+is_taken() {
+  for _other in "$1"/steps/*/ "$1"/runs/*/; do
+    _other=${_other%/}
+    has_folder "$1" "${_other##*/}" && [ "$_folder" = "$2" ] && return
+  done
+  # A tree of ours without a note: of an earlier box whose volume this is.
+  [ -n "$3" ] && placed_by_us "$2" && [ "$(root_of "$2/.git")" != "$3" ]
+}
+
+placed_by_us() { [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"; }
+
+# alive_in BOX_HOME KEY FOLDER: the run that lives in this folder, or of this repository; 1 where none does.
+alive_in() {
+  for _run in "$1"/runs/*/*/; do
+    _run=${_run%/} _where=
+    { read -r _where <"$_run/dir"; } 2>/dev/null || :
+    if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
+      [ "$(run_state "$_run")" != running ] || { printf '%s\n' "$_run" && return; }
+    fi
+  done
+  return 1
+}

@@ -1,0 +1,147 @@
+"""Which repository is meant, and which folder on the box is its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+LONG = """\
+version: 1
+gpu: {require: false}
+env: {LINGER: "600"}
+train: {command: python train.py}
+"""
+URL = "https://example.org/me/homework.git"
+
+
+def head(rented: Rented, tree: str) -> str:
+    return rented.as_user(f"git -C {tree} rev-parse HEAD").strip()
+
+
+def folders(rented: Rented) -> list[str]:
+    """The repositories' folders on the box."""
+    return sorted(rented.as_user(f"cd {rented.folder}/.. && ls -d */").split())
+
+
+def nothing_new(rented: Rented, tree: str, commit: str) -> None:
+    """The one training goes on in its tree, which is as it was."""
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+    assert head(rented, tree) == commit
+    assert folders(rented) == [f"{Path(tree).name}/"]
+
+
+def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    tree, first = rented.tree, repository.head
+    repository.git("remote", "add", "origin", URL)
+    again = rented.run("setup").must(0)
+    assert "train-1: running" in again.out
+    nothing_new(rented, tree, first)
+    repository.commit({"train.py": "print('step 9')\n"})
+    blocked = rented.run("setup")
+    assert f"train-1 is running ({first[:12]}" in blocked.text
+    nothing_new(rented, tree, first)
+
+
+def test_a_repository_that_was_moved_is_the_same_one(rent: Rent) -> None:
+    rented = rent("vast")
+    person = rented.person
+    repository = person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    tree = rented.tree
+    person.place = person.home / "elsewhere" / "thesis"
+    person.place.parent.mkdir()
+    shutil.move(repository.root, person.place)
+    repository.root = person.place
+    assert "train-1: running" in rented.run("setup").must(0).out
+    nothing_new(rented, tree, repository.head)
+
+
+def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
+    rented = rent("vast")
+    person = rented.person
+    repository = person.repository(boxstrap__yaml=LONG)
+    repository.git("remote", "add", "origin", URL)
+    rented.run("setup").must(0)
+    tree, first = rented.tree, repository.head
+    second = person.home / "second"
+    repository.git("clone", "-q", str(repository.root), str(second))
+    repository.git("-C", str(second), "remote", "set-url", "origin", URL)
+    worktree = person.home / "beside"
+    repository.git("worktree", "add", "-q", str(worktree))
+    for place in (second, worktree):
+        person.place = place
+        assert "train-1: running" in rented.run("setup").must(0).out
+        nothing_new(rented, tree, first)
+    other = Person(person.home.parent / "other")
+    shutil.copytree(repository.root, other.home / "mine", symlinks=True)
+    repository.git("-C", str(other.home / "mine"), "remote", "remove", "origin")
+    other.place = other.home / "mine"
+    assert "train-1: running" in Rented(other, rented.box).run("setup").must(0).out
+    nothing_new(rented, tree, first)
+
+
+def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent) -> None:
+    rented = rent("vast")
+    person = rented.person
+    one = person.repository("algebra/homework", boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    tree, first = rented.tree, one.head
+    inside = f"cd {tree} && git status --porcelain && stat -c '%n %i %Y' train.py .venv/pyvenv.cfg"
+    before = rented.as_user(inside)
+    two = person.repository("geometry/homework", train__py="print('step 9')\n")
+    set_up = rented.run("setup").must(0)
+    assert "step 9" in set_up.out
+    (own,) = set(folders(rented)) - {"homework/"}
+    own = own.rstrip("/")
+    assert own.startswith("homework-")
+    assert len(own) == len("homework-ab12")
+    assert own in set_up.text
+    assert rented.as_user(inside) == before
+    assert (head(rented, tree), head(rented, f"{tree}/../{own}")) == (first, two.head)
+    assert rented.trainings() == 1
+    # Said once.
+    again = rented.run("setup").must(0)
+    assert "nothing to do" in again.out
+    assert "another repository" in set_up.text
+    assert "another repository" not in again.text
+    document = rented.run("setup", "--json").must(0).json()
+    assert document["repo_dir"] == str(Path(tree).with_name(own))
+
+
+def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
+    rented = rent("vast")
+    person = rented.person
+    repository = person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    tree, first = rented.tree, repository.head
+    shutil.rmtree(repository.root)
+    person.repository(train__py="print('step 9')\n")
+    assert "step 9" in rented.run("setup").must(0).out
+    assert head(rented, tree) == first
+    assert len(folders(rented)) == 2
+
+
+def test_two_machines_whose_paths_are_alike_have_two_repositories(rent: Rent) -> None:
+    """As in containers, where each is /root/homework: its path says nothing of a repository."""
+    rented = rent("vast")
+    person = rented.person
+    repository = person.repository(boxstrap__yaml=LONG)
+    rented.run("setup").must(0)
+    tree, first = rented.tree, repository.head
+    shutil.rmtree(person.state / "repositories", ignore_errors=True)
+    shutil.rmtree(repository.root)
+    person.repository(train__py="print('step 9')\n")
+    assert "step 9" in rented.run("setup").must(0).out
+    assert head(rented, tree) == first
+    assert rented.trainings() == 1

@@ -1,0 +1,135 @@
+"""Folders on the box that boxstrap did not make: they stay their owner's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.person import Person, Repository
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+train: {command: python train.py}
+"""
+URL = "https://example.org/me/homework.git"
+UPSTREAM = "https://example.org/them/homework.git"
+
+
+@pytest.mark.boxes
+def test_folders_beside_the_tree_are_never_deleted(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository("ml")
+    rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
+    rented.run("setup").must(0)
+    rented.as_user(f"rm -rf {rented.tree}")
+    repository.commit({"train.py": "print('step 9')\n"})
+    rented.run("setup").must(0)
+    assert rented.box.read("/workspace/ml.tmp.backup/model") == "mine\n"
+
+
+@pytest.fixture
+def cloned(person: Person) -> Repository:
+    """The person's own clone in the work folder, with all that a clone has."""
+    repository = person.repository(boxstrap__yaml=PROFILE)
+    own = person.home / "work" / "homework"
+    own.parent.mkdir()
+    repository.git("clone", "-q", str(repository.root), str(own))
+    clone = Repository.__new__(Repository)
+    clone.__dict__.update(repository.__dict__, root=own)
+    clone.git("remote", "add", "upstream", UPSTREAM)
+    clone.git("branch", "other")
+    clone.git("config", "user.name", "Me Myself")
+    clone.git("config", "user.email", "me@example.org")
+    return clone
+
+
+def told(clone: Repository) -> str:
+    """What the clone knows of others: remotes, branches of theirs, upstreams."""
+    return clone.git("config", "--get-regexp", r"^(remote|branch)\.") + clone.git(
+        "for-each-ref", "refs/remotes", "refs/heads/other"
+    )
+
+
+def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
+    person: Person, cloned: Repository
+) -> None:
+    before = told(cloned), cloned.head, cloned.git("status", "--porcelain", "--ignored")
+    refused = person.run("setup", "--host", "local").must(7)
+    assert "boxstrap did not make" in refused.err
+    assert "--adopt" in refused.err
+    assert (told(cloned), cloned.head) == before[:2]
+    assert cloned.git("status", "--porcelain", "--ignored") == before[2]
+    # Neither a new commit nor a second try makes it ours.
+    Repository.commit(_of(cloned, person.place), {"train.py": "print('step 9')\n"})
+    person.run("setup", "--host", "local").must(7)
+    assert (told(cloned), cloned.head) == before[:2]
+
+
+def test_an_adopted_clone_keeps_remotes_and_branches(person: Person, cloned: Repository) -> None:
+    source = _of(cloned, person.place)
+    source.git("remote", "add", "origin", URL)
+    before = told(cloned)
+    person.run("setup", "--host", "local", "--adopt").must(0)
+    assert told(cloned) == before
+    # From then on it is one of ours, and keeps them still.
+    commit = source.commit({"train.py": "print('step 9')\n"})
+    assert "step 9" in person.run("setup", "--host", "local").must(0).out
+    assert (told(cloned), cloned.head) == (before, commit)
+
+
+def test_an_adopted_clone_keeps_its_own_edits_and_commits(
+    person: Person, cloned: Repository
+) -> None:
+    source = _of(cloned, person.place)
+    source.commit({"train.py": "print('step 9')\n"})
+    (cloned.root / "train.py").write_text("print('mine')")
+    refused = person.run("setup", "--host", "local", "--adopt").must(7)
+    assert "edited on the box" in refused.err
+    assert (cloned.root / "train.py").read_text() == "print('mine')"
+    own = cloned.commit({"train.py": "print('mine')\n"})
+    person.run("setup", "--host", "local", "--adopt").must(7)
+    assert cloned.head == own
+
+
+def test_a_remote_that_is_gone_here_stays_there(person: Person) -> None:
+    repository = person.repository(boxstrap__yaml=PROFILE)
+    repository.git("remote", "add", "origin", URL)
+    person.run("setup", "--host", "local").must(0)
+    repository.git("remote", "remove", "origin")
+    repository.commit({"train.py": "print('step 9')\n"})
+    person.run("setup", "--host", "local").must(0)
+    assert _of(repository, person.home / "work/homework").git("remote", "get-url", "origin") == URL
+
+
+def test_a_folder_that_is_no_repository_is_refused(person: Person) -> None:
+    person.repository(boxstrap__yaml=PROFILE)
+    mine = person.home / "work/homework/thesis.tex"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine\n")
+    for also in ([], ["--adopt"]):
+        refused = person.run("setup", "--host", "local", *also).must(7)
+        assert "is not a git repository" in refused.err
+        assert [path.name for path in mine.parent.iterdir()] == ["thesis.tex"]
+
+
+def _of(like: Repository, root: Path) -> Repository:
+    other = Repository.__new__(Repository)
+    other.__dict__.update(like.__dict__, root=root)
+    return other
+
+
+def test_nothing_of_the_templates_deletes_by_a_glob_outside_our_own_folder() -> None:
+    """Whatever `rm` takes with a `*` begins with a folder of ours."""
+    shipped = Path(__file__).resolve().parents[2] / "templates"
+    found = subprocess.run(
+        ["grep", "-rnE", r"\brm\b.*\*", str(shipped)], capture_output=True, text=True, check=False
+    )
+    ours = ("$BOX_HOME", "$REPO_STORE", "$box_home", '"$tmp"/.git/objects/pack/*.keep')
+    lines = [line.split(":", 2)[2] for line in found.stdout.splitlines()]
+    assert lines
+    assert [line for line in lines if not any(place in line for place in ours)] == []

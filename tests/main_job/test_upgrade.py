@@ -1,0 +1,156 @@
+"""A box that an earlier version set up is taken over: nothing trains twice, and no tree is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.person import HERE, PROFILE, Going
+
+pytestmark = pytest.mark.boxes
+
+EARLIER = "0f4b76a"
+LONG = PROFILE.replace("train:", 'env: {LINGER: "600"}\ntrain:')
+URL = "https://example.org/me/homework.git"
+REQUIREMENTS = "iniconfig>=2\n"
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The earlier program, out of this repository's own history."""
+    archive = subprocess.run(
+        ["git", "-C", str(HERE), "archive", EARLIER], capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.fail(
+            f"commit {EARLIER} is not here: this test runs the program as it was then. "
+            "Fetch the whole history: git fetch --unshallow"
+        )
+    folder = tmp_path_factory.mktemp("earlier")
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def rented(rent: Rent) -> Rented:
+    """A box, and a repository whose training goes on."""
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG, requirements__txt=REQUIREMENTS)
+    return rented
+
+
+def before(rented: Rented, earlier: Path, *arguments: str) -> Going:
+    """A command of the earlier program."""
+    return rented.begin(*arguments, PYTHONPATH=str(earlier))
+
+
+def set_up_before(rented: Rented, earlier: Path) -> dict[str, str]:
+    """Set up by the earlier program; what must still be there afterwards."""
+    before(rented, earlier, "setup").end().must(0)
+    assert not rented.as_user(f"ls {rented.folder}/steps/*/repo.dir 2>/dev/null || :")
+    return kept(rented, rented.tree)
+
+
+def kept(rented: Rented, tree: str) -> dict[str, str]:
+    """The tree's commit and own files, its environment, and the processes that train in it."""
+    looks = {
+        "head": f"git -C {tree} rev-parse HEAD",
+        "files": f"cd {tree} && stat -c '%n %i %Y' train.py .git/HEAD",
+        "environment": f"cd {tree}/.venv && stat -c '%n %i %Y' pyvenv.cfg bin lib",
+        "training": "pgrep -f 'bin/python [t]rain.py' || :",
+        "work": f"cat {rented.folder}/runs/*/*/work",
+    }
+    return {name: rented.as_user(command) for name, command in looks.items()}
+
+
+def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
+    was = set_up_before(rented, earlier)
+    again = rented.run("setup").must(0)
+    assert "train-1: running" in again.out
+    assert kept(rented, rented.tree) == was
+    assert "nothing to do" in rented.run("setup").must(0).out
+    commit = rented.person.place / "train.py"
+    commit.write_text("print('step 9')\n")
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    assert "train-1 is running" in rented.run("setup").text
+    assert (kept(rented, rented.tree), rented.trainings()) == (was, 1)
+    assert rented.run("logs").must(0).out.startswith("step 1 loss")
+    assert "stopped: train-1" in rented.run("stop").must(0).out
+    assert rented.trainings() == 0
+    assert "step 9" in rented.run("setup").must(0).out
+    assert rented.runs() == ["train-1", "train-2"]
+    assert kept(rented, rented.tree)["environment"] == was["environment"]
+
+
+def test_after_its_run_ended(rented: Rented, earlier: Path) -> None:
+    rented.person.place.joinpath("boxstrap.yaml").write_text(PROFILE)
+    subprocess.run(["git", "commit", "-qam", "Be quick"], cwd=rented.person.place, check=True)
+    was = set_up_before(rented, earlier)
+    again = rented.run("setup").must(0)
+    assert "train-1: finished" in again.out
+    assert (kept(rented, rented.tree), rented.runs()) == (was, ["train-1"])
+    rented.as_user(f"touch {rented.tree}/mine")
+    rented.person.place.joinpath("train.py").write_text("print('step 9')\n")
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    assert "step 9" in rented.run("setup").must(0).out
+    assert rented.box.exists(f"{rented.tree}/mine")
+    assert kept(rented, rented.tree)["environment"] == was["environment"]
+
+
+def test_without_a_run(rented: Rented, earlier: Path) -> None:
+    rented.person.place.joinpath("boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
+    subprocess.run(["git", "commit", "-qam", "Only set up"], cwd=rented.person.place, check=True)
+    before(rented, earlier, "setup").end().must(0)
+    look = f"cd {rented.tree} && stat -c '%n %i %Y' train.py .git/HEAD .venv/pyvenv.cfg .venv/lib"
+    was = rented.as_user(look)
+    rented.run("setup").must(0)
+    assert rented.as_user(look) == was
+    assert "nothing to do" in rented.run("setup").must(0).out
+
+
+def test_its_setup_that_still_works_is_followed_or_waited_for(
+    rented: Rented, earlier: Path
+) -> None:
+    going = before(rented, earlier, "setup")
+    going.await_said("repo")
+    rented.run("setup").must(0)
+    going.end().must(0)
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+
+
+def test_a_remote_that_was_added_in_between(rented: Rented, earlier: Path) -> None:
+    was = set_up_before(rented, earlier)
+    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.person.place, check=True)
+    assert "train-1: running" in rented.run("setup").must(0).out
+    now = kept(rented, rented.tree)
+    assert (now, rented.runs(), rented.trainings()) == (was, ["train-1"], 1)
+
+
+def test_two_keys_of_one_folder_look_after_each_others_run(rented: Rented, earlier: Path) -> None:
+    """The earlier program let a remote that was added begin a second training beside the first."""
+    set_up_before(rented, earlier)
+    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.person.place, check=True)
+    subprocess.run(
+        ["git", "commit", "-q", "--allow-empty", "-m", "Go on"], cwd=rented.person.place, check=True
+    )
+    before(rented, earlier, "setup").end().must(0)
+    assert rented.trainings() == 2
+    rented.run("stop", "--run", "train-1")
+    was = kept(rented, rented.tree)
+    left = rented.trainings()
+    assert left == 1
+    subprocess.run(["git", "remote", "remove", "origin"], cwd=rented.person.place, check=True)
+    rented.person.place.joinpath("train.py").write_text("print('step 9')\n")
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    for remote in ([], ["git", "remote", "add", "origin", URL]):
+        if remote:
+            subprocess.run(remote, cwd=rented.person.place, check=True)
+        assert "is running" in rented.run("setup").text
+        assert kept(rented, rented.tree) == was
