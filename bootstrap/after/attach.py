@@ -14,14 +14,15 @@ from bootstrap.link.exchange import exchange, shell_command
 from bootstrap.ui.screen import Screen
 
 
-def attach_to(asked: Asked, screen: Screen, *, run: str | None) -> None:
+def attach_to(asked: Asked, screen: Screen, *, run: str | None, every: bool) -> None:
     """Replace this program by the session. Raises UsageError, BoxLacksError."""
     if not sys.stdin.isatty():
         raise UsageError(
             "attaching needs a terminal.", next_="To read the log instead: boxstrap logs -f"
         )
     with visit(asked, screen) as there:
-        chosen = there.run(run)
+        chosen = there.runs(run, every=every)[0]
+        whose = there.repository(chosen)
         has_tmux = exchange(there.link.wire, "command -v tmux || :", timeout=60).strip()
         name = there.box.known.name
         if not has_tmux:
@@ -32,7 +33,7 @@ def attach_to(asked: Asked, screen: Screen, *, run: str | None) -> None:
             )
         if chosen.state != "running":
             raise UsageError(
-                f"{chosen.name} {chosen.outcome()}: there is no session any more.",
+                f"{chosen.name} of {whose} {chosen.outcome()}: there is no session any more.",
                 where=there.link.label,
                 next_=f"Its log: boxstrap logs --host {name}",
             )

@@ -6,10 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
-from bootstrap.errors import UsageError
+from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream
@@ -17,11 +18,12 @@ from bootstrap.plan import NAMES
 from bootstrap.talk.comebacks import Comebacks
 from bootstrap.talk.follow import after_mark, grow
 from bootstrap.talk.question import question
-from bootstrap.talk.run import Run
+from bootstrap.talk.run import Run, as_it_ended
 from bootstrap.talk.watch import EndWatch
 from bootstrap.ui.clean import CleanStream
 from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
+from bootstrap.ui.sizes import duration
 
 _PIECE = 1024 * 1024
 _LONGEST_LINE = 1024 * 1024
@@ -33,28 +35,45 @@ def show_log(  # noqa: PLR0913 - what was asked for
     screen: Screen,
     *,
     run: str | None,
+    every: bool = False,
     step: str | None,
     follow: bool,
     as_json: bool,
 ) -> None:
     """Write the log to standard output, cleaned, with the secrets of the profile masked.
 
-    Following ends when the run does. Raises UsageError where there is no such run or step.
+    Following ends when the run does, and says how. Raises UsageError where there is no such
+    run or step, TrainingFailedError where the run that was followed failed.
     """
     if step and step not in NAMES:
         raise UsageError(f"there is no step {step!r}.", next_=f"The steps: {', '.join(NAMES)}")
     with visit(asked, screen) as there:
-        one = None if step else there.run(run)
+        one = None if step else there.runs(run, every=every)[0]
         file = one.log if one else _step_log(there, str(step))
+        if one:
+            screen.note("log", f"{one.name} of {there.repository(one)}")
         on_terminal = sys.stdout.isatty()
         cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
         masks = Redactor(secrets_here(asked)).stream()
         out = _JsonLines() if as_json else _Plain()
-        pieces = _growing(there, file, one) if follow else _as_it_is(there, file)
-        for piece in pieces:
+        growing = _Growing(there, file, one)
+        for piece in growing.pieces() if follow else _as_it_is(there, file):
             out.write(masks.feed(cleaner.feed(piece)))
         out.write(masks.feed(cleaner.finish()) + masks.flush())
         out.end()
+        if growing.over:
+            _tell_end(growing.over, there.repository(growing.over), growing.ended, screen)
+
+
+def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> None:
+    """The last word on a run that was followed to its end."""
+    took = None if ended is None else max(0, ended - run.started)
+    after = "" if took is None else f" after {duration(took)}"
+    text = f"{run.name} {run.outcome()}{after}"
+    screen.result({"run": {**run.as_dict(), "repository": repository, "seconds": took}})
+    if run.state != "finished" or (run.rc and not run.stopped):
+        raise TrainingFailedError(text)
+    screen.say(text)
 
 
 def _step_log(there: Visit, step: str) -> str:
@@ -76,27 +95,39 @@ def _pieces(stream: Stream) -> Iterator[bytes]:
         yield piece
 
 
-def _growing(there: Visit, file: str, run: Run | None) -> Iterator[bytes]:
-    """The file as it grows, each byte once, across lost links; to the end of its run."""
-    read, comebacks = 0, Comebacks()
-    while True:
-        try:
-            wire = there.link.wire
-            stream = grow(wire, file, workdir=there.workdir, start=read)
-            end = EndWatch(wire, stream, _end_of(there, run), seen=read) if run else None
-            for piece in _pieces(stream):
-                read += len(piece)
-                if end:
-                    end.seen = read
-                yield piece
-            if end and end.reached:
-                return
-            if end and end.trouble:
-                raise end.trouble
-            raise LinkLost(there.link.label)
-        except LinkLost as lost:
-            comebacks.lost(lost, news=read)
-            there.link.again(lost)
+@dataclass
+class _Growing:
+    """A file as it grows, each byte once, across lost links; to the end of its run."""
+
+    there: Visit
+    file: str
+    run: Run | None
+    over: Run | None = None
+    """The run as it was when it had ended."""
+    ended: int | None = None
+    """When that was, on the box's clock."""
+
+    def pieces(self) -> Iterator[bytes]:
+        there, run, read, comebacks = self.there, self.run, 0, Comebacks()
+        while True:
+            try:
+                wire = there.link.wire
+                stream = grow(wire, self.file, workdir=there.workdir, start=read)
+                end = EndWatch(wire, stream, _end_of(there, run), seen=read) if run else None
+                for piece in _pieces(stream):
+                    read += len(piece)
+                    if end:
+                        end.seen = read
+                    yield piece
+                if run and end and end.reached:
+                    self.over, self.ended = as_it_ended(run, end.state), end.ended
+                    return
+                if end and end.trouble:
+                    raise end.trouble
+                raise LinkLost(there.link.label)
+            except LinkLost as lost:
+                comebacks.lost(lost, news=read)
+                there.link.again(lost)
 
 
 def _end_of(there: Visit, run: Run) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from bootstrap.after.choose import qualified, repository_names
 from bootstrap.after.visit import visit
 from bootstrap.contact import Asked
 from bootstrap.talk.hello import Hello
@@ -18,12 +19,14 @@ def show_status(asked: Asked, screen: Screen) -> None:
     """Show both."""
     with visit(asked, screen) as there:
         hello = there.hello
-        setup = _setup(hello)
+        setup, names = _setup(hello), repository_names({run.repo_key for run in hello.runs})
         screen.result(
             {
                 "box": there.box.known.name,
                 "setup": {key: value for key, value in setup.items() if key != "text"},
-                "runs": [run.as_dict() for run in hello.runs],
+                "runs": [
+                    {**run.as_dict(), "repository": names[run.repo_key]} for run in hello.runs
+                ],
             },
             "\n".join(status_lines(there.box.known.name, hello)),
         )
@@ -32,7 +35,12 @@ def show_status(asked: Asked, screen: Screen) -> None:
 def status_lines(name: str, hello: Hello) -> list[str]:
     """What the box said, as people read it."""
     now = _box_time(hello)
-    runs = [_line(run, now) for run in hello.runs[:_SHOWN]]
+    names = repository_names({run.repo_key for run in hello.runs})
+    called = [qualified(run, names) for run in hello.runs[:_SHOWN]]
+    width = max(map(len, called), default=0)
+    runs = [
+        _line(f"{name:<{width}}", run, now) for name, run in zip(called, hello.runs, strict=False)
+    ]
     return [f"{name}: {_setup(hello)['text']}", *(runs or ["no run was started here"])]
 
 
@@ -53,12 +61,12 @@ def _box_time(hello: Hello) -> int:
     return number(hello.facts.get("time", "")) or int(time.time())
 
 
-def _line(run: Run, now: int) -> str:
+def _line(called: str, run: Run, now: int) -> str:
     age = duration(max(0, now - run.started))
     quiet = (
         f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
     )
     return (
-        f"  {run.name:<12} {run.outcome():<26} started {age} ago, "
+        f"  {called}  {run.outcome():<26} started {age} ago, "
         f"log {size(run.log_bytes)}{quiet}   {run.commit[:12]}  {run.command}"
     )

@@ -1,12 +1,14 @@
-"""Ending a run, or the setup at work."""
+"""Ending runs, or the setup at work."""
 
 from __future__ import annotations
 
-from bootstrap.after.visit import visit
+from bootstrap.after.choose import qualified, repository_names
+from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.talk.question import question
+from bootstrap.talk.run import Run
 from bootstrap.ui.clean import clean
 from bootstrap.ui.screen import Screen
 
@@ -14,30 +16,57 @@ _MOST_NAMED = 20
 """Processes that are named; a stranger's box may send as many as it likes."""
 
 
-def stop_run(asked: Asked, screen: Screen, *, run: str | None, setup: bool) -> None:
-    """End what is meant, wait until it has ended, and say so. Nothing running is no error."""
+def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setup: bool) -> None:
+    """End what is meant, wait until it has ended, and say so. Nothing running is no error.
+
+    That is one run, with `every` all that live on the box, with `setup` the setup at work.
+    """
+    if setup and (run or every):
+        raise UsageError("a run or the setup: not both.")
+    left: list[list[str]] = []
     with visit(asked, screen) as there:
-        if setup:
-            what, key = "setup", ""
-        else:
-            chosen = there.run(run)
-            if run is None:
-                chosen = next((r for r in there.hello.runs if r.state == "running"), chosen)
-            what, key = chosen.name, chosen.repo_key
-        if what == "setup" and run:
-            raise UsageError("a run or the setup: not both.")
-        answer = exchange(
-            there.link.wire,
-            question("stop", workdir=there.workdir, what=what, repo_key=key),
-            timeout=60,
-        )
-        stopped = [line.split("\t") for line in clean(answer).splitlines() if "\t" in line]
-        names = [parts[1] for parts in stopped if parts[0] == "stopped"]
-        left = [parts[1:5] for parts in stopped if parts[0] == "left" and len(parts) == 5]
+        meant = [] if setup else there.runs(run, every=every)
+        living = [one for one in meant if one.state == "running" or one.left]
+        ended = [
+            one for one in (living if every else (living or meant)[:1]) if _stop(there, one, left)
+        ]
+        stopped = [f"{one.name} of {there.repository(one)}" for one in ended]
+        if setup and _stop(there, None, left):
+            stopped = [f"setup ({there.hello.holder})" if there.hello.holder else "setup"]
         for name, pid, user, program in left[:_MOST_NAMED]:
             screen.warn(f"{name}: process {pid} ({program}, of {user}) could not be ended")
+        text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant)
         console = there.box.recall("console")
-        text = f"stopped: {', '.join(names)}" if names else "nothing was running"
         if console:
             text += f"\nstill billing: destroy it at {console}"
-        screen.result({"box": there.box.known.name, "stopped": names, "left": left}, text)
+        screen.result(
+            {
+                "box": there.box.known.name,
+                "stopped": [one.name for one in ended] or (["setup"] if stopped else []),
+                "runs": [{"name": one.name, "repository": there.repository(one)} for one in ended],
+                "left": left,
+            },
+            text,
+        )
+
+
+def _stop(there: Visit, run: Run | None, left: list[list[str]]) -> bool:
+    """End the run, or the setup at work; whether the box says that it did. What it left is added:
+    the run, and a process's number, user and program."""
+    what, key = (run.name, run.repo_key) if run else ("setup", "")
+    asked = question("stop", workdir=there.workdir, what=what, repo_key=key)
+    answer = clean(exchange(there.link.wire, asked, timeout=60)).splitlines()
+    rows = [line.split("\t") for line in answer]
+    left += [row[1:] for row in rows if row[0] == "left" and len(row) == 5]
+    return any(row[0] == "stopped" for row in rows)
+
+
+def _nothing(there: Visit, meant: list[Run]) -> str:
+    """Nothing of what was meant was running; who else lives there is worth a word."""
+    runs = there.hello.runs
+    names = repository_names({one.repo_key for one in runs})
+    others = [qualified(one, names) for one in runs if one.state == "running" and meant]
+    if not others:
+        return "nothing was running"
+    whose = names[meant[0].repo_key]
+    return f"nothing of {whose} was running; these go on: {', '.join(others)} (see --run, --all)"

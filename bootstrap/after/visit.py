@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bootstrap.after.choose import choose, repository_names
 from bootstrap.contact import Asked, Contact, contact
-from bootstrap.errors import UsageError
+from bootstrap.errors import BoxstrapError
 from bootstrap.link.steady import SteadyLink
 from bootstrap.talk.hello import Hello, greet
 from bootstrap.talk.run import Run
@@ -20,6 +21,8 @@ class Visit:
     link: SteadyLink
     hello: Hello
     workdir: str
+    own: str = ""
+    """The key of the repository stood in; "" in none."""
 
     def __enter__(self) -> Visit:
         return self
@@ -27,20 +30,21 @@ class Visit:
     def __exit__(self, *_: object) -> None:
         self.link.close()
 
-    def run(self, name: str | None) -> Run:
-        """The run called `name`, or the newest one. Raises UsageError where there is none."""
-        found = [run for run in self.hello.runs if name in (None, run.name)]
-        if found:
-            return found[0]
-        there = ", ".join(run.name for run in self.hello.runs) or "none"
-        what = f"there is no run {name} on this box" if name else "nothing was started on this box"
-        raise UsageError(f"{what}; there is: {there}.", where=self.link.label)
+    def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
+        """The runs that are meant, the newest first. Raises UsageError, see `choose`."""
+        return choose(self.hello.runs, self.own, name, every=every, where=self.link.label)
+
+    def repository(self, run: Run) -> str:
+        """What the run's repository is called on this box."""
+        return repository_names({one.repo_key for one in self.hello.runs})[run.repo_key]
 
 
 def visit(asked: Asked, screen: Screen) -> Visit:
     """Log in and ask. Raises UsageError, UnreachableError, HostKeyError."""
-    box = contact(asked, screen.say, repo_key=_repo_key(asked))
+    own = "" if asked.host else stood_in(asked)
+    box = contact(asked, screen.say, repo_key=own)
     box.dial()
+    own = own or stood_in(asked)  # while it connects
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
@@ -53,16 +57,36 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     except BaseException:
         link.close()
         raise
-    return Visit(box, link, hello, workdir)
+    if own and own not in {run.repo_key for run in hello.runs}:
+        own = _named_here(asked) or own
+    return Visit(box, link, hello, workdir, own)
 
 
-def _repo_key(asked: Asked) -> str:
-    """The repository decides only where no host was given; standing in none is no error here."""
-    if asked.host:
-        return ""
+def stood_in(asked: Asked) -> str:
+    """The key of the repository stood in; "" in none, which is no error here.
+
+    One that can't be read has a key that no box knows: its runs are nobody else's.
+    """
     from bootstrap.repo.here import read
+    from bootstrap.setup.prepare import repository_root
 
     try:
         return read(asked.place).key
-    except UsageError:
+    except BoxstrapError:
+        root = repository_root(asked.place)
+        return root.name if root else ""
+
+
+def _named_here(asked: Asked) -> str:
+    """The key of the repository that the profile here names by its URL; "" where it names none."""
+    from bootstrap.profile.load import load
+    from bootstrap.repo.here import fingerprint
+    from bootstrap.repo.urls import name_of, without_user_info
+    from bootstrap.setup.prepare import repository_root
+
+    try:
+        url = load(asked.profile, repo_root=repository_root(asked.place)).profile.git.url
+    except BoxstrapError:
         return ""
+    clean = without_user_info(url or "")
+    return f"{name_of(clean)}-{fingerprint(clean, asked.place)}" if clean else ""

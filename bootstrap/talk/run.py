@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 
@@ -57,8 +58,14 @@ class Run:
             self.state, self.state
         )
 
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody ended it."""
+        ends = self.ended == "stop" or (not self.ended and self.rc == STOPPED)
+        return self.state == "finished" and ends
+
     def _ending(self) -> str:
-        if self.ended == "stop" or (not self.ended and self.rc == STOPPED):
+        if self.stopped:
             return "was stopped"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
 
@@ -94,8 +101,7 @@ def parse_run(value: str) -> Run | None:
     if len(parts) != _FIELDS:
         return None
     key, name, state, started, commit, work, session, log, command = parts
-    word, rc, ended = [*state.split(" ", 2), "", ""][:3]
-    ended, _, left = ended.partition(" left ")
+    word, rc, (ended, left) = _state(state)
     written, _, size = log.partition(" ")
     if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
@@ -103,7 +109,7 @@ def parse_run(value: str) -> Run | None:
         repo_key=key,
         name=name,
         state=word,
-        rc=number(rc),
+        rc=rc,
         started=number(started) or 0,
         commit=commit,
         work=work,
@@ -111,9 +117,22 @@ def parse_run(value: str) -> Run | None:
         written=number(written) or 0,
         log_bytes=number(size) or 0,
         command=command,
-        ended=ended if _ENDED.fullmatch(ended) else "",
-        left=number(left) or 0,
+        ended=ended,
+        left=left,
     )
+
+
+def as_it_ended(run: Run, said: str) -> Run:
+    """The run in the state that the box says it is in now; no state is an end with the box."""
+    word, rc, (ended, _) = _state(said)
+    return dataclasses.replace(run, state=word if word in STATES else "died", rc=rc, ended=ended)
+
+
+def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
+    """State and exit code; what decided it, and how many processes it left."""
+    word, rc, rest = [*said.split(" ", 2), "", ""][:3]
+    ended, _, left = rest.partition(" left ")
+    return word, number(rc), (ended if _ENDED.fullmatch(ended) else "", number(left) or 0)
 
 
 def number(text: str) -> int | None:

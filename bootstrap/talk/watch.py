@@ -9,20 +9,22 @@ from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.talk.run import number
+from bootstrap.ui.clean import clean
 
 EVERY_S = 1.0
 ANSWER_S = 30.0
 """How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
+_LONGEST = 200
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
 class EndWatch(threading.Thread):
     """Asks now and then, over the same login; closes the stream once all was read.
 
-    `asked` is a question whose answer is `running`, or another word, then a tab
-    and the size of the file in bytes. A box that leaves it unanswered three
-    times in a row is given up: the stream is closed, and `trouble` says why.
+    `asked` is a question whose answer is `running`, or other words, then a tab and the
+    size of the file in bytes, then perhaps a tab and when the writer ended. A box that leaves
+    it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(self, wire: Wire, stream: Stream, asked: str, seen: int = 0) -> None:
@@ -31,6 +33,10 @@ class EndWatch(threading.Thread):
         """Bytes of the file that were read so far; the reader keeps it."""
         self.reached = False
         """Whether the writer has ended and everything it wrote was read."""
+        self.state = ""
+        """The writer's state when it had ended, as the box words it."""
+        self.ended: int | None = None
+        """When it ended, on the box's clock, where the box tells that."""
         self.trouble: UnreachableError | None = None
         """Why nothing more is to be expected of this box."""
         self._wire = wire
@@ -59,11 +65,12 @@ class EndWatch(threading.Thread):
                 return
 
     def _is_over(self) -> bool:
-        state, _, size = exchange(self._wire, self._asked, timeout=ANSWER_S).partition(b"\t")
-        written = number(size.decode("ascii", "replace").strip())
+        answer = clean(exchange(self._wire, self._asked, timeout=ANSWER_S)[:_LONGEST])
+        self.state, size, ended = [*answer.strip().split("\t"), "", ""][:3]
+        written, self.ended = number(size), number(ended)
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, next_=_LOOK)
-        return state != b"running" and self.seen >= written
+        return self.state != "running" and self.seen >= written
 
     def stop(self) -> None:
         """The reader has ended by itself."""

@@ -132,12 +132,15 @@ class BoxTask(Task[Callable[..., None]]):
 
 
 def command(
-    *options: Option, positional: Sequence[str] = (), changes: Sequence[str] | None = None
+    *options: Option,
+    positional: Sequence[str] = (),
+    changes: Sequence[str] | None = None,
+    interrupted: str = "",
 ) -> Callable[[Callable[[Call], None]], BoxTask]:
     """Make a task of a function that takes a `Call`; its options are data.
 
     `changes`: the options with which it changes something, and refuses --dry;
-    None: it always does.
+    None: it always does. `interrupted` is what a person may do after Ctrl-C.
     """
 
     def make(body: Callable[[Call], None]) -> BoxTask:
@@ -148,7 +151,7 @@ def command(
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
-            _guarded(_refuse_dry if call.dry and changing else body, call)
+            _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
 
         run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]
         task = BoxTask(
@@ -174,7 +177,7 @@ def _signature(options: Sequence[Option], positional: Sequence[str]) -> inspect.
     return inspect.Signature(parameters)
 
 
-def _guarded(body: Callable[[Call], None], call: Call) -> None:
+def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     """Run the task; whatever ends it leaves with the contract's exit code and one clear message."""
     try:
         body(call)
@@ -184,7 +187,8 @@ def _guarded(body: Callable[[Call], None], call: Call) -> None:
         raise
     except KeyboardInterrupt as error:
         _close(call, error)
-        raise Exit(_INTERRUPTED_WORDS, code=INTERRUPTED) from None
+        words = (_INTERRUPTED_WORDS, interrupted)
+        raise Exit("\n".join(filter(None, words)), code=INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read us has gone (`| head`); there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -202,10 +206,7 @@ def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - in the place of a task's 
     )
 
 
-_INTERRUPTED_WORDS = (
-    "\ninterrupted here; what runs on the box goes on.\n"
-    "Run the same command again to follow it, or: boxstrap stop --setup"
-)
+_INTERRUPTED_WORDS = "\ninterrupted here; what runs on the box goes on."
 
 
 def _close(call: Call, error: BaseException | None) -> None:

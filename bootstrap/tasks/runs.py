@@ -6,7 +6,8 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 _IDENTITY = Option("identity", "The private key to log in with.")
 _REPO = Option("repo", "The repository whose box is meant where no host is given.")
-_RUN = Option("run", "The run, as `status` names it; default: the newest.")
+_RUN = Option("run", "The run, as `status` names it; default: this repository's newest.")
+_ALL = Option("all_", "Of all repositories on the box, not only of the one you stand in.", False)
 
 
 @command(HOST, JSON, _IDENTITY, _REPO, changes=())
@@ -26,9 +27,11 @@ def status(call: Call) -> None:
     _IDENTITY,
     _REPO,
     _RUN,
+    _ALL,
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),
+    interrupted="Run the same command again to read on. To end the training: boxstrap stop",
 )
 def logs(call: Call) -> None:
     """Print the log of a run, or of a step of the last setup.
@@ -42,13 +45,14 @@ def logs(call: Call) -> None:
         call.asked(),
         call.screen,
         run=given["run"],
+        every=given["all_"],
         step=given["step"],
         follow=given["follow"],
         as_json=call.is_json,
     )
 
 
-@command(HOST, _IDENTITY, _REPO, _RUN)
+@command(HOST, _IDENTITY, _REPO, _RUN, _ALL)
 def attach(call: Call) -> None:
     """Attach this terminal to the training's tmux session; Ctrl-B, D leaves it running.
 
@@ -56,11 +60,17 @@ def attach(call: Call) -> None:
     """
     from bootstrap.after.attach import attach_to
 
-    attach_to(call.asked(), call.screen, run=call.given["run"])
+    attach_to(call.asked(), call.screen, run=call.given["run"], every=call.given["all_"])
 
 
 @command(
-    HOST, JSON, _IDENTITY, _REPO, _RUN, Option("setup", "Cancel the setup at work instead.", False)
+    HOST,
+    JSON,
+    _IDENTITY,
+    _REPO,
+    _RUN,
+    Option("all_", "All runs that live on the box, of whichever repository.", False),
+    Option("setup", "Cancel the setup at work instead.", False),
 )
 def stop(call: Call) -> None:
     """End a run (or, with --setup, the setup at work). The box itself goes on, and on costing.
@@ -69,4 +79,5 @@ def stop(call: Call) -> None:
     """
     from bootstrap.after.stop import stop_run
 
-    stop_run(call.asked(), call.screen, run=call.given["run"], setup=call.given["setup"])
+    given = call.given
+    stop_run(call.asked(), call.screen, run=given["run"], every=given["all_"], setup=given["setup"])

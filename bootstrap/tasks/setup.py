@@ -18,9 +18,10 @@ _RESTART = Option("restart", "Start the training again, also where a run is aliv
 _ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
 _STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
 _WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
+_AGAIN = "Run the same command again to follow it, or: boxstrap stop --setup"
 
 
-@command(*BOX, _COMMITTED, _RESTART, _ADOPT, _STRICT, _WAIT, changes=())
+@command(*BOX, _COMMITTED, _RESTART, _ADOPT, _STRICT, _WAIT, changes=(), interrupted=_AGAIN)
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -59,6 +60,7 @@ def plan(call: Call) -> None:
     _STRICT,
     Option("report", "Write the verdict as a page of HTML, for the host's owner."),
     _WAIT,
+    interrupted=_AGAIN,
 )
 def verify(call: Call) -> None:
     """Keep this box, or return it? Its GPUs, what its container grants, its disk and network.

@@ -35,7 +35,7 @@ SIGNS = {
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
     "first": '"$tenths"',
-    "run_end": 'printf \'%s\\t%s\\n\' "$(run_state "$run")"',
+    "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
 }
 
 

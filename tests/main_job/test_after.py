@@ -89,7 +89,7 @@ def test_boxes_lists_it(rented: Rented) -> None:
 def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
     shown = rented.run("status").must(0).out
     assert "is set up" in shown
-    assert "train-1      running" in shown
+    assert "homework/train-1  running " in shown
     assert "last wrote" in shown
     run = rented.status()["runs"][0]
     assert (run["state"], run["session"]) == ("running", "train")
@@ -126,6 +126,16 @@ def test_logs_are_what_was_printed(rented: Rented) -> None:
     assert "no step" in rented.run("logs", "--step", "nine").must(2).err
 
 
+def test_ctrl_c_while_following_says_what_goes_on_and_how_it_is_ended(rented: Rented) -> None:
+    going = rented.begin("logs", "-f")
+    going.line()
+    going.interrupt()
+    said = going.end(20).must(130).err
+    assert "goes on" in said
+    assert "boxstrap stop" in said
+    assert "--setup" not in said
+
+
 def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
     going = rented.begin("logs", "-f")
     time.sleep(3)
@@ -134,6 +144,7 @@ def test_logs_follow_until_the_run_ends(rented: Rented) -> None:
     assert "stopped: train-1" in stopped.out
     assert "still billing" in stopped.out
     done = going.end(20).must(0)
+    assert "train-1 was stopped after" in done.err.splitlines()[-1]
     assert done.out == rented.run("logs").must(0).out
     assert rented.status()["runs"][0]["rc"] == 143
     assert rented.trainings() == 0

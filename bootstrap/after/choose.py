@@ -1,0 +1,59 @@
+"""Which runs of a box are meant: those of the repository stood in, unless more is asked. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from bootstrap.errors import UsageError
+from bootstrap.talk.run import Run
+
+_FINGERPRINT = re.compile(r"-[0-9a-f]{8}$")
+_SHOWN = 20
+
+
+def repository_names(keys: Iterable[str]) -> dict[str, str]:
+    """What each repository on a box is called; its whole key where two would have one name."""
+    names = {key: _FINGERPRINT.sub("", key) for key in keys}
+    often = Counter(names.values())
+    return {key: name if often[name] == 1 else key for key, name in names.items()}
+
+
+def qualified(run: Run, names: Mapping[str, str]) -> str:
+    """A run with its repository, as `--run` takes it: `homework/train-2`."""
+    return f"{names[run.repo_key]}/{run.name}"
+
+
+def choose(
+    runs: Sequence[Run], own: str, name: str | None, *, every: bool = False, where: str = ""
+) -> list[Run]:
+    """The runs that are meant, the newest first, all of one repository unless `every` is.
+
+    `own` is the key of the repository stood in, "" in none; `name` may be qualified.
+    Raises UsageError where there is none, and where it could be one of several repositories.
+    """
+    names = repository_names({run.repo_key for run in runs})
+    found = [run for run in runs if name in (None, run.name, qualified(run, names))]
+    if not every:
+        mine = [run for run in found if run.repo_key == own]
+        found = mine or (found if name or not own else [])
+    several = len({run.repo_key for run in found}) > 1
+    if found and not (several and (name or not every)):
+        return found
+    listed = "".join(f"\n  --run {qualified(run, names)}" for run in (found or runs)[:_SHOWN])
+    if several:
+        what = f"{name} is a run of several repositories" if name else "whose run is meant?"
+        raise UsageError(f"{what}:{listed}", where=where, next_="Name one of them.")
+    raise _nothing(name, own, listed, where)
+
+
+def _nothing(name: str | None, own: str, listed: str, where: str) -> UsageError:
+    if not listed:
+        what = f"there is no run {name} on this box" if name else "nothing was started on this box"
+        return UsageError(f"{what}; there is: none.", where=where)
+    if name:
+        what = f"there is no run {name} on this box; there is:{listed}"
+    else:
+        what = f"no run of {_FINGERPRINT.sub('', own)} is on this box; of others there is:{listed}"
+    return UsageError(what, where=where, next_="Name one of them; `status` says what they do.")

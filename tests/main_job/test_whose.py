@@ -1,0 +1,117 @@
+"""Two repositories on one box: nobody reaches the other's run by accident. In this order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.rented import Rented
+from tests.person import Person, Repository
+
+pytestmark = pytest.mark.boxes
+
+TRAIN = "import time\nprint('{} begins', flush=True)\ntime.sleep(600)\n"
+FAILS = "import time\nprint('it begins', flush=True)\ntime.sleep(3)\nraise SystemExit(7)\n"
+
+
+@dataclass
+class Two:
+    """A box on which two repositories train, and where their person stands."""
+
+    rented: Rented
+    mine: Repository
+    theirs: Repository
+
+    def standing_in(self, where: Repository | None) -> Rented:
+        person = self.rented.person
+        person.place = where.root if where else person.home
+        return self.rented
+
+
+@pytest.fixture(scope="module")
+def two(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    person = Person(tmp_path_factory.mktemp("whose") / "home")
+    box = mirror_rig.start("vast")
+    rented = Rented(person, box)
+    mine = person.repository("mine", train__py=TRAIN.format("mine"))
+    rented.run("setup").must(0)
+    theirs = person.repository("theirs", train__py=TRAIN.format("theirs"))
+    rented.run("setup").must(0)
+    yield Two(rented, mine, theirs)
+    box.stop()
+
+
+def living(rented: Rented) -> list[str]:
+    runs = rented.status()["runs"]
+    return sorted(run["repository"] for run in runs if run["state"] == "running")
+
+
+def test_status_names_the_repository_of_each_run(two: Two) -> None:
+    shown = two.standing_in(two.mine).run("status").must(0).out
+    assert "mine/train-1" in shown
+    assert "theirs/train-1" in shown
+
+
+def test_without_a_name_a_log_is_ones_own(two: Two) -> None:
+    for own, name in ((two.mine, "mine"), (two.theirs, "theirs")):
+        shown = two.standing_in(own).run("logs").must(0)
+        assert shown.out == f"{name} begins\n"
+        assert f"train-1 of {name}" in shown.err
+    other = two.standing_in(two.mine).run("logs", "--run", "theirs/train-1").must(0)
+    assert other.out == "theirs begins\n"
+    assert two.standing_in(two.mine).run("logs", "--all").must(0).out == "theirs begins\n"
+
+
+def test_in_no_repository_the_list_is_what_one_gets(two: Two) -> None:
+    nowhere = two.standing_in(None)
+    for task in (("logs",), ("stop",), ("stop", "--run", "train-1"), ("logs", "--run", "train-1")):
+        refused = nowhere.run(*task).must(2)
+        assert "--run mine/train-1" in refused.err
+        assert "--run theirs/train-1" in refused.err
+    assert living(nowhere) == ["mine", "theirs"]
+
+
+def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
+    stopped = two.standing_in(two.mine).run("stop").must(0)
+    assert "stopped: train-1 of mine" in stopped.out
+    assert living(two.rented) == ["theirs"]
+    again = two.rented.run("stop").must(0)
+    assert "nothing of mine was running" in again.out
+    assert "theirs/train-1" in again.out
+    assert living(two.rented) == ["theirs"]
+
+
+def test_stop_all_ends_the_others_too(two: Two) -> None:
+    rented = two.standing_in(two.mine)
+    stopped = rented.run("stop", "--all", "--json").must(0).json()
+    assert stopped["runs"] == [{"name": "train-1", "repository": "theirs"}]
+    assert living(rented) == []
+    assert rented.trainings() == 0
+
+
+def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
+    rented = two.standing_in(two.mine)
+    two.mine.commit({"train.py": FAILS})
+    rented.run("setup").must(0)
+    followed = rented.run("logs", "-f").must(10)
+    assert followed.out == "it begins\n"
+    last = followed.err.splitlines()[-1]
+    assert last.startswith("train-2 ended with exit code 7 after 3."), followed.err
+    lines = rented.run("logs", "-f", "--json").must(10)
+    document = json.loads(lines.out.splitlines()[-1])
+    assert (document["exit"], document["run"]["rc"], document["run"]["repository"]) == (
+        10,
+        7,
+        "mine",
+    )
+    # What has ended well, and what was stopped, is no failure.
+    two.mine.commit({"train.py": "print('done', flush=True)\n"})
+    rented.run("setup").must(0)
+    followed = rented.run("logs", "-f").must(0)
+    assert "train-3 finished after" in followed.err.splitlines()[-1]
+    stopped = rented.run("logs", "-f", "--run", "train-1").must(0)
+    assert "train-1 was stopped after" in stopped.err.splitlines()[-1]
