@@ -124,7 +124,8 @@ def _named(text: str) -> KnownBox | None:
     if box is None or (text == box.name and text != box.host_text):
         return box
     place = (box.address, box.port)
-    return next(b for b in all_boxes() if b.host_text == text or (b.address, b.port) == place)
+    there = (b for b in all_boxes() if b.host_text == text or (b.address, b.port) == place)
+    return next(there, box)
 
 
 def _is_at(box: KnownBox, endpoint: Endpoint) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ _MANNERS = (
     ("RemoteCommand", "none"),
     ("RequestTTY", "auto"),
 )
-SOCKET_PATH_MAX = 103
+SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
 """Bytes of a socket's path: 104 on macOS, 108 on Linux, with a NUL at the end."""
 _OWN, _HASH, _SUFFIX = 4, 40, 17
 """The box's own part, what ssh makes of `%C`, and what it adds while a socket is being made."""

@@ -78,8 +78,9 @@ def test_the_socket_of_a_shared_connection_fits() -> None:
     assert control_folder([long, short]) == "/home/me/.ssh"
     assert control_folder([long]) == ""
     assert len(str(short)) + 1 + 44 + 17 <= SOCKET_PATH_MAX
-    assert control_folder([Path("/x" * 20 + "y")]) != ""
-    assert control_folder([Path("/x" * 21)]) == ""
+    longest = "/" + "x" * (SOCKET_PATH_MAX - 1 - 44 - 17 - 1)
+    assert control_folder([Path(longest)]) == longest
+    assert control_folder([Path(f"{longest}x")]) == ""
 
 
 @pytest.mark.parametrize(
