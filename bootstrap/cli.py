@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
@@ -11,6 +10,7 @@ import sys
 gc.set_threshold(100_000, 50, 50)
 
 from bootstrap import __version__  # noqa: E402
+from bootstrap.errors import cant_write  # noqa: E402
 from bootstrap.tasks import namespace  # noqa: E402
 from bootstrap.tasks.program import BoxProgram  # noqa: E402
 
@@ -21,11 +21,17 @@ def main() -> None:
     """Run the task that was typed; leaves with the contract's exit code."""
     code: str | int | None = 0
     try:
-        program.run()
-    except SystemExit as end:
-        code = end.code
-    with contextlib.suppress(BrokenPipeError):  # whoever read us has gone (`| head`)
+        try:
+            program.run()
+        except SystemExit as end:
+            code = end.code
         sys.stdout.flush()
         sys.stderr.flush()
+    except BrokenPipeError:
+        pass  # whoever read us has gone (`| head`)
+    except OSError as error:  # onto a full disk
+        if not code:
+            code = 1
+            sys.stderr.write(f"{cant_write('the output', error)}\n")
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

@@ -101,6 +101,9 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
                 continue
             _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
         _write(windows.ours / "config", "\n".join(blocks))
+        for file in windows.ours.glob("*.known_hosts"):
+            if file.stem not in {box.name for box in alive}:  # it was forgotten, or moved away
+                file.unlink()
         data = windows.config.read()
         new = with_block(data or b"", _INCLUDE, is_new=data is None)
         if new != data:

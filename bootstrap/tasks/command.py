@@ -226,7 +226,7 @@ def _own_error(error: Exception) -> BoxstrapError:
     from bootstrap.paths import state_dir
 
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        return cant_write(error.filename or "a file", error)
+        return cant_write(error.filename or "the output, or a file,", error)
     folder = state_dir() / "reports"
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
     next_ = f"What happened is in {report}; please send it with a report of this error."

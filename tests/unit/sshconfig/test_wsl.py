@@ -113,6 +113,7 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, meet: Meet) -
     assert b"\r\nInclude boxstrap/config\r\n" in now
     wsl.write(windows, [mine])
     assert (windows.folder / "config").read_bytes() == now
+    assert sorted(p.name for p in windows.ours.iterdir()) == ["config", "my-box.known_hosts"]
     wsl.take_out(windows)
     assert (windows.folder / "config").read_bytes() == before
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from bootstrap.link import known
 from bootstrap.link.known import KnownBox
 from bootstrap.tasks import namespace
-from tests.person import HERE, Done, Person
+from bootstrap.tasks.command import _own_error
+from tests.person import BIN, HERE, Done, Person
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
@@ -249,3 +251,31 @@ def test_ctrl_c_is_130(at: Person) -> None:
     going.interrupt()
     done = going.end(10).must(130)
     assert "interrupted" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["boxes"], ["boxes", "--json"], ["--list"]], ids=" ".join)
+def test_an_output_that_is_full_is_one_sentence(arguments: list[str], at: Person) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [BIN / "boxstrap", *arguments],
+            cwd=at.place,
+            env=at.env,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.count("can't be used: no space left on device.") == 1
+    assert len(done.stderr.splitlines()) == 2
+
+
+def test_an_error_of_our_own_is_told_where_no_report_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "boxstrap").write_text("no folder")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    told = _own_error(ValueError("broken")).text()
+    assert "boxstrap itself failed: ValueError: broken" in told
+    assert "No report was kept of it: " in told
+    assert "not a directory" in told
