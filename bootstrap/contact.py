@@ -63,6 +63,11 @@ class Contact:
         """Whether the box is this machine."""
         return self.endpoint is None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether its host key is pinned, so that a login asks nothing and pins nothing."""
+        return self.is_local or self.known.known_hosts.is_file()
+
     def dial(self) -> None:
         """Begin to connect; what comes next can be prepared meanwhile."""
         self._dialing = self._dialed()

@@ -11,6 +11,7 @@ from bootstrap.talk.question import question
 from bootstrap.talk.run import Run
 from bootstrap.ui.clean import clean
 from bootstrap.ui.screen import Screen
+from bootstrap.ui.words import still_billing
 
 _MOST_NAMED = 20
 """Processes that are named; a stranger's box may send as many as it likes."""
@@ -36,9 +37,8 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
         for name, pid, user, program in left[:_MOST_NAMED]:
             screen.warn(f"{name}: process {pid} ({program}, of {user}) could not be ended")
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant)
-        console = there.box.recall("console")
-        if console:
-            text += f"\nstill billing: destroy it at {console}"
+        if not there.box.is_local:
+            text += f"\n{still_billing(there.box.recall('console'))}"
         screen.result(
             {
                 "box": there.box.known.name,

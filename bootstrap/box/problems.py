@@ -13,7 +13,7 @@ class Problem(NamedTuple):
     advice: str
 
 
-HOST = "Only the host's owner can mend it: return this box."
+HOST = "Only the host's owner can fix it: return this box."
 RESTART = "Restart the instance once; if it stays so, return this box."
 
 ABSENT = Problem(

@@ -25,6 +25,7 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
 
 from .nvml import GPU, ask, load_library  # noqa: E402
+from .order import parse_order  # noqa: E402
 
 VERSION = 1
 TAIL = 4096  # bytes of a log in which its last line is looked for
@@ -117,7 +118,7 @@ class Box:
         self.names: dict[int, str] = {}
         load_library()
         failure = ask([("nvmlInit",)])
-        self.error = failure["error"] if failure else None
+        self.error = failure["error"] if failure and gpu_was_ordered(runs) else None
         count = told(ask([("nvmlDeviceGetCount",)])) if failure is None else 0
         self.cards = [Card(index) for index in range(count or 0)]
 
@@ -131,6 +132,14 @@ class Box:
             "error": self.error,
             "run": newest_run(self.runs) if self.runs else None,
         }
+
+
+def gpu_was_ordered(runs: Path | None) -> bool:
+    """Whether the last setup required a GPU; where it can't be told, it did."""
+    try:
+        return runs is None or parse_order((runs.parent / "gpu.order").read_text()).require
+    except (OSError, ValueError, TypeError):
+        return True
 
 
 def host(folder: Path) -> dict[str, Any]:

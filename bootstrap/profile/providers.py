@@ -36,6 +36,17 @@ def recognise(env_names: Collection[str], files: Collection[str]) -> str:
     return best if hits.get(best) else FALLBACK
 
 
+def other_than(own: Hints, env_names: Collection[str], files: Collection[str]) -> str:
+    """The provider whose signs a box shows, where it shows none of `own`; "" for no contradiction.
+
+    Without hints of its own a profile is for any host.
+    """
+    if not (own.env or own.files) or own.env & set(env_names) or own.files & set(files):
+        return ""
+    shown = recognise(env_names, files)
+    return "" if shown == FALLBACK else shown
+
+
 def all_hints() -> Hints:
     """Every variable and file that a box should be asked for."""
     each = _hints().values()

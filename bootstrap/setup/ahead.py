@@ -14,6 +14,7 @@ import threading
 from bootstrap.contact import Contact
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import Wire
+from bootstrap.profile.providers import all_hints
 from bootstrap.talk.hello import Hello, greet
 
 Look = tuple[str, str, str, str]
@@ -36,7 +37,8 @@ class Ahead(threading.Thread):
         )
         self._hello: Hello | None = None
         self._logged_in = threading.Event()
-        self._began = box.first_contact != "ask"  # a question needs the terminal to itself
+        # A box that isn't known yet hears of us once everything here is right.
+        self._began = box.is_known
         if self._began:
             self.start()
 
@@ -50,6 +52,7 @@ class Ahead(threading.Thread):
             self._logged_in.set()
         workdir, repo_key, repo_root, script = self._about
         if self._wire is not None and workdir and repo_key and script:
+            hints = all_hints()
             # What goes wrong here goes wrong again, in its own place, when it is asked for.
             with contextlib.suppress(BoxstrapError):
                 self._hello = greet(
@@ -58,6 +61,8 @@ class Ahead(threading.Thread):
                     repo_key=repo_key,
                     repo_root=repo_root,
                     script=script,
+                    hint_names=hints.env,
+                    hint_files=hints.files,
                 )
 
     def login(self) -> Wire:

@@ -13,6 +13,7 @@ from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.steady import SteadyLink
 from bootstrap.link.wire import Wire
+from bootstrap.profile.providers import all_hints
 from bootstrap.setup import secrets
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.prepare import Prepared
@@ -82,13 +83,15 @@ class Drive:
         return self.link.ask(self._greet)
 
     def _greet(self, wire: Wire) -> Hello:
-        prepared = self.prepared
+        prepared, hints = self.prepared, all_hints()
         return greet(
             wire,
             workdir=self.workdir,
             repo_key=prepared.repo_key,
             repo_root=prepared.repo_root,
             script=prepared.script_id,
+            hint_names=hints.env,
+            hint_files=hints.files,
         )
 
     def run(self, hello: Hello) -> str:

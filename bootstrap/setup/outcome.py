@@ -28,6 +28,7 @@ ERRORS: dict[int, type[BoxstrapError]] = {
     8: BusyError,
 }
 LOG_BYTES = 16 * 1024
+_RETURN = "return this box"
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,22 @@ def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     from bootstrap.ui.verdict_table import lines, painted
 
     verdict = fetch_verdict(ended.wire, ended.workdir, ended.advice)
-    screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)), painted)
+    screen.result(
+        {"verdict": verdict.model_dump()}, "\n".join(lines(verdict, refused=True)), painted
+    )
     worst = verdict.reasons[0] if verdict.reasons else None
     return ReturnBoxError(
-        f"return this box: {worst.sentence() if worst else ended.code.what}",
+        f"{worst.sentence() if worst else ended.code.what}.",
         where=ended.wire.label,
         next_=_advice(ended, worst.advice if worst else ended.code.next_),
     )
 
 
 def _advice(ended: Ended, advice: str) -> str:
+    """What to do: to return the box, said once."""
+    advice = f"{advice[:1].upper()}{advice[1:]}"
+    if _RETURN not in advice.lower():
+        advice = f"R{_RETURN[1:]}. {advice}".strip()
     return f"Nothing was built. {advice}" if ended.step == "gpu" else advice
 
 

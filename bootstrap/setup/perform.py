@@ -11,7 +11,7 @@ from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError
 from bootstrap.setup.alias import be_ready, keep_alias
 from bootstrap.setup.drive import Drive, Wishes
-from bootstrap.setup.ready import Ready, get_ready, remember
+from bootstrap.setup.ready import Ready, get_ready, remember, warn_of_provider
 from bootstrap.setup.report import next_steps, repo_dir
 from bootstrap.setup.training import Beginning, run_of_work, watch_beginning
 from bootstrap.talk.hello import Hello
@@ -40,6 +40,7 @@ def perform(order: Order, screen: Screen) -> None:
     try:
         be_ready(ready.box)  # while the box answers
         hello = ready.look() or drive.hello()
+        warn_of_provider(ready, hello, screen)
         setup = drive.run(hello)
         remember(ready)
         _finish(ready, drive, drive.hello() if setup else hello, setup, began)
@@ -80,7 +81,7 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
             f"the training ended with exit code {beginning.rc}.",
             where=run.name if run else "",
             next_=f"Its log: boxstrap logs --host {ready.box.known.name}\n"
-            "Mend it, commit, and run the same command again.",
+            "Fix it, commit, and run the same command again.",
         )
 
 

@@ -8,6 +8,8 @@ from functools import partial
 from bootstrap.contact import LOCAL, Asked, Contact, contact
 from bootstrap.link.steady import SteadyLink
 from bootstrap.profile.load import Loaded, load
+from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
+from bootstrap.profile.providers import recognise as by_hints
 from bootstrap.setup.ahead import Ahead
 from bootstrap.setup.prepare import Prepared, check_keys, prepare, repository_root
 from bootstrap.talk.hello import Hello, greet
@@ -43,27 +45,30 @@ def get_ready(
 ) -> Ready:
     """Profile, box, repository, script; the connection is made while they are read.
 
-    A box whose provider nobody named is logged in to first, and asked.
+    A box whose provider nobody named is logged in to before the script is made, and
+    asked; what can be refused without it is refused before.
     """
     loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
     check_keys(loaded)
     box = reach(asked, loaded, screen)
     ahead = Ahead(box)
-    link = None
-    if loaded.needs_provider:
-        provider = LOCAL if box.is_local else box.recall("provider")
-        if not provider:
-            link = connect(ahead, screen)
-            provider = recognise(box, link, screen)
-        loaded = loaded.for_provider(provider)
-    prepared = prepare(
-        loaded,
-        asked.place,
+    made = partial(
+        prepare,
+        place=asked.place,
         local=box.is_local,
         chosen_repo=asked.repo is not None,
         committed_only=committed_only,
         with_work=with_work,
     )
+    link = None
+    if loaded.needs_provider:
+        provider = LOCAL if box.is_local else box.recall("provider")
+        if not provider:
+            made(loaded.for_provider(FALLBACK))
+            link = connect(ahead, screen)
+            provider = recognise(box, link, screen)
+        loaded = loaded.for_provider(provider)
+    prepared = made(loaded)
     if prepared.secrets:
         screen.hide = Redactor(prepared.secrets).text
     if with_work:
@@ -98,17 +103,31 @@ def connect(ahead: Ahead, screen: Screen) -> SteadyLink:
 
 def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
     """Ask the box which provider's it is, say it, and keep it."""
-    from bootstrap.profile.providers import all_hints
-    from bootstrap.profile.providers import recognise as by_hints
-
     hints = all_hints()
     hello = link.ask(partial(greet, hint_names=hints.env, hint_files=hints.files))
     provider = by_hints(hello.env, hello.files)
-    signs = sorted((hello.env & hints.env) | (hello.files & hints.files))
-    why = f"it shows {', '.join(signs[:3])}" if signs else "it shows no provider's signs"
+    signs = _signs(hello)
+    why = f"it shows {signs}" if signs else "it shows no provider's signs"
     screen.note("profile", f"{provider} ({why})")
     box.remember(provider=provider)
     return provider
+
+
+def warn_of_provider(ready: Ready, hello: Hello, screen: Screen) -> None:
+    """Say it where the profile is one provider's, and the box shows another one's signs."""
+    provider = ready.prepared.profile.provider
+    own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
+    shown = other_than(own, hello.env, hello.files)
+    if shown:
+        screen.warn(
+            f"the profile is for {provider.name}, and this box shows {_signs(hello)}. "
+            f"If it is one of {shown}: --profile {shown}, or extends: {shown}"
+        )
+
+
+def _signs(hello: Hello) -> str:
+    hints = all_hints()
+    return ", ".join(sorted((hello.env & hints.env) | (hello.files & hints.files))[:3])
 
 
 def remember(ready: Ready) -> None:

@@ -42,7 +42,8 @@ def next_steps(
             code="" if contact.is_local else f"{program} code --host {name}",
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
-            destroy_at="" if contact.is_local else prepared.profile.provider.console or "",
+            rented=not contact.is_local,
+            destroy_at=prepared.profile.provider.console or "",
         )
     )
 

@@ -14,13 +14,16 @@ COLOURS = {"pass": GREEN, "warn": YELLOW, "return": RED, "n/a": DIM, "ignored": 
 WIDEST = 60  # of a cell; what is longer is in --json and in the report
 
 
-def lines(verdict: Verdict) -> list[str]:
-    """The lines, without colours."""
+def lines(verdict: Verdict, *, refused: bool = False) -> list[str]:
+    """The lines, without colours. `refused`: an error follows, and says what to do."""
     blocks = [_gpu_lines(verdict)] if verdict.gpus else []
     blocks += [_check_lines(verdict)] if verdict.checks else []
-    blocks += [[f"{r.outcome}: {r.sentence()}", f"  {r.advice}"] for r in verdict.reasons]
+    for reason in verdict.reasons:
+        advice = [] if refused else [f"  {reason.advice}"]
+        blocks += [[f"{reason.outcome}: {reason.sentence()}", *advice]]
     blocks += [list(verdict.advice)] if verdict.advice else []
-    return [line for block in [*blocks, [end(verdict)]] for line in ["", *block]][1:]
+    blocks += [] if refused else [[end(verdict)]]
+    return [line for block in blocks for line in ["", *block]][1:]
 
 
 def painted(text: str) -> str:

@@ -20,7 +20,8 @@ class Next:
     code: str = ""
     fetch: Sequence[str] = ()
     status: str = ""
-    destroy_at: str = ""  # a URL or a sentence
+    rented: bool = True
+    destroy_at: str = ""  # a URL or a sentence, where it is known
     price: float | None = None  # dollars an hour
 
 
@@ -39,10 +40,12 @@ def what_next(following: Next) -> str:
     blocks = [f"{following.box}: {run}"]
     if told:
         blocks.append("\n".join(f"  {label:<{width}}  {command}" for label, command in told))
-    if following.destroy_at:
-        blocks.append(f"{_billing(following.price)}: destroy it at {following.destroy_at}")
+    if following.rented:
+        blocks.append(still_billing(following.destroy_at, following.price))
     return "\n\n".join(blocks)
 
 
-def _billing(price: float | None) -> str:
-    return "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
+def still_billing(destroy_at: str = "", price: float | None = None) -> str:
+    """The reminder of the bill, and where it is ended."""
+    costs = "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
+    return f"{costs}: destroy it {f'at {destroy_at}' if destroy_at else 'where you rented it'}"

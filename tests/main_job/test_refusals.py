@@ -188,8 +188,8 @@ def test_a_refused_key_is_3_with_the_public_key_to_paste(rented: Rented) -> None
 
 def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) -> None:
     refused = rented.run("setup", "--set", "gpu.require=true").must(6)
-    assert "return this box" in refused.err
-    assert "Nothing was built" in refused.err
+    assert "Nothing was built. Return this box" in refused.err
+    assert refused.text.lower().count("return this box") == 1
     assert not rented.box.exists("/workspace/homework/.venv")
     assert not rented.box.exists("/root/.boxstrap/runs")
     # The verdict is there for programs too.
@@ -256,3 +256,19 @@ def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
         check=False,
     )
     assert local.stdout == ""
+
+
+def test_another_providers_box_than_the_profiles_is_said_once(rented: Rented) -> None:
+    profile = (
+        "version: 1\nextends: runpod\ngpu: {require: false}\ntrain: {command: python train.py}\n"
+    )
+    repository = rented.person.repository("other", boxstrap__yaml=profile)
+    for _ in range(2):
+        done = rented.run("setup").must(0)
+        warned = [line for line in done.err.splitlines() if "RunPod" in line]
+        assert len(warned) == 1
+        assert "--profile vast" in warned[0]
+    repository.commit({"boxstrap.yaml": profile.replace("runpod", "ssh")})
+    done = rented.run("setup").must(0)
+    assert "--profile vast" not in done.err
+    assert "still billing: destroy it where you rented it" in done.out

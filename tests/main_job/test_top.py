@@ -76,3 +76,14 @@ def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None
     assert "A100" in told.out
     assert "lost" in told.out
     with_gpu.person.run("top", "--host", "root@127.0.0.1:1").must(3)
+
+
+def test_where_no_gpu_is_required_nothing_is_said_of_nvml(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    rented.run("setup").must(0)
+    told = rented.run("top", "--looks", "2", "--every", "1").must(0)
+    assert "NVML" not in told.text
+    assert "cpu" in told.out
+    rented.run("verify", "--set", "gpu.require=true").must(6)
+    assert "NVML error" in rented.run("top", "--looks", "1").must(0).out

@@ -94,7 +94,7 @@ def test_the_demo_neither_reads_nor_writes_it(full: Full) -> None:
     done = full.run(str(BIN / "boxstrap"), "demo")
     assert done.returncode == 0, done.stdout + done.stderr
     after = full.listing()
-    own = ("boxstrap/demo/", "boxstrap/boxes/local/", ".boxstrap")
+    own = ("boxstrap/demo/", "boxstrap/boxes/local/", "boxstrap/repositories/", ".boxstrap")
     assert [name for name in after if name not in before and not any(o in name for o in own)] == []
     assert {name: after[name] for name in before} == before
 

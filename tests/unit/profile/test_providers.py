@@ -11,7 +11,7 @@ from bootstrap import paths
 from bootstrap.profile import schema_json
 from bootstrap.profile.listing import listed
 from bootstrap.profile.load import load
-from bootstrap.profile.providers import all_hints, recognise
+from bootstrap.profile.providers import Hints, all_hints, other_than, recognise
 from bootstrap.profile.shape import profile_shape
 
 
@@ -117,3 +117,20 @@ def keys_of(section, prefix=""):
 def test_the_shipped_profiles_name_their_schema():
     for path in paths.shipped("profiles").glob("*.yaml"):
         assert "# yaml-language-server: $schema=schema.json\n" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("profile", "env", "files", "other"),
+    [
+        ("vast", ["RUNPOD_POD_ID"], ["/etc/rp_environment"], "runpod"),
+        ("vast", ["VAST_CONTAINERLABEL"], [], ""),
+        ("vast", ["VAST_CONTAINERLABEL", "RUNPOD_POD_ID"], [], ""),
+        ("vast", ["HOME"], [], ""),
+        ("ssh", ["RUNPOD_POD_ID"], [], ""),
+        ("runpod", [], ["/home/paperspace"], "paperspace"),
+    ],
+)
+def test_a_box_of_another_provider_than_the_profiles(profile, env, files, other):
+    detect = load(profile).profile.provider.detect
+    own = Hints(frozenset(detect.env), frozenset(detect.files))
+    assert other_than(own, env, files) == other

@@ -26,7 +26,8 @@ def test_everything_is_aligned():
 
 
 def test_what_is_not_there_is_left_out():
-    assert what_next(Next(box="local")) == "local: set up"
+    assert what_next(Next(box="local", rented=False)) == "local: set up"
+    assert what_next(Next(box="b")) == "b: set up\n\nstill billing: destroy it where you rented it"
     short = Next(box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page")
     assert what_next(short) == (
         "b: run r: failed (exit 1)\n\nstill billing: destroy it at the provider's page"
