@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bootstrap.repo.urls import without_user_info
+
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, Section
 
@@ -73,4 +75,6 @@ def _walk(
             for item, text in value.items():
                 yield Entry(f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note)
         else:
+            if key == "git.url" and value:
+                value = without_user_info(value)
             yield Entry(key, value, origins.get(key, fallback), note)

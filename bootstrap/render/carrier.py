@@ -64,9 +64,17 @@ def render_carrier(
             "variables": values,
             "parts": parts,
             "script": script,
-            "marker": MARKER,
+            "marker": _marker(script),
         },
     )
+
+
+def _marker(script: str) -> str:
+    """A line that no value of the script has: it ends where the script does."""
+    marker, lines = MARKER, set(script.splitlines())
+    while marker in lines:
+        marker += "_"
+    return marker
 
 
 def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@ from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
 from bootstrap.render.parts import known_hosts
 from bootstrap.render.quote import Value
+from bootstrap.repo.urls import without_user_info
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -71,7 +72,7 @@ def variables(
         ("REPO_NAME", work.name),
         ("REPO_COMMIT", work.commit),
         ("REPO_BRANCH", work.branch or ""),
-        ("REPO_URL", work.url or ""),
+        ("REPO_URL", without_user_info(work.url or "")),
         ("REPO_ACCESS", profile.git.access),
         ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
         ("LOCK_PATIENCE", LOCK_PATIENCE_S),
@@ -87,7 +88,7 @@ def variables(
         ("EXTRAS", python.extras),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
-        ("CLONE_URL", (work.url or profile.git.url or "") if profile.git.access == "url" else ""),
+        ("CLONE_URL", _clone_url(profile, work)),
         ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
@@ -103,6 +104,12 @@ def variables(
         ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
         ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
     ]
+
+
+def _clone_url(profile: Profile, work: Work) -> str:
+    """The git host that the box itself asks; whatever credential the URL has stays here."""
+    url = (work.url or profile.git.url) if profile.git.access == "url" else None
+    return without_user_info(url or "")
 
 
 def gpu_order(profile: Profile) -> str:

@@ -68,13 +68,15 @@ class Here:
         return "sha256" if len(self.commit) == 64 else "sha1"
 
 
-def read(path: Path, ref: str | None = None) -> Here:
+def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
     """The repository around `path`, at `ref` (a branch, tag or commit) or where it stands.
+
+    `exactly`: `path` is a bare repository of ours, whatever lies around it.
 
     Raises UsageError where there is no repository, no commit yet, no such ref, or it
     belongs to another user.
     """
-    repository = open_repository(path)
+    repository = open_repository(path, exactly=exactly)
     place, settings = repository.place, repository.settings
     root = place.root
     commit, subject = _commit(repository, ref)

@@ -36,12 +36,12 @@ class Repository:
         return any(_PARTIAL.fullmatch(key) for key, _ in self.settings)
 
 
-def open_repository(path: Path) -> Repository:
-    """The repository around `path`.
+def open_repository(path: Path, *, exactly: bool = False) -> Repository:
+    """The repository around `path`; with `exactly` the bare one that `path` is.
 
     Raises UsageError where there is none, or it belongs to another user.
     """
-    place = find(path)
+    place = Place(path, path, path, bare=True) if exactly else find(path)
     strangers = place.strangers()
     if strangers and not _is_trusted(place.root):
         raise not_yours(place.root, strangers[0])

@@ -52,8 +52,8 @@ class UrlKind(Enum):
         """What to tell the user before this kind is used, if anything."""
         if self in (UrlKind.HTTP, UrlKind.GIT):
             return (
-                f"{self.value}:// is neither encrypted nor signed: whoever sits between "
-                "the box and the host can change the code. Use https:// where the host has it."
+                f"{self.value}:// is neither encrypted nor signed: whoever sits on the way to "
+                "the host can change the code. Use https:// where the host has it."
             )
         return None
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bootstrap.repo.here import Here
     from bootstrap.ui.screen import Screen
 
+_REFUSED = ("Authentication failed", "could not read", "not found", "403")
 LOOK_S = 10
 """How long the git host may take to answer, in seconds."""
 
@@ -42,8 +43,9 @@ def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: boo
     not on the host, work that would stay behind.
     """
     from bootstrap.profile.load import load
+    from bootstrap.repo.urls import check_url
     from bootstrap.setup.prepare import nothing_stays_behind, repository_root
-    from bootstrap.setup.work import find_work
+    from bootstrap.setup.work import address_warning, find_work
 
     loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
     profile = loaded.for_provider(provider).profile
@@ -53,6 +55,9 @@ def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: boo
             nothing_stays_behind(here)
         _is_on_the_host(here)
     url = door_url(work.url)
+    warning = address_warning(profile, work) or check_url(url).warning
+    if warning:
+        screen.warn(warning)
     readable = anyone_may_read(url)
     if readable is False:
         screen.warn(
@@ -77,33 +82,21 @@ def door_url(url: str | None) -> str:
 
 def anyone_may_read(url: str) -> bool | None:
     """Whether the host gives it to somebody without a credential; None where it can't be asked."""
-    settings = ("-c", "credential.helper=", "-c", "core.hooksPath=/dev/null")
-    ask = ("ls-remote", "-q", "--end-of-options", url, "HEAD")
-    environment = {
-        **os.environ,
-        "GIT_TERMINAL_PROMPT": "0",
+    from bootstrap.repo.git import NOWHERE, GitError, run
+
+    ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
+    nobody = {
         "GIT_ASKPASS": "true",
         "GIT_ALLOW_PROTOCOL": "https:http",
         "GIT_CONFIG_GLOBAL": os.devnull,
-        "LC_ALL": "C",
     }
     try:
-        done = subprocess.run(
-            ["git", *settings, *ask],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LOOK_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        run(NOWHERE, *ask, env=nobody, timeout=LOOK_S)
+    except subprocess.TimeoutExpired:
         return None
-    if done.returncode == 0:
-        return True
-    refused = ("Authentication failed", "could not read", "not found", "403")
-    return False if any(word in done.stderr for word in refused) else None
+    except GitError as failure:
+        return False if any(word in failure.said for word in _REFUSED) else None
+    return True
 
 
 def _is_on_the_host(here: Here) -> None:

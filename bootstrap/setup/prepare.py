@@ -33,6 +33,8 @@ class Prepared:
     script: str
     script_id: str
     secrets: dict[str, str]
+    warning: str | None = None
+    """What to say of the repository's address, if anything."""
 
 
 def repository_root(place: Path) -> Path | None:
@@ -75,7 +77,7 @@ def prepare(  # noqa: PLR0913
     """
     from bootstrap.render.script import render_script, script_id
     from bootstrap.render.variables import NO_WORK, variables
-    from bootstrap.setup.work import find_work
+    from bootstrap.setup.work import address_warning, find_work
 
     profile = loaded.profile
     here, work = (
@@ -105,6 +107,7 @@ def prepare(  # noqa: PLR0913
         script=script,
         script_id=script_id(script),
         secrets=taken,
+        warning=address_warning(profile, work) if with_work else None,
     )
 
 

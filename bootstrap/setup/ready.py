@@ -71,6 +71,8 @@ def get_ready(
     prepared = made(loaded)
     if prepared.secrets:
         screen.hide = Redactor(prepared.secrets).text
+    if prepared.warning:
+        screen.warn(prepared.warning)
     if with_work:
         screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
     return Ready(box, link or connect(ahead, screen), prepared, loaded, ahead)

@@ -62,6 +62,8 @@ def _show_script(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None
         committed_only=True,
         with_secrets=False,
     )
+    if prepared.warning:
+        screen.warn(prepared.warning)
     _show(prepared.script, screen, given, {"door": None, "edition": "whole"})
 
 

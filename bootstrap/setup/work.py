@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.paths import state_dir
 from bootstrap.render.variables import Work
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ def find_work(profile: Profile, place: Path, *, chosen_repo: bool) -> tuple[Here
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
         return None, _by_url(url, ref)
-    here = read(_mirror(url, place), ref) if url else read(place, ref)
+    here = _of_url(url, ref, place) if url else read(place, ref)
     if is_boxstrap_checkout(here) and not chosen_repo and not url:
         raise UsageError(
             "this is boxstrap's own source, and no training.", where=str(here.root), next_=_MEANT
@@ -81,66 +78,38 @@ def _by_url(url: str, ref: str | None) -> Work:
 
 
 def _resolved(url: str, ref: str | None) -> str:
-    asked = ref or "HEAD"
+    from bootstrap.repo.hosts import ask_host
+    from bootstrap.repo.urls import without_user_info
+
+    clean, asked = without_user_info(url), ref or "HEAD"
     refs = [f"refs/heads/{asked}", f"refs/tags/{asked}^{{}}", f"refs/tags/{asked}"]
     patterns = ["HEAD"] if asked == "HEAD" else refs
-    lines = _git("ls-remote", "--end-of-options", url, *patterns).splitlines()
+    lines = ask_host(url, "ls-remote", "--end-of-options", clean, *patterns).splitlines()
     found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     for pattern in patterns:
         if pattern in found:
             return found[pattern]
     raise ProfileError(
-        f"git.ref: {url} has no branch or tag {asked!r}.", next_="Name one, or a whole commit id."
+        f"git.ref: {clean} has no branch or tag {asked!r}.", next_="Name one, or a whole commit id."
     )
 
 
-def _mirror(url: str, place: Path) -> Path:
-    """A bare copy of the URL here, brought up to date: it is sent over the login, so that
-    no credential for it has to reach the box. Where you stand in that repository, itself."""
+def _of_url(url: str, ref: str | None, place: Path) -> Here:
+    """The repository at the URL; where you stand in it, yours."""
     from bootstrap.repo.here import read
-    from bootstrap.repo.urls import name_of, without_user_info
+    from bootstrap.repo.mirror import read_url
+    from bootstrap.repo.urls import without_user_info
 
-    clean = without_user_info(url)
     try:
-        if read(place).url == clean:
-            return place
+        mine = read(place).url == without_user_info(url)
     except UsageError:
-        pass
-    digest = hashlib.sha256(clean.encode()).hexdigest()[:8]
-    mirror = state_dir() / "mirrors" / f"{name_of(clean)}-{digest}.git"
-    if not mirror.is_dir():
-        mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _git("clone", "--quiet", "--bare", "--template=", "--end-of-options", url, str(mirror))
-    else:
-        refs = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-        _git(
-            "--git-dir", str(mirror), "fetch", "--quiet", "--prune", "--end-of-options", url, *refs
-        )
-    return mirror
+        mine = False
+    return read(place, ref) if mine else read_url(url, ref)
 
 
-def _git(*arguments: str) -> str:
-    # What `check_url` let through, and nothing that runs a helper.
-    settings = (
-        "-c",
-        "core.hooksPath=/dev/null",
-        "-c",
-        "protocol.ext.allow=never",
-        "-c",
-        "protocol.file.allow=never",
-    )
-    done = subprocess.run(
-        ["git", *settings, *arguments],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if done.returncode:
-        from bootstrap.ui.clean import clean
+def address_warning(profile: Profile, work: Work) -> str | None:
+    """What to say of an address from which this machine or the box fetches."""
+    from bootstrap.repo.urls import check_url
 
-        raise ProfileError(
-            f"git.url: {clean(done.stderr).strip()[-400:] or 'git failed'}",
-            next_="Check the address, and that this machine may read it.",
-        )
-    return done.stdout
+    url = work.url if profile.git.access == "url" else profile.git.url
+    return check_url(url).warning if url else None

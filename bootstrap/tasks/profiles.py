@@ -40,8 +40,12 @@ def profiles(call: Call) -> None:
         files = [str(path) for path in loaded.chain]
         call.screen.result({"valid": True, "files": files}, f"right: {', '.join(files)}")
         return
+    from bootstrap.repo.urls import without_user_info
+
+    shown = loaded.profile.model_dump()
+    shown["git"]["url"] = without_user_info(loaded.profile.git.url or "") or None
     call.screen.result(
-        {"profile": loaded.profile.model_dump()},
+        {"profile": shown},
         "\n".join(lines(loaded.profile, loaded.origins, described=True)),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import dataclasses
 import json
 import re
 import subprocess
@@ -207,6 +208,19 @@ def test_the_whole_script_is_carried_unchanged() -> None:
     script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
     assert DOORS["gcp"].editions == (WHOLE,)
     assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
+
+
+def test_no_value_ends_the_carried_script() -> None:
+    """As a name of several lines might."""
+    begin = "x\nEND_OF_WHOLE_SCRIPT\nEND_OF_WHOLE_SCRIPT_\ntouch sprung\n"
+    carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
+    lines = carried.split("\n")
+    (start,) = (at for at, line in enumerate(lines) if line == "whole_script() {")
+    marker = lines[start + 1].removeprefix("cat <<").strip("'")
+    ends = [at for at, line in enumerate(lines) if line == marker]
+    assert len(ends) == 1
+    assert f"GIT_USER_NAME='{begin}'" in "\n".join(lines[start : ends[0]])
+    assert lines[ends[0] - 2 : ends[0]] == ["}", ""]
 
 
 def test_the_short_script_has_every_function_that_it_calls() -> None:

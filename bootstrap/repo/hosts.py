@@ -1,0 +1,91 @@
+"""Asking a git host, as the person would: with their configuration, and what `git.url` carries.
+
+A token of the URL is in no argument and no file: git asks a program of ours for it, which has
+it from the environment and tells it to nobody but the host that the URL names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..errors import ProfileError
+from .git import NOWHERE, Folders, GitError, run
+from .names import shown
+from .urls import UrlKind, check_url, without_user_info
+
+_PROTOCOLS = ":".join(kind.value for kind in UrlKind)
+_OF_THE_PERSON = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROMPT|HTTP_\w+)")
+_ANY_USER_INFO = re.compile(r"//[^/@\s']*@")
+
+# git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Of another
+# host, to which the first one may have led, it learns nothing.
+_ASKPASS = """#!/bin/sh
+case $1 in
+  "Username for '$BOXSTRAP_SCHEME://$BOXSTRAP_HOST"[\\'/]*) printf '%s\\n' "$BOXSTRAP_USER" ;;
+  "Password for '$BOXSTRAP_SCHEME://"*"@$BOXSTRAP_HOST"[\\'/]*)
+    printf '%s\\n' "$BOXSTRAP_PASSWORD" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
+    """What git prints for `arguments`, which name the URL without user-info; with `folders` as
+    a repository of ours.
+
+    Raises ProfileError with what git said, where it fails.
+    """
+    with _credential(url) as (options, env):
+        try:
+            printed = run(folders, *options, *arguments, stdin=None, env=env)
+        except GitError as failure:
+            said = shown(_ANY_USER_INFO.sub("//", " ".join(failure.said.split()))[-400:])
+            raise ProfileError(
+                f"git.url: {said or 'git failed'}",
+                next_="Check the address, and that this machine may read it.",
+            ) from failure
+    return printed.decode("utf-8", "replace")
+
+
+@contextmanager
+def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
+    """Options and environment with which git reaches the host as `url` says."""
+    env = {name: value for name, value in os.environ.items() if _OF_THE_PERSON.fullmatch(name)}
+    env["GIT_ALLOW_PROTOCOL"] = _PROTOCOLS
+    env.setdefault("GIT_TERMINAL_PROMPT", "1")
+    user, password = _user_info(url)
+    if password is None:
+        if user:  # the rest the person's helper knows, or the person
+            env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "credential.username"}
+            env["GIT_CONFIG_VALUE_0"] = user
+        yield (), env
+        return
+    scheme, _, rest = without_user_info(url).partition("://")
+    with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
+        askpass = Path(folder) / "askpass"
+        askpass.write_text(_ASKPASS)
+        askpass.chmod(0o700)
+        env |= {
+            "GIT_ASKPASS": str(askpass),
+            "GIT_TERMINAL_PROMPT": "0",
+            "BOXSTRAP_SCHEME": scheme,
+            "BOXSTRAP_HOST": rest.partition("/")[0],
+            "BOXSTRAP_USER": user,
+            "BOXSTRAP_PASSWORD": password,
+        }
+        # No helper of the person's: it would be asked first, and told to keep the token.
+        yield ("-c", "credential.helper="), env
+
+
+def _user_info(url: str) -> tuple[str, str | None]:
+    """Name and password of an http(s) address; of another kind neither is a secret."""
+    if check_url(url) not in (UrlKind.HTTP, UrlKind.HTTPS):
+        return "", None
+    user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    return unquote(user), unquote(password) if colon else None

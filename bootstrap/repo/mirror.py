@@ -1,0 +1,117 @@
+"""A bare copy of the repository that `git.url` names, kept here and brought up to date.
+
+It is sent over the login, so that no credential for it has to reach the box. It is made
+aside and renamed: one that is there is whole. What the host last told of its branches is
+written down beside its refs when they are those; one without that is made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import BoxstrapError, ProfileError
+from ..paths import state_dir
+from .git import Folders, GitError, broken, run
+from .here import Here, read
+from .hosts import ask_host
+from .urls import name_of, without_user_info
+
+_TOLD = "boxstrap-told"
+_REFS = ("refs/heads/*", "refs/tags/*")
+_DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
+_DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
+
+
+def read_url(url: str, ref: str | None) -> Here:
+    """The repository at `url` as its host has it now, at `ref` or on its default branch.
+
+    Raises ProfileError where the host can't be asked, UsageError where there is no such ref.
+    """
+    clean = without_user_info(url)
+    digest = hashlib.sha256(clean.encode()).hexdigest()[:8]
+    mirror = state_dir() / "mirrors" / f"{name_of(clean)}-{digest}.git"
+    mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
+    told = ask_host(url, "ls-remote", *asked)
+    with _locked(mirror):
+        _bring_up_to_date(mirror, url, told)
+        try:
+            return read(mirror, ref, exactly=True)
+        except BoxstrapError:
+            if not _should_be_there(ref, told):
+                raise
+            _make(mirror, url, told)  # damaged: a power cut, or a disk
+            return read(mirror, ref, exactly=True)
+
+
+def _should_be_there(ref: str | None, told: str) -> bool:
+    named = "HEAD" if ref is None else rf"refs/(?:heads|tags)/{re.escape(ref)}"
+    return re.search(rf"\t{named}$", told, re.MULTILINE) is not None
+
+
+def _bring_up_to_date(mirror: Path, url: str, told: str) -> None:
+    try:
+        before = (mirror / _TOLD).read_text()
+    except (OSError, UnicodeDecodeError):
+        _make(mirror, url, told)
+        return
+    if before == told:
+        return
+    try:
+        _fetch(mirror, url, told)
+    except ProfileError:  # the host answers: it is the mirror that can't be written
+        _make(mirror, url, told)
+
+
+def _make(mirror: Path, url: str, told: str) -> None:
+    """A new one, in the place of what is there."""
+    new, old = (mirror.with_name(f".{mirror.name}.{word}") for word in ("new", "old"))
+    for left in (new, old):  # by one that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    words = ("--bare", "--quiet", "--template=", "--initial-branch=main")
+    sha256 = re.search(r"^[0-9a-f]{64}\t", told, re.MULTILINE)
+    try:
+        run(Folders(new), "init", *words, *(("--object-format=sha256",) if sha256 else ()))
+        run(Folders(new), "config", "remote.origin.url", without_user_info(url))
+    except GitError as failure:
+        raise broken(new, failure) from failure
+    _fetch(new, url, told)
+    with contextlib.suppress(FileNotFoundError):
+        mirror.rename(old)
+    new.rename(mirror)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _fetch(mirror: Path, url: str, told: str) -> None:
+    """All branches and tags, and HEAD as it was told; the word on it last."""
+    default, detached = _DEFAULT.search(told), _DETACHED.search(told)
+    refs = [f"+{ref}:{ref}" for ref in _REFS]
+    head = f"ref: {default[1]}" if default else detached[1] if detached else ""
+    if head and not default:
+        refs.append("HEAD")
+    asked = ("--quiet", "--prune", "--no-auto-gc", "--end-of-options", without_user_info(url))
+    (mirror / _TOLD).unlink(missing_ok=True)
+    ask_host(url, "fetch", *asked, *refs, folders=Folders(mirror))
+    if head:
+        _write(mirror / "HEAD", f"{head}\n")
+    _write(mirror / _TOLD, told)
+
+
+def _write(file: Path, text: str) -> None:
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(text)
+    new.replace(file)
+
+
+@contextlib.contextmanager
+def _locked(mirror: Path) -> Iterator[None]:
+    """One at a time: git's own locks make the second one fail."""
+    with mirror.with_name(f"{mirror.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

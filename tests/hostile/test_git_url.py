@@ -1,0 +1,352 @@
+"""The address of a repository, with a token in it: where the token goes, and where it doesn't."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bootstrap.profile.load import load
+from bootstrap.render.doors import DOORS
+from bootstrap.repo.hosts import _ASKPASS
+from bootstrap.setup.prepare import prepare
+from tests.doors.git_server import GitHost, serving
+from tests.person import Person, Repository
+
+TOKEN = f"ghp_{secrets.token_hex(8)}"  # its own for each process: all of them are watched
+PROFILE = """\
+version: 1
+extends: vast
+gpu: {{require: false}}
+train: {{command: python train.py}}
+git: {{url: "{url}", access: {access}}}
+"""
+
+
+class Hosted:
+    """A repository on a git host, the profile that names it, and where the mirror of it lies."""
+
+    def __init__(self, person: Person, origin: Repository, host: GitHost, token: str) -> None:
+        self._person = person
+        self.origin = origin
+        self.host = host
+        self.bare = host.folder / "homework.git"
+        self.clean = f"{host.url}/homework.git"
+        self.url = self.clean.replace("//", f"//me:{token}@") if token else self.clean
+        self.profile = person.home / "gpu.yaml"
+        self.say("over-ssh")
+
+    def say(self, access: str) -> None:
+        """Let the profile say how the box gets the commit."""
+        self.profile.write_text(PROFILE.format(url=self.url, access=access))
+
+    def push(self, words: str) -> str:
+        """Another commit on the host."""
+        commit = self.origin.commit({"n.txt": words}, "Another")
+        self.origin.git("push", "-q", str(self.bare), "HEAD:main")
+        return commit
+
+    def commit(self) -> str:
+        """What `render` would set up."""
+        out = self._person.run("render", "--profile", str(self.profile)).must(0).out
+        (line,) = (line for line in out.splitlines() if line.startswith("REPO_COMMIT="))
+        return line.partition("=")[2].strip("'")
+
+    @property
+    def mirror(self) -> Path:
+        (found,) = (self._person.state / "mirrors").glob("homework-*.git")
+        return found
+
+
+Host = Callable[..., Hosted]
+
+
+@pytest.fixture
+def hosted(person: Person, tmp_path: Path) -> Iterator[Host]:
+    """`hosted(token=…)`: stands in a folder that is no repository."""
+    with contextlib.ExitStack() as stack:
+
+        def make(token: str = "") -> Hosted:
+            origin = person.repository("origin")
+            folder = tmp_path / "host"
+            argv = ["git", "clone", "-q", "--bare", str(origin.root), str(folder / "homework.git")]
+            subprocess.run(argv, check=True, env=person.env)
+            host = stack.enter_context(serving("127.0.0.1", folder, token))
+            person.place = tmp_path
+            return Hosted(person, origin, host, token)
+
+        yield make
+
+
+class Watch:
+    """Looks at the arguments of every process, again and again."""
+
+    def __init__(self, needle: str) -> None:
+        self._needle = needle.encode()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.found: set[bytes] = set()
+        self.seen_git = False
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.is_set():
+            for process in psutil.process_iter():
+                with contextlib.suppress(OSError):
+                    words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+                    self.seen_git |= b"ls-remote" in words
+                    if self._needle in words:
+                        self.found.add(words)
+
+
+def holds(folder: Path, needle: str) -> list[Path]:
+    """The files below `folder` with these bytes in them."""
+    files = (Path(top, name) for top, _, names in os.walk(folder) for name in names)
+    return [file for file in files if file.is_file() and needle.encode() in file.read_bytes()]
+
+
+@pytest.mark.parametrize("access", ["over-ssh", "url"])
+def test_a_token_is_in_no_argument_file_or_output(
+    person: Person, hosted: Host, access: str
+) -> None:
+    there = hosted(TOKEN)
+    there.say(access)
+    profile = ("--profile", str(there.profile))
+    tasks: list[tuple[str, ...]] = [("render",), ("profiles", "--show"), ("init",)]
+    tasks += [("plan", "--host", "root@127.0.0.1:1"), ("setup", "--host", "root@127.0.0.1:1")]
+    tasks += [("verify", "--host", "root@127.0.0.1:1"), ("profiles", "--show", "--json")]
+    if access == "url":
+        tasks += [("render", "--for", door) for door in DOORS]
+        tasks += [("oneliner",), ("oneliner", "--small"), ("oneliner", "--uvx", "boxstrap")]
+        tasks += [("oneliner", "--url", "https://x.org/b", "--output", str(person.home / "b.sh"))]
+    with Watch(TOKEN) as watch:
+        for task in tasks:
+            words = (*task, *profile) if task[0] not in ("init", "profiles") else task
+            if task[0] == "profiles":
+                words = ("profiles", "--show", str(there.profile), *task[2:])
+            done = person.run(*words)
+            assert "Traceback" not in done.text
+            assert TOKEN not in done.text, f"{task}: {done.text}"
+            if task[0] in ("render", "oneliner", "profiles"):
+                done.must(0)
+    assert watch.seen_git, "nothing was seen: no test"
+    assert not watch.found
+    assert set(there.host.given) == {TOKEN}, "it never came to the host"
+    assert holds(person.home, TOKEN) == [there.profile]
+
+
+@pytest.mark.parametrize("access", ["over-ssh", "url"])
+def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str) -> None:
+    """`verify` renders without a repository: the address is the profile's own."""
+    there = hosted(TOKEN)
+    there.say(access)
+    loaded = load(str(there.profile))
+    script = prepare(loaded, there.origin.root, local=False, with_work=False).script
+    assert TOKEN not in script
+    assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
+
+
+def test_a_ref_that_is_not_there_shows_no_token(person: Person, hosted: Host) -> None:
+    there = hosted(TOKEN)
+    for access in ("over-ssh", "url"):
+        there.say(access)
+        done = person.run("render", "--profile", str(there.profile), "--set", "git.ref=gone")
+        assert TOKEN not in done.must(2).text
+        assert "gone" in done.err
+
+
+def test_a_wrong_token_is_said_and_not_shown(person: Person, hosted: Host) -> None:
+    there = hosted(TOKEN)
+    there.url = there.url.replace(TOKEN, "wr0ngT0ken")
+    there.say("over-ssh")
+    done = person.run("render", "--profile", str(there.profile)).must(2)
+    assert "Authentication failed" in done.err
+    assert "wr0ngT0ken" not in done.text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("Username for 'https://host': ", "me"),
+        ("Password for 'https://me@host': ", TOKEN),
+        ("Password for 'https://me@host/path': ", TOKEN),
+        ("Username for 'https://host.evil': ", None),
+        ("Password for 'https://me@host.evil': ", None),
+        ("Password for 'https://me@evil': ", None),
+        ("Password for 'http://me@host': ", None),
+        ("Password for 'https://evil/@host.evil': ", None),
+        ("Enter passphrase for key: ", None),
+    ],
+)
+def test_only_the_host_of_the_url_gets_the_token(
+    tmp_path: Path, prompt: str, answer: str | None
+) -> None:
+    """git asks for another one after a redirect."""
+    (tmp_path / "askpass").write_text(_ASKPASS)
+    given = {"SCHEME": "https", "HOST": "host", "USER": "me", "PASSWORD": TOKEN}
+    done = subprocess.run(
+        ["sh", str(tmp_path / "askpass"), prompt],
+        env={"PATH": os.environ["PATH"], **{f"BOXSTRAP_{k}": v for k, v in given.items()}},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is (answer is not None)
+    assert done.stdout == (f"{answer}\n" if answer else "")
+
+
+def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
+    person: Person, hosted: Host, tmp_path: Path
+) -> None:
+    """What one stands in has no say in how one's own wish is met."""
+    there = hosted(TOKEN)
+    there.url = there.clean
+    there.say("over-ssh")
+    helper = f"!echo username=me; echo password={TOKEN}; :"
+    person.home.joinpath(".gitconfig").write_text(
+        f'[credential]\n\thelper = "{helper}"\n'
+        f'[url "{there.host.url}/"]\n\tinsteadOf = https://nowhere.invalid/\n'
+    )
+    assert there.commit() == there.origin.head
+    there.url = "https://nowhere.invalid/homework.git"
+    there.say("url")
+    assert there.commit() == there.origin.head
+    trap = tmp_path / "sprung"
+    other = person.repository("other")
+    other.git("config", "credential.helper", f"!touch {trap}; :")
+    other.git("config", "url.https://evil.invalid/.insteadOf", there.host.url)
+    there.url = there.clean
+    for access in ("url", "over-ssh"):
+        there.say(access)
+        assert there.commit() == there.origin.head
+    assert not trap.exists()
+
+
+# The mirror
+
+
+def test_a_mirror_follows_the_host(person: Person, hosted: Host) -> None:
+    there = hosted()
+    assert there.commit() == there.origin.head
+    there.push("second")
+    assert there.commit() == there.origin.head
+    there.origin.git("checkout", "-q", "-b", "next")
+    commit = there.origin.commit({"n.txt": "other"}, "Other")
+    there.origin.git("push", "-q", str(there.bare), "next")
+    subprocess.run(
+        ["git", "-C", str(there.bare), "symbolic-ref", "HEAD", "refs/heads/next"], check=True
+    )
+    assert there.commit() == commit, "the old default branch was used"
+
+
+def test_a_mirror_that_is_up_to_date_is_left_alone(person: Person, hosted: Host) -> None:
+    there = hosted()
+    there.commit()
+    before = {path: path.stat().st_mtime_ns for path in there.mirror.rglob("*")}
+    there.commit()
+    assert {path: path.stat().st_mtime_ns for path in there.mirror.rglob("*")} == before
+
+
+def _cut_in_the_clone(mirror: Path) -> None:
+    """As an earlier version left it, which cloned in its place, and was killed."""
+    shutil.rmtree(mirror)
+    (mirror / "refs").mkdir(parents=True)
+    (mirror / "objects").mkdir()
+    (mirror / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+def _locks_left(mirror: Path) -> None:
+    for name in ("packed-refs.lock", "HEAD.lock", "shallow.lock", "refs/heads/main.lock"):
+        (mirror / name).write_text("")
+
+
+def _objects_gone(mirror: Path) -> None:
+    shutil.rmtree(mirror / "objects")
+    (mirror / "objects").mkdir()
+
+
+def _refs_emptied(mirror: Path) -> None:
+    for file in [mirror / "packed-refs", *mirror.glob("refs/heads/*")]:
+        file.write_text("")
+
+
+def _head_emptied(mirror: Path) -> None:
+    (mirror / "HEAD").write_text("")
+
+
+@pytest.mark.parametrize(
+    "damage", [_cut_in_the_clone, _locks_left, _objects_gone, _refs_emptied, _head_emptied]
+)
+def test_a_broken_mirror_is_made_anew(
+    person: Person, hosted: Host, damage: Callable[[Path], None]
+) -> None:
+    there = hosted()
+    there.commit()
+    damage(there.mirror)
+    assert there.commit() == there.origin.head
+    there.push("second")
+    assert there.commit() == there.origin.head
+    assert not [path for path in there.mirror.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_killed_in_the_first_clone(person: Person, hosted: Host) -> None:
+    there = hosted()
+    bulk = os.urandom(3_000_000).hex()
+    commit = there.push(bulk)
+    for at in (0.2, 0.35, 0.5):
+        going = person.begin("render", "--profile", str(there.profile))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            going.process.wait(at)
+        going.kill()
+        going.close()
+    assert there.commit() == commit
+
+
+def test_three_at_once(person: Person, hosted: Host) -> None:
+    there = hosted()
+    for words in ("first", "second"):
+        begun = [person.begin("render", "--profile", str(there.profile)) for _ in range(3)]
+        for going in begun:
+            assert f"REPO_COMMIT='{there.origin.head}'" in going.end().must(0).out
+        there.push(words)
+
+
+def test_a_mirror_in_a_home_that_is_a_repository(person: Person, hosted: Host) -> None:
+    there = hosted()
+    for words in (("init", "-q"), ("config", "user.name", "x")):
+        subprocess.run(["git", *words], cwd=person.home, env=person.env, check=True)
+    assert there.commit() == there.origin.head
+
+
+# Warnings
+
+
+@pytest.mark.parametrize(
+    "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
+)
+def test_an_address_that_anyone_may_change_is_warned_of(
+    person: Person, hosted: Host, words: tuple[str, ...]
+) -> None:
+    there = hosted()
+    there.say("url")
+    done = person.run(*words, "--profile", str(there.profile)).must(0)
+    assert "http:// is neither encrypted nor signed" in done.err
+    there.say("over-ssh")
+    if words == ("render",):
+        done = person.run(*words, "--profile", str(there.profile), "--json").must(0)
+        assert "http:// is neither encrypted nor signed" in str(done.json()["warnings"])
