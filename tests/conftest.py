@@ -58,7 +58,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 # Module, and the kind of box where there are several.
 _SHARING = re.compile(
-    r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose)\.py)::[^\[]*(\[.*\])?$"
+    r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter)\.py)::[^\[]*(\[.*\])?$"
     r"|(tests/smoke/test_smoke\.py)::"
 )
 

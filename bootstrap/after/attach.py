@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import sys
 
 from bootstrap.after.visit import visit
@@ -38,14 +39,17 @@ def attach_to(asked: Asked, screen: Screen, *, run: str | None, every: bool) -> 
                 next_=f"Its log: boxstrap logs --host {name}",
             )
     screen.close()
-    _become(_command(there.box, chosen.session))
+    tmux = ["tmux", "-u", "-L", "boxstrap", "attach-session", "-t", f"={chosen.session}"]
+    # Through sh, since zsh as a login shell takes `=train` for the path of a program.
+    line = shell_command(f"exec {shlex.join(tmux)}")
+    become(ssh_command(there.box, line, terminal=True) or tmux)
 
 
-def _command(box: Contact, session: str) -> list[str]:
-    tmux = ["tmux", "-u", "-L", "boxstrap", "attach-session", "-t", f"={session}"]
+def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
+    """The real ssh, which runs this command line on the box; nothing for this machine."""
     endpoint = box.endpoint
     if endpoint is None:
-        return tmux
+        return []
     options = {
         "UserKnownHostsFile": str(box.known.known_hosts),
         "StrictHostKeyChecking": "yes",
@@ -57,13 +61,14 @@ def _command(box: Contact, session: str) -> list[str]:
     if endpoint.chosen_identity:
         flags += ["-i", str(endpoint.chosen_identity)]
     place = ["-p", str(endpoint.port), "-l", endpoint.user, "--", endpoint.alias]
-    # Through sh, since zsh as a login shell takes `=train` for the path of a program.
-    return ["ssh", "-t", *flags, *place, shell_command(f"exec {shlex.join(tmux)}")]
+    return ["ssh", "-t" if terminal else "-T", *flags, *place, line]
 
 
-def _become(command: list[str]) -> None:
+def become(command: list[str]) -> None:
+    """Replace this program by another one. Raises UsageError where it is not installed."""
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]} is not installed on this machine.")
     sys.stdout.flush()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would what follows
     os.execv(program, command)  # noqa: S606 - a list, no shell

@@ -22,7 +22,7 @@ class Visit:
     hello: Hello
     workdir: str
     own: str = ""
-    """The key of the repository stood in; "" in none."""
+    """What the box calls the repository stood in; "" in none."""
 
     def __enter__(self) -> Visit:
         return self
@@ -41,29 +41,31 @@ class Visit:
 
 def visit(asked: Asked, screen: Screen) -> Visit:
     """Log in and ask. Raises UsageError, UnreachableError, HostKeyError."""
-    own = "" if asked.host else stood_in(asked)
+    own, root = ("", "") if asked.host else stood_in(asked)
     box = contact(asked, screen.say, repo_key=own)
     box.dial()
-    own = own or stood_in(asked)  # while it connects
+    if asked.host:
+        own, root = stood_in(asked)  # while it connects
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
         hello = greet(
             link.wire,
             workdir=workdir,
-            repo_key=box.known.repo_key,
-            repo_root=box.recall("repo_root"),
+            repo_key=own or box.known.repo_key,
+            repo_root=root if own else box.recall("repo_root"),
         )
     except BaseException:
         link.close()
         raise
+    own = own and (hello.repo_key or own)
     if own and own not in {run.repo_key for run in hello.runs}:
         own = _named_here(asked) or own
     return Visit(box, link, hello, workdir, own)
 
 
-def stood_in(asked: Asked) -> str:
-    """The key of the repository stood in; "" in none, which is no error here.
+def stood_in(asked: Asked) -> tuple[str, str]:
+    """Key and first commit of the repository stood in; "" in none, which is no error here.
 
     One that can't be read has a key that no box knows: its runs are nobody else's.
     """
@@ -71,10 +73,11 @@ def stood_in(asked: Asked) -> str:
     from bootstrap.setup.prepare import repository_root
 
     try:
-        return read(asked.place).key
+        here = read(asked.place)
+        return here.key, here.root_commit
     except BoxstrapError:
         root = repository_root(asked.place)
-        return root.name if root else ""
+        return (root.name if root else "", "")
 
 
 def _named_here(asked: Asked) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.after.project import RemoteProject, project_of
 from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked, Contact
 from bootstrap.editors import jsonc, on_box
@@ -25,19 +24,6 @@ _OPENS_WITHIN_S = 30
 _REMEMBERED = "editor_settings"
 
 
-@dataclass(frozen=True)
-class Work:
-    """The repository on the box, and its environment. Absolute paths."""
-
-    folder: str
-    venv: str
-
-    @property
-    def python(self) -> str:
-        """The environment's interpreter."""
-        return posixpath.join(self.venv, "bin", "python")
-
-
 def open_code(asked: Asked, screen: Screen, editor_name: str) -> None:
     """Prepare both sides, and open it, or print the link. Raises UsageError, and as `visit`."""
     editor = EDITORS.get(editor_name)
@@ -48,7 +34,7 @@ def open_code(asked: Asked, screen: Screen, editor_name: str) -> None:
             next_=f"There are: {', '.join(EDITORS)}.",
         )
     with visit(asked, screen) as there:
-        work = _work(there)
+        work = project_of(there)
         if there.box.is_local:
             _open_here(editor, work, screen)
             return
@@ -59,23 +45,7 @@ def open_code(asked: Asked, screen: Screen, editor_name: str) -> None:
     _open(editor, host, work, lacking, screen)
 
 
-def _work(there: Visit) -> Work:
-    box, facts = there.box, there.hello.facts
-    name, home = box.recall("repo_name"), facts.get("boxhome", "")
-    if not name or not home.startswith("/"):
-        raise UsageError(
-            "no repository was set up on this box yet.",
-            where=there.link.label,
-            next_=f"Do that first: boxstrap setup --host {box.known.name}",
-        )
-    folder = there.hello.repo_dir or posixpath.join(posixpath.dirname(home), name)
-    venv = box.recall("venv") or ".venv"
-    if venv.startswith("~/"):
-        return Work(folder, posixpath.join(facts.get("home", "/"), venv[2:]))
-    return Work(folder, posixpath.join(folder, venv))
-
-
-def _prepare_box(there: Visit, editor: Editor, work: Work, screen: Screen) -> list[Lack]:
+def _prepare_box(there: Visit, editor: Editor, work: RemoteProject, screen: Screen) -> list[Lack]:
     """Write the box's settings; what the editor's server will lack there."""
     wire = there.link.wire
     found = on_box.look(wire, editor, work.python)
@@ -117,7 +87,9 @@ def _prepare_here(editor: Editor, host: str, screen: Screen) -> None:
         screen.warn(trouble)
 
 
-def _open(editor: Editor, host: str, work: Work, lacking: list[Lack], screen: Screen) -> None:
+def _open(
+    editor: Editor, host: str, work: RemoteProject, lacking: list[Lack], screen: Screen
+) -> None:
     authority = authority_of(host)
     uri, link = folder_uri(authority, work.folder), editor.link(authority, work.folder)
     program = shutil.which(editor.name)
@@ -145,7 +117,7 @@ def _open(editor: Editor, host: str, work: Work, lacking: list[Lack], screen: Sc
     )
 
 
-def _open_here(editor: Editor, work: Work, screen: Screen) -> None:
+def _open_here(editor: Editor, work: RemoteProject, screen: Screen) -> None:
     program = shutil.which(editor.name)
     opened = program is not None and _run([program, work.folder], screen)
     screen.result(

@@ -60,7 +60,7 @@ def shell_command(script: str, shell: str = "/bin/sh") -> str:
 
     The script's standard input is the command's. `shell` is a plain path or name.
     """
-    encoded = base64.b64encode(script.encode()).decode()
+    encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
     return f"exec {shell} -c 'eval \"$(echo {encoded} | base64 -d)\"'"
 
 

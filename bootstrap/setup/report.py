@@ -39,6 +39,8 @@ def next_steps(
             state=run.outcome() if run else "",
             attach=f"{program} attach --host {name}" if run and run.state == "running" else "",
             follow=f"{program} logs -f --host {name}" if run else "",
+            shell="" if contact.is_local else f"{program} shell --host {name}",
+            ssh=_ssh(alias, folder, hello) if alias else "",
             code="" if contact.is_local else f"{program} code --host {name}",
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
@@ -46,6 +48,13 @@ def next_steps(
             destroy_at=prepared.profile.provider.console or "",
         )
     )
+
+
+def _ssh(alias: str, folder: str, hello: Hello) -> str:
+    """Into the repository's folder and environment, by what each setup leaves on the box."""
+    home = hello.facts.get("boxhome", "")
+    name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
+    return f"ssh -t {alias} bash {posixpath.join(home, 'box/enter.sh')} {shlex.quote(name)}"
 
 
 def program_name(typed: str) -> str:

@@ -16,7 +16,7 @@ from bootstrap.tasks.usage import wrong_usage_exits_2
 FAMILIES = (
     (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
     (setup.plan, setup.verify),
-    (runs.attach, top.top),
+    (runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
     (boxes.boxes, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),

@@ -1,11 +1,11 @@
-"""status, logs, attach, stop: the training and the setup on a box, afterwards."""
+"""status, logs, attach, shell, exec, stop: the training on a box, and the box, afterwards."""
 
 from __future__ import annotations
 
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 _IDENTITY = Option("identity", "The private key to log in with.")
-_REPO = Option("repo", "The repository whose box is meant where no host is given.")
+_REPO = Option("repo", "The repository that is meant; default: the one you stand in.")
 _RUN = Option("run", "The run, as `status` names it; default: this repository's newest.")
 _ALL = Option("all_", "Of all repositories on the box, not only of the one you stand in.", False)
 
@@ -61,6 +61,30 @@ def attach(call: Call) -> None:
     from bootstrap.after.attach import attach_to
 
     attach_to(call.asked(), call.screen, run=call.given["run"], every=call.given["all_"])
+
+
+@command(HOST, _IDENTITY, _REPO)
+def shell(call: Call) -> None:
+    """Open a shell on a box, in the repository's folder and environment.
+
+    Example: boxstrap shell --host my-box
+    """
+    from bootstrap.after.enter import enter
+
+    enter(call.asked(), call.screen, [])
+
+
+@command(HOST, _IDENTITY, _REPO)
+def exec_(call: Call) -> None:
+    """Run a command on a box, in the repository's folder and environment; its exit code is ours.
+
+    Example: boxstrap exec --host my-box -- python -c "import torch; print(torch.__version__)"
+    """
+    import sys
+
+    from bootstrap.after.enter import enter, given_command
+
+    enter(call.asked(), call.screen, given_command(sys.argv))
 
 
 @command(

@@ -17,6 +17,8 @@ class Next:
     state: str = "running"  # what became of the run: running, finished, failed (exit 1), …
     attach: str = ""  # the rest are commands, as they are typed
     follow: str = ""
+    shell: str = ""
+    ssh: str = ""  # the same with the person's own ssh
     code: str = ""
     fetch: Sequence[str] = ()
     status: str = ""
@@ -31,6 +33,8 @@ def what_next(following: Next) -> str:
     commands = [
         ("attach", following.attach),
         ("follow", following.follow),
+        ("shell", following.shell),
+        ("ssh", following.ssh),
         ("VS Code", following.code),
         *(("fetch", command) for command in following.fetch),
         ("status", following.status),

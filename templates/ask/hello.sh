@@ -64,6 +64,8 @@ show_runs() {
 show_repository() {
   fact key "$repo_key"
   fact dir "$repo_dir"
+  [ ! -d "$repo_dir" ] || fact placed yes
+  { read -r venv <"$box_home/steps/$repo_key/python.venv" && fact venv "$venv"; } 2>/dev/null || :
   fact alive "$(alive_in "$box_home" "$repo_key" "$repo_dir")"
 }
 

@@ -1,0 +1,56 @@
+"""A shell, or one command, in the repository's folder and environment on a box: as raw as ssh."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from bootstrap.after.attach import become, ssh_command
+from bootstrap.after.project import project_of
+from bootstrap.after.visit import visit
+from bootstrap.contact import Asked
+from bootstrap.errors import UsageError
+from bootstrap.link.exchange import shell_command
+from bootstrap.render.parts import shell_part
+from bootstrap.render.quote import quote
+from bootstrap.ui.screen import Screen
+
+_LONGEST = 90_000
+"""Bytes of a script that fits, as base64, into one argument of a program on Linux (128 KiB)."""
+
+
+def enter(asked: Asked, screen: Screen, command: Sequence[str]) -> None:
+    """Replace this program by the command there, or by a shell where there is none.
+
+    Its exit code is this program's. Raises UsageError, and as `visit`.
+    """
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not command and not terminal:
+        raise UsageError(
+            "a shell needs a terminal.", next_="For one command: boxstrap exec -- COMMAND"
+        )
+    with visit(asked, screen) as there:
+        project, box = project_of(there), there.box
+        home = there.hello.facts.get("boxhome", "")
+    words = " ".join(quote(word) for word in (project.folder, *command))
+    script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
+    script += shell_part("box", "enter")
+    if len(script.encode(errors="surrogateescape")) > _LONGEST:
+        raise UsageError(
+            "this command is too long for one command line.",
+            next_="Put it into a file of the repository, or give it on standard input: "
+            "boxstrap exec -- bash -s < FILE",
+        )
+    screen.close()
+    line = shell_command(script, "bash --norc")
+    become(ssh_command(box, line, terminal=terminal) or ["/bin/sh", "-c", line])
+
+
+def given_command(arguments: Sequence[str]) -> list[str]:
+    """What stands behind `--`, which Invoke drops. Raises UsageError where nothing does."""
+    command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
+    if not command:
+        example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
+        raise UsageError("which command? It stands behind `--`.", next_=f"As in: {example}")
+    return command

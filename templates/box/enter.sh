@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# enter: a shell, or one command, in a repository's folder and environment.
+# usage: bash enter.sh FOLDER [COMMAND ARGUMENT...]
+# FOLDER may be a name beside boxstrap's folder. `box_home` and `venv` are set first where this is sent.
+{
+  box_home=${box_home:-$(cd "${0%/*}/.." && pwd -P)}
+  case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac
+  shift
+  cd -- "$folder" || exit
+  venv=${venv:-$folder/.venv}
+  # What was built for this folder, wherever it lies.
+  for note in "$box_home"/steps/*/repo.dir; do
+    made=${note%/*}/python.venv
+    if [ -r "$made" ] && [ "$(cat "$note")" = "$folder" ]; then venv=$(cat "$made"); fi
+  done
+  # shellcheck disable=SC1091 # written by the step `shell`
+  [ ! -r "$box_home/env" ] || . "$box_home/env"
+  [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
+  [ "$#" -eq 0 ] || exec -- "$@"
+
+  # A shell reads rc files of its own; images' own ones activate other environments, so ours comes after.
+  shell=${SHELL:-/bin/bash}
+  printf -v place ' %q' "$box_home/env" "$venv" "$folder"
+  # shellcheck disable=SC2016,SC2086 # for that shell; three words
+  case ${shell##*/} in
+    bash) exec bash --rcfile <(printf '%s\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "set --$place" \
+      '[ ! -r "$1" ] || . "$1"; [ ! -d "$2" ] || export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"; cd -- "$3"; set --') -i ;;
+    fish) ENTER_VENV=$venv exec fish -i -C 'if test -d "$ENTER_VENV"
+      set -gx VIRTUAL_ENV "$ENTER_VENV"
+      set -gx PATH "$ENTER_VENV/bin" $PATH
+    end
+    set -e ENTER_VENV' ;;
+    *) exec "$shell" -i ;;
+  esac
+}

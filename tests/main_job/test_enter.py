@@ -1,0 +1,202 @@
+"""`shell` and `exec`: the repository's folder, its environment, and nothing changed on the way."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pexpect
+import pytest
+
+from tests.boxes import Rig
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
+from tests.person import BIN, HERE, Person
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {GREETING: "it's a \\"day\\""}
+train: {command: python train.py}
+"""
+ODD = (
+    "",
+    " ",
+    "two words",
+    "it's",
+    '"',
+    "a\nb\n",
+    "*",
+    "$HOME",
+    "`id`",
+    "--",
+    "-n",
+    "\\",
+    "é",
+    "\udcff",
+)
+SAYS = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(map(os.fsencode, sys.argv[1:])))"
+WHERE = (
+    "import os, sys; print(os.getcwd()); print(sys.prefix); print(os.environ['VIRTUAL_ENV']); "
+    "print(os.environ['GREETING'])"
+)
+
+
+@pytest.fixture(scope="module")
+def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
+    person = Person(tmp_path_factory.mktemp("enter") / "home")
+    person.repository(boxstrap__yaml=PROFILE)
+    box = mirror_rig.start("vast")
+    there = Rented(person, box)
+    there.run("setup").must(0)
+    # An image that activates an environment of its own at each shell.
+    box.write(
+        "/root/.bashrc", box.read("/root/.bashrc") + 'export PATH="/opt/own/bin:$PATH"\ncd /\n'
+    )
+    yield there
+    box.stop()
+
+
+def argv(rented: Rented, program: str, *command: str) -> list[str]:
+    place = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
+    repo = ["--repo", str(rented.person.place)]
+    return [str(BIN / program), "exec", *place, *repo, "--", *command]
+
+
+def raw(
+    rented: Rented, *command: str, program: str = "boxstrap", stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        argv(rented, program, *command),
+        input=stdin,
+        cwd=HERE if program == "inv" else rented.person.place,  # inv wants a tasks.py
+        env=rented.person.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_command_is_in_the_folder_and_in_the_environment(rented: Rented) -> None:
+    done = raw(rented, "python", "-c", WHERE)
+    tree = "/workspace/homework"
+    assert done.stdout.decode() == f'{tree}\n{tree}/.venv\n{tree}/.venv\nit\'s a "day"\n'
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("program", ["boxstrap", "inv"])
+def test_arguments_arrive_as_they_are(rented: Rented, program: str) -> None:
+    done = raw(rented, "python", "-c", SAYS, *ODD, program=program)
+    assert done.stdout == b"\0".join(map(os.fsencode, ODD)), done.stderr
+    assert done.returncode == 0
+
+
+def test_exit_codes_are_passed_on(rented: Rented) -> None:
+    for code in (1, 2, 10, 130, 255):
+        assert raw(rented, "sh", "-c", f"exit {code}").returncode == code
+    missing = raw(rented, "no-such-program")
+    assert (missing.returncode, missing.stdout) == (127, b"")
+    assert b"no-such-program" in missing.stderr
+
+
+def test_all_three_streams_are_passed_on(rented: Rented) -> None:
+    data = os.urandom(3_000_000)
+    done = raw(rented, "sh", "-c", "echo beside >&2; cat", stdin=data)
+    assert (done.stdout == data, done.stderr, done.returncode) == (True, b"beside\n", 0)
+
+
+def test_without_a_command_or_a_terminal_it_is_wrong_usage(rented: Rented) -> None:
+    assert "boxstrap exec -- nvidia-smi" in rented.run("exec").must(2).err
+    assert "boxstrap exec --" in rented.run("shell").must(2).err
+
+
+def terminal(rented: Rented, *words: str) -> pexpect.spawn[str]:
+    there = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
+    return pexpect.spawn(
+        str(BIN / "boxstrap"),
+        [words[0], *there, *words[1:]],
+        cwd=str(rented.person.place),
+        env={**rented.person.env, "TERM": "xterm-256color"},
+        timeout=20,
+        dimensions=(31, 101),
+        encoding="utf-8",
+    )
+
+
+def test_a_shell_is_there_with_a_terminal_that_can_be_resized(rented: Rented) -> None:
+    shell = terminal(rented, "shell")
+    shell.sendline("echo $PWD=$VIRTUAL_ENV=$(command -v python)=$(stty size)=")
+    tree = "/workspace/homework"
+    shell.expect_exact(f"{tree}={tree}/.venv={tree}/.venv/bin/python=31 101=")
+    shell.setwinsize(20, 70)
+    shell.sendline("sleep 0.3; echo size=$(stty size)=")
+    shell.expect_exact("size=20 70=")
+    shell.sendline("exit 3")
+    shell.expect(pexpect.EOF)
+    shell.close()
+    assert shell.exitstatus == 3
+
+
+def test_a_command_has_the_terminal_too(rented: Rented) -> None:
+    shown = terminal(rented, "exec", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size")
+    shown.expect_exact("31 101")
+    shown.expect(pexpect.EOF)
+    shown.close()
+    assert shown.exitstatus == 0
+
+
+def test_the_ssh_line_at_the_end_of_a_setup_leads_there(mirror_rig: Rig) -> None:
+    person, box = Settled(), mirror_rig.start("vast")
+    try:
+        person.repository()
+        told = Rented(person, box).run("setup", "--name", "gpu").must(0).out
+        (line,) = [line.split(None, 1)[1] for line in told.splitlines() if " ssh -t " in line]
+        assert len(line) < 80
+        words = person.inside(*shlex.split(line))
+        shell = pexpect.spawn(words[0], words[1:], env=person.env, timeout=20, encoding="utf-8")
+        shell.sendline("echo $PWD=$VIRTUAL_ENV=")
+        shell.expect_exact("/workspace/homework=/workspace/homework/.venv=")
+        shell.sendline("exit")
+        shell.expect(pexpect.EOF)
+        shell.close()
+    finally:
+        person.leave()
+        box.stop()
+
+
+def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
+
+
+@pytest.mark.parametrize("kind", ["fish", "tcsh"])
+def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
+    rented = rent(kind)
+    rented.person.repository(boxstrap__yaml=PROFILE)
+    rented.run("setup").must(0)
+    done = raw(rented, "python", "-c", SAYS, *ODD)
+    assert done.stdout == b"\0".join(map(os.fsencode, ODD)), done.stderr
+    shell = terminal(rented, "shell")
+    shell.sendline("python -c 'import sys; print(sys.prefix)' ; pwd | tr a-z A-Z")
+    shell.expect_exact("/homework/.venv")
+    shell.expect_exact("/HOMEWORK")
+    shell.sendline("exit")
+    shell.expect(pexpect.EOF)
+    shell.close()
+
+
+def test_this_machine_is_a_box_too(person: Person) -> None:
+    person.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
+    person.run("setup", "--host", "local").must(0)
+    done = person.run(
+        "exec", "--host", "local", "--", "python", "-c", "import sys; print(sys.prefix)"
+    )
+    assert done.must(0).out == f"{person.home}/box/homework/.venv\n"
+    assert person.run("exec", "--host", "local", "--", sys.executable, "-c", "exit(9)").rc == 9
