@@ -12,6 +12,7 @@ from bootstrap.after.visit import visit
 from bootstrap.contact import Asked, Contact
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.exchange import exchange, shell_command
+from bootstrap.sshconfig.entry import quoted
 from bootstrap.ui.screen import Screen
 
 
@@ -51,7 +52,7 @@ def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
     if endpoint is None:
         return []
     options = {
-        "UserKnownHostsFile": str(box.known.known_hosts),
+        "UserKnownHostsFile": quoted(box.known.known_hosts),
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
         "ForwardAgent": "no",
@@ -59,7 +60,7 @@ def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
     }
     flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     if endpoint.chosen_identity:
-        flags += ["-i", str(endpoint.chosen_identity)]
+        flags += ["-i", str(endpoint.chosen_identity).replace("%", "%%")]
     place = ["-p", str(endpoint.port), "-l", endpoint.user, "--", endpoint.alias]
     return ["ssh", "-t" if terminal else "-T", *flags, *place, line]
 

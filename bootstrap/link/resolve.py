@@ -230,9 +230,17 @@ def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _known_hosts(settings: _Settings, tokens: Mapping[str, str], *options: str) -> tuple[Path, ...]:
-    lines = [settings.first(option) for option in options]
-    words = [word for line in lines if line for word in line.split(" ")]
-    return tuple(Path(expand(word, tokens)) for word in words if word != "none")
+    found: list[Path] = []
+    for line in filter(None, map(settings.first, options)):
+        words = line.split(" ")
+        while words:
+            # `ssh -G` takes the quotes away: the longest path that is there is meant.
+            ends = range(len(words), 0, -1)
+            paths = [Path(expand(" ".join(words[:end]), tokens)) for end in ends]
+            path = next((path for path in paths if os.path.isfile(path)), paths[-1])  # noqa: PTH113
+            del words[: len(words) - paths.index(path)]
+            found.append(path)
+    return tuple(path for path in found if str(path) != "none")
 
 
 def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:

@@ -40,7 +40,7 @@ _UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
 
 
-class UnwritableError(ValueError):
+class UnwritableError(UsageError):
     """A value that an ssh config can't hold."""
 
 

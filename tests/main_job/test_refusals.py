@@ -62,11 +62,15 @@ def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Fau
 TOKEN = "hf_" + "k" * 34
 SECRET = ("--set", "secrets=[HF_TOKEN]")
 # What a first contact may be, and how it ends.
+VAST = ("--profile", "vast")  # who names the provider is not asked for it, and nothing is kept then
 FIRST: dict[str, tuple[int, tuple[str, ...]]] = {
-    "verify": (6, ("--set", "gpu.require=true")),
-    "setup, 5": (5, ("--set", "box.workdir=/proc/nowhere")),
-    "setup, 6": (6, ("--set", "gpu.require=true")),
-    "setup, 7": (7, ("--set", "python.requirements=[none.txt]")),
+    "verify": (6, VAST),
+    "setup, 5": (5, (*VAST, "--set", "box.workdir=/proc/nowhere")),
+    "setup, 6": (6, VAST),
+    "setup, 7": (
+        7,
+        (*VAST, "--set", "gpu.require=false", "--set", "python.requirements=[none.txt]"),
+    ),
     "status": (0, ()),
     "logs": (2, ()),
     "plan": (0, ()),

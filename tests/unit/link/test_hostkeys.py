@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.after.attach import _command as attach_command
+from bootstrap.contact import Asked, Contact
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import known
 from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
 from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.talk import Talk
+from bootstrap.link.target import parse_host
 from tests.unit.link.conftest import Person
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
 
@@ -49,6 +52,20 @@ def test_openssh_accepts_the_pin_by_address_and_by_alias(person: Person, server:
         subprocess.run(
             ["ssh", "-F", str(person.config), *strict, *alias, "box", "true"], check=True
         )
+
+
+def test_attaching_finds_the_pin_in_any_folder(
+    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `/mnt/c/Users/First Last` of a Windows below this Linux."""
+    monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "First Last 100%")
+    person.reach("box").close()
+    endpoint = person.endpoint("box")
+    box = Contact(Asked(), parse_host("box"), person.box("box"), endpoint, print)
+    command = attach_command(box, "train")
+    assert command[-3:-1] == ["--", "box"]
+    command = ["ssh", "-F", str(person.config), "-o", "BatchMode=yes", *command[1:-1], "true"]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])

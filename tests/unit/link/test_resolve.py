@@ -121,3 +121,20 @@ def test_without_ssh_it_says_what_to_install(
     with pytest.raises(UnreachableError) as caught:
         resolve(parse_host("gpu"))
     assert "openssh-client" in caught.value.next
+
+
+def test_known_hosts_files_with_blanks(person: Person, tmp_path: Path) -> None:
+    """As `/mnt/c/Users/First Last/.ssh`: what it says of a changed key must not be missed."""
+    there = tmp_path / "First Last 100%" / "known hosts"
+    there.parent.mkdir()
+    there.touch()
+    quoted = str(there).replace("%", "%%")
+    person.config.write_text(f'UserKnownHostsFile /none/1 "{quoted}" /none/2\n')
+    assert person.endpoint("x").user_known_hosts_files == (Path("/none/1"), there, Path("/none/2"))
+    person.config.write_text("UserKnownHostsFile none\n")
+    assert person.endpoint("x").user_known_hosts_files == ()
+
+
+def test_a_path_of_windows_is_told_as_one(person: Person) -> None:
+    with pytest.raises(UsageError, match=r"/mnt/c/Users"):
+        person.endpoint("x", identity=r"C:\Users\me\.ssh\id_ed25519")
