@@ -38,6 +38,7 @@ class Asked:
     host_key: str | None = None
     name: str | None = None
     new_box: bool = False
+    consent: str | None = None
 
     @property
     def place(self) -> Path:

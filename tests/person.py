@@ -247,6 +247,11 @@ class Person:
         """Type a command and wait for its end."""
         return self.begin(*arguments, program=program, **env).end(timeout)
 
+    def agree(self) -> None:
+        """Agree to what the profile of the repository stood in takes; it must be something."""
+        error = self.run("oneliner", "--json").must(2).json()["error"]
+        self.run("oneliner", "--json", "--consent", error["digest"])
+
     @property
     def state(self) -> Path:
         """What boxstrap remembers for them."""

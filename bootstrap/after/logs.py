@@ -136,11 +136,10 @@ def _end_of(there: Visit, run: Run) -> str:
 
 def secrets_here(asked: Asked) -> dict[str, str]:
     """What the profile here names and this environment has."""
-    from bootstrap.profile.load import load
-    from bootstrap.setup.prepare import repository_root
+    from bootstrap.setup.consent import usable
 
     try:
-        names = load(asked.profile, repo_root=repository_root(asked.place)).profile.secrets
+        names = usable(asked, "secrets")
     except UsageError:
         return {}
     return {name: os.environ[name] for name in names if os.environ.get(name)}

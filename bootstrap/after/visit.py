@@ -82,14 +82,12 @@ def stood_in(asked: Asked) -> tuple[str, str]:
 
 def _named_here(asked: Asked) -> str:
     """The key of the repository that the profile here names by its URL; "" where it names none."""
-    from bootstrap.profile.load import load
     from bootstrap.repo.here import fingerprint
-    from bootstrap.repo.urls import name_of, without_user_info
-    from bootstrap.setup.prepare import repository_root
+    from bootstrap.repo.urls import name_of
+    from bootstrap.setup.consent import usable
 
     try:
-        url = load(asked.profile, repo_root=repository_root(asked.place)).profile.git.url
+        url = "".join(usable(asked, "git.url"))
     except BoxstrapError:
         return ""
-    clean = without_user_info(url or "")
-    return f"{name_of(clean)}-{fingerprint(clean, asked.place)}" if clean else ""
+    return f"{name_of(url)}-{fingerprint(url, asked.place)}" if url else ""

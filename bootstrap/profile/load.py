@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bootstrap.errors import ProfileError
+from bootstrap.errors import ProfileError, UsageError
+from bootstrap.owner import of_another
 from bootstrap.profile import find
 from bootstrap.profile.check import build
 from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
@@ -116,12 +117,36 @@ def _chain(path: Path) -> tuple[Layer, ...]:
     following: Path | None = path
     while following is not None:
         seen.add(following.resolve())
+        _is_ours(following)
         source = read(following, find.label(following))
         tree, problems = read_tree(source, find.label(following))
         parent, wrong = _parent(tree, following, seen)
         layers.append(Layer(following, tree, (*problems, *wrong)))
         following = parent
     return tuple(layers)
+
+
+def _is_ours(path: Path) -> None:
+    """Raise ProfileError where another user of this machine may have laid the file there."""
+    strange = [
+        each for each in (path, path.resolve()) if os.path.lexists(each) and of_another(each)
+    ]
+    if not strange or find.is_shipped(path):
+        return
+    from bootstrap.repo.place import find as find_place
+    from bootstrap.repo.repository import is_trusted
+
+    for each in strange:
+        try:
+            folder = find_place(each.parent).root
+        except UsageError:
+            folder = each.parent.resolve()
+        if not is_trusted(folder):
+            raise ProfileError(
+                "this profile belongs to another user. Nothing of it was used.",
+                where=find.label(path),
+                next_=f"If you trust it: git config --global --add safe.directory {folder}",
+            )
 
 
 def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, list[Problem]]:

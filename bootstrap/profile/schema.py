@@ -1,7 +1,8 @@
 """What a profile is: one class a section, attributes named as the keys of the YAML.
 
 The models check values; reading, merging and `--set` lie beside this module.
-They are frozen, and strict: nothing is converted on the way in.
+They are frozen, and strict: nothing is converted on the way in. Every key says
+what it takes from the person (`Free`: nothing).
 """
 
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bootstrap.profile import values
+from bootstrap.profile.takes import File, Free, PublicKeys, Repository, Secrets
 
 EnvName = Annotated[str, values.ENV_NAME]
 EnvValue = Annotated[str, values.ENV_VALUE]
@@ -50,10 +52,10 @@ class Section(BaseModel):
 class Detect(Section):
     """How a box of this provider shows itself: any one of these is enough."""
 
-    env: list[EnvName] = Field(
+    env: Free[list[EnvName]] = Field(
         default_factory=list, max_length=MOST, description="Variables that only its boxes have."
     )
-    files: list[BoxFile] = Field(
+    files: Free[list[BoxFile]] = Field(
         default_factory=list, max_length=MOST, description="Files that only its boxes have."
     )
 
@@ -61,10 +63,10 @@ class Detect(Section):
 class Advice(Section):
     """What only this provider's renters can do."""
 
-    return_box: FreeText | None = Field(
+    return_box: Free[FreeText | None] = Field(
         default=None, description="How a box that isn't what was ordered is given back."
     )
-    shm: FreeText | None = Field(
+    shm: Free[FreeText | None] = Field(
         default=None, description="How a box gets more shared memory (/dev/shm)."
     )
 
@@ -72,8 +74,8 @@ class Advice(Section):
 class Provider(Section):
     """Who rents the box out."""
 
-    name: FreeText = Field(default="this host", description="What people call the provider.")
-    console: FreeText | None = Field(
+    name: Free[FreeText] = Field(default="this host", description="What people call the provider.")
+    console: Free[FreeText | None] = Field(
         default=None, description="Where a box is destroyed: an address or a sentence."
     )
     detect: Detect = Field(
@@ -87,19 +89,19 @@ class Provider(Section):
 class Box(Section):
     """The rented machine."""
 
-    workdir: Workdir = Field(
+    workdir: Free[Workdir] = Field(
         default="~", description="Folder on the box for everything; best on its volume."
     )
-    min_cpus: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+    min_cpus: Free[Annotated[float, Field(gt=0, le=100_000)] | None] = Field(
         default=None, description="CPU cores that the container must be granted."
     )
-    min_memory_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+    min_memory_gib: Free[Annotated[float, Field(gt=0, le=1_000_000)] | None] = Field(
         default=None, description="Memory that it must be granted, judged with 4 % tolerance."
     )
-    min_shm_gib: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+    min_shm_gib: Free[Annotated[float, Field(gt=0, le=1_000_000)] | None] = Field(
         default=None, description="Shared memory (/dev/shm) that it must have."
     )
-    min_disk_gib: Annotated[float, Field(gt=0, le=10_000_000)] | None = Field(
+    min_disk_gib: Free[Annotated[float, Field(gt=0, le=10_000_000)] | None] = Field(
         default=None, description="Free disk that the working folder must have."
     )
 
@@ -107,18 +109,18 @@ class Box(Section):
 class Ssh(Section):
     """How to log in."""
 
-    user: User | None = Field(
+    user: Free[User | None] = Field(
         default=None, description="Login name on the box; a name in --host or the ssh config wins."
     )
-    identity: LocalPath | None = Field(
+    identity: File[LocalPath | None] = Field(
         default=None, description="Private key to log in with; by default those that ssh would try."
     )
-    authorized_keys: list[PublicKey] = Field(
+    authorized_keys: PublicKeys[list[PublicKey]] = Field(
         default_factory=list,
         max_length=MOST,
         description="Public keys that may log in to the box as well.",
     )
-    first_contact: Literal["pin", "ask", "strict"] = Field(
+    first_contact: Free[Literal["pin", "ask", "strict"]] = Field(
         default="pin",
         description="An unknown host key is pinned, asked about, or refused (give --host-key).",
     )
@@ -127,8 +129,8 @@ class Ssh(Section):
 class GitUser(Section):
     """Who commits, set in that one repository on the box."""
 
-    name: Person | None = Field(default=None, description="Name for commits made on the box.")
-    email: Email | None = Field(
+    name: Free[Person | None] = Field(default=None, description="Name for commits made on the box.")
+    email: Free[Email | None] = Field(
         default=None, description="E-mail address for commits made on the box."
     )
 
@@ -136,13 +138,13 @@ class GitUser(Section):
 class Git(Section):
     """What is checked out on the box."""
 
-    url: GitUrl | None = Field(
+    url: Repository[GitUrl | None] = Field(
         default=None, description="URL of the repository; by default the one you stand in."
     )
-    ref: GitRef | None = Field(
+    ref: Free[GitRef | None] = Field(
         default=None, description="Branch, tag or commit; by default the commit you stand on."
     )
-    access: Literal["over-ssh", "url"] = Field(
+    access: Free[Literal["over-ssh", "url"]] = Field(
         default="over-ssh",
         description="over-ssh sends your objects over the login; url lets the box clone by itself.",
     )
@@ -152,28 +154,30 @@ class Git(Section):
 class Python(Section):
     """The environment that training runs in."""
 
-    version: PythonVersion | None = Field(
+    version: Free[PythonVersion | None] = Field(
         default=None,
         description="Version of Python, in quotes; by default what the repository asks for.",
     )
-    venv: Venv = Field(
+    venv: Free[Venv] = Field(
         default=".venv",
         description="The environment's folder; an existing one, as /venv/main, is adopted.",
     )
-    installer: Literal["uv", "pip"] = Field(default="uv", description="What installs packages.")
-    torch_backend: Torch = Field(
+    installer: Free[Literal["uv", "pip"]] = Field(
+        default="uv", description="What installs packages."
+    )
+    torch_backend: Free[Torch] = Field(
         default="auto",
         description="Build of torch: auto goes by the driver; or cpu, cu126, rocm6.3, xpu.",
     )
-    requirements: list[RepoPath] | None = Field(
+    requirements: Free[list[RepoPath] | None] = Field(
         default=None,
         max_length=MOST,
         description="Requirements files; by default what the repository has; [] for none.",
     )
-    lock: RepoPath | None = Field(
+    lock: Free[RepoPath | None] = Field(
         default=None, description="A uv.lock to install from, to the letter."
     )
-    extras: list[Extra] = Field(
+    extras: Free[list[Extra]] = Field(
         default_factory=list,
         max_length=MOST,
         description="Extras of the project to install with it.",
@@ -183,42 +187,48 @@ class Python(Section):
 class Gpu(Section):
     """What was ordered; a box that has less is one to return."""
 
-    require: bool = Field(default=True, description="Whether a box without a GPU is one to return.")
-    count: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    require: Free[bool] = Field(
+        default=True, description="Whether a box without a GPU is one to return."
+    )
+    count: Free[Annotated[int, Field(ge=1, le=1024)] | None] = Field(
         default=None, description="How many GPUs were ordered."
     )
-    name: GpuName | None = Field(default=None, description="A part of the GPU's name, as in A100.")
-    min_memory_gib: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+    name: Free[GpuName | None] = Field(
+        default=None, description="A part of the GPU's name, as in A100."
+    )
+    min_memory_gib: Free[Annotated[float, Field(gt=0, le=100_000)] | None] = Field(
         default=None, description="Memory of each GPU in GiB, judged with 4 % tolerance."
     )
-    min_driver: Driver | None = Field(
+    min_driver: Free[Driver | None] = Field(
         default=None, description="Oldest NVIDIA driver that will do."
     )
-    min_cuda: Cuda | None = Field(
+    min_cuda: Free[Cuda | None] = Field(
         default=None, description="Oldest CUDA that the driver must support."
     )
-    min_power_watts: Annotated[float, Field(gt=0, le=100_000)] | None = Field(
+    min_power_watts: Free[Annotated[float, Field(gt=0, le=100_000)] | None] = Field(
         default=None, description="Power that each GPU may draw at the least."
     )
-    min_pcie_generation: Annotated[int, Field(ge=1, le=100)] | None = Field(
+    min_pcie_generation: Free[Annotated[int, Field(ge=1, le=100)] | None] = Field(
         default=None, description="Generation of PCIe that card and slot can do together."
     )
-    min_pcie_width: Annotated[int, Field(ge=1, le=64)] | None = Field(
+    min_pcie_width: Free[Annotated[int, Field(ge=1, le=64)] | None] = Field(
         default=None, description="Lanes of PCIe that card and slot can do together."
     )
-    mig: bool = Field(default=False, description="Whether a slice of a GPU (MIG) was ordered.")
-    nvlink: bool = Field(
+    mig: Free[bool] = Field(
+        default=False, description="Whether a slice of a GPU (MIG) was ordered."
+    )
+    nvlink: Free[bool] = Field(
         default=False, description="Whether GPUs joined by NVLink were ordered: all links are up."
     )
-    strict: bool = Field(
+    strict: Free[bool] = Field(
         default=False, description="Whether a warning is a reason to return the box."
     )
-    checks: dict[CheckName, Literal["return", "warn", "ignore"]] = Field(
+    checks: Free[dict[CheckName, Literal["return", "warn", "ignore"]]] = Field(
         default_factory=dict,
         max_length=MOST,
         description="What a check that fails means, by its name: return, warn or ignore.",
     )
-    smoke: Literal["quick", "full", "none"] = Field(
+    smoke: Free[Literal["quick", "full", "none"]] = Field(
         default="quick",
         description="How hard each GPU is tried once the environment is there.",
     )
@@ -227,16 +237,16 @@ class Gpu(Section):
 class Train(Section):
     """What runs once the box is ready."""
 
-    command: Command = Field(description="The command, run in the repository on the box.")
-    session: SessionName = Field(
+    command: Free[Command] = Field(description="The command, run in the repository on the box.")
+    session: Free[SessionName] = Field(
         default="train", description="Name of the tmux session and of the run."
     )
-    results: list[RepoPath] = Field(
+    results: Free[list[RepoPath]] = Field(
         default_factory=list,
         max_length=MOST,
         description="What training writes and you will want back.",
     )
-    at_boot: Literal["leave", "restart"] = Field(
+    at_boot: Free[Literal["leave", "restart"]] = Field(
         default="leave",
         description="Where a start-up hook runs again, and the run died with the box: restart it?",
     )
@@ -245,8 +255,8 @@ class Train(Section):
 class Profile(Section):
     """What a box should become."""
 
-    version: Literal[1] = Field(default=1, description="Version of this format.")
-    extends: Parent | None = Field(
+    version: Free[Literal[1]] = Field(default=1, description="Version of this format.")
+    extends: File[Parent | None] = Field(
         default=None,
         description="Profile to start from: a shipped one's name, or a path beside this file.",
     )
@@ -258,7 +268,7 @@ class Profile(Section):
     python: Python = Field(
         default_factory=Python, description="The environment that training runs in."
     )
-    packages: list[Package] = Field(
+    packages: Free[list[Package]] = Field(
         default_factory=list,
         max_length=MOST,
         description="Packages of the box's own package manager.",
@@ -266,12 +276,12 @@ class Profile(Section):
     gpu: Gpu = Field(
         default_factory=Gpu, description="What was ordered; a box that has less is one to return."
     )
-    env: dict[EnvName, EnvValue] = Field(
+    env: Free[dict[EnvName, EnvValue]] = Field(
         default_factory=dict,
         max_length=MOST,
         description="Variables for training and for your shells on the box.",
     )
-    secrets: list[EnvName] = Field(
+    secrets: Secrets[list[EnvName]] = Field(
         default_factory=list,
         max_length=MOST,
         description="Names of secrets; values come from your environment, never from a file.",

@@ -8,6 +8,7 @@ printable character, quotes and `$()` included: it arrives byte for byte.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from collections.abc import Callable
@@ -136,8 +137,17 @@ def _not_of_git(path: str) -> str:
     return path
 
 
+def ordinary(path: str) -> str:
+    """Return `path`; raises ValueError where the kernel makes up what lies there."""
+    top = "/" + path.lstrip("/") if path.startswith("/") else path
+    if posixpath.normpath(top).split("/")[:2] in (["", "proc"], ["", "sys"], ["", "dev"]):
+        raise ValueError(f"{shown(path)} is no ordinary file")
+    return path
+
+
 def _public(path: str) -> str:
     """A private key never travels to a box."""
+    ordinary(path)
     if not path.endswith(".pub"):
         raise ValueError(f"expected a public key file, which ends in .pub, got {shown(path)}")
     return path
@@ -213,10 +223,12 @@ REPO_PATH = Rule(
     finish=_not_of_git,
 )
 LOCAL_PATH = Rule(
-    "a path on this machine that starts with ~/ or /", re.compile(r"~?/[\w .,+@=:()/-]+")
+    "a path on this machine that starts with ~/ or /",
+    re.compile(r"~?/[\w .,+@=:()/-]+"),
+    finish=ordinary,
 )
 PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
-PARENT = Rule("a shipped profile or a path", re.compile(r"[\w .,+@=:()/~-]+"))
+PARENT = Rule("a shipped profile or a path", re.compile(r"[\w .,+@=:()/~-]+"), finish=ordinary)
 BOX_FILE = Rule("a path on the box that starts with /", re.compile(r"/[A-Za-z0-9._+@=/-]+"))
 PYTHON = Rule(
     'a version of Python, as in "3.11" or "3.11.7"', re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")

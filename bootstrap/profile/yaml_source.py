@@ -17,7 +17,7 @@ import yaml
 
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import Problem, WrongProfileError
-from bootstrap.profile.values import shown
+from bootstrap.profile.values import ordinary, shown
 
 REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes
@@ -79,10 +79,13 @@ def read(path: Path, label: str) -> Source:
         # A pipe or a device would keep us waiting, or never end.
         if path.exists() and not path.is_file():
             raise _stop(label, None, "this is not a file")
+        ordinary(str(path.resolve()))
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         raise _stop(label, None, f"can't be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise _stop(label, None, str(error)) from None
     if len(data) > LARGEST_FILE:
         raise _stop(label, None, f"a profile is {LARGEST_FILE // 1024} KiB at most")
     try:

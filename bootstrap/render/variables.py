@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.box.order import BoxOrder, Order
 from bootstrap.plan import Step, needs_among
+from bootstrap.profile.values import ordinary
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
 from bootstrap.render.parts import known_hosts
@@ -124,21 +125,23 @@ def public_keys(profile: Profile) -> list[str]:
 
     Raises ProfileError where a file is missing or holds something else than a public key.
     """
-    return [_public_key(entry) for entry in profile.ssh.authorized_keys]
+    return [public_key(entry) for entry in profile.ssh.authorized_keys]
 
 
-def _public_key(entry: str) -> str:
+def public_key(entry: str) -> str:
+    """The line of one public key file. Raises ProfileError."""
     from bootstrap.errors import ProfileError
 
     path = Path(entry).expanduser()
     try:
+        ordinary(str(path.resolve()))
         if not path.is_file():  # a pipe would keep us waiting
             raise FileNotFoundError
         with path.open("rb") as file:
             line = file.read(_LONGEST_KEY).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ProfileError(
-            f"ssh.authorized_keys: {entry} can't be read",
+            f"ssh.authorized_keys: {entry} can't be read: {error}",
             next_="Name a public key file (*.pub) that is there.",
         ) from error
     if "PRIVATE KEY" in line:

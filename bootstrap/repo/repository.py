@@ -43,7 +43,7 @@ def open_repository(path: Path, *, exactly: bool = False) -> Repository:
     """
     place = Place(path, path, path, bare=True) if exactly else find(path)
     strangers = place.strangers()
-    if strangers and not _is_trusted(place.root):
+    if strangers and not is_trusted(place.root):
         raise not_yours(place.root, strangers[0])
     settings = _settings(place)
     if not place.bare and place.git_dir == place.common_dir and _says_bare(settings):
@@ -60,7 +60,7 @@ def not_yours(root: Path, stranger: Path) -> UsageError:
     )
 
 
-def _is_trusted(root: Path) -> bool:
+def is_trusted(root: Path) -> bool:
     """Whether the person's own `safe.directory` names the folder; the repository's says nothing."""
     values: list[str] = []
     for scope in ("--system", "--global"):

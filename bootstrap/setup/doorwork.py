@@ -42,13 +42,12 @@ def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: boo
     Raises ProfileError, UsageError: no repository, no address, a commit that is
     not on the host, work that would stay behind.
     """
-    from bootstrap.profile.load import load
     from bootstrap.repo.urls import check_url
-    from bootstrap.setup.prepare import nothing_stays_behind, repository_root
+    from bootstrap.setup.consent import load_profile
+    from bootstrap.setup.prepare import nothing_stays_behind
     from bootstrap.setup.work import address_warning, find_work
 
-    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
-    profile = loaded.for_provider(provider).profile
+    profile = load_profile(asked).for_provider(provider).profile
     here, work = find_work(profile, asked.place, chosen_repo=asked.repo is not None)
     if here is not None:
         if not committed_only:

@@ -104,6 +104,8 @@ class Drive:
             return self._follow_another(hello.working[0], hello)
         if hello.nothing_to_do and not self.wishes.restart:
             return ""
+        if self.prepared.secrets:
+            self.screen.note("secrets", ", ".join(self.prepared.secrets))
         setup = new_setup_id()
         try:
             launch(self.link.wire, self._launch(setup))

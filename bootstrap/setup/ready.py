@@ -7,11 +7,12 @@ from functools import partial
 
 from bootstrap.contact import LOCAL, Asked, Contact, contact
 from bootstrap.link.steady import SteadyLink
-from bootstrap.profile.load import Loaded, load
+from bootstrap.profile.load import Loaded
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
 from bootstrap.setup.ahead import Ahead
-from bootstrap.setup.prepare import Prepared, check_keys, prepare, repository_root
+from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
+from bootstrap.setup.prepare import Prepared, prepare
 from bootstrap.talk.hello import Hello, greet
 from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
@@ -48,8 +49,7 @@ def get_ready(
     A box whose provider nobody named is logged in to before the script is made, and
     asked; what can be refused without it is refused before.
     """
-    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
-    check_keys(loaded)
+    loaded = load_profile(asked, kinds=EVERYTHING if with_work else FOR_THE_BOX)
     box = reach(asked, loaded, screen)
     ahead = Ahead(box)
     made = partial(

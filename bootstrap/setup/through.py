@@ -48,12 +48,11 @@ def show_rendering(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> No
 
 
 def _show_script(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None:
-    from bootstrap.profile.load import load
     from bootstrap.profile.providers import FALLBACK
-    from bootstrap.setup.prepare import prepare, repository_root
+    from bootstrap.setup.consent import NO_SECRET, load_profile
+    from bootstrap.setup.prepare import prepare
 
-    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
-    loaded = loaded.for_provider(FALLBACK)
+    loaded = load_profile(asked, kinds=NO_SECRET).for_provider(FALLBACK)
     prepared = prepare(
         loaded,
         asked.place,

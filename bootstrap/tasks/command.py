@@ -43,6 +43,7 @@ HOST = Option(
     "host", "The box: [user@]address[:port], an alias, a known box, a quoted ssh command, local."
 )
 SET = Option("set_", "A value on top of the profile, as in gpu.count=2. Repeatable.", many=True)
+CONSENT = Option("consent", "The digest of the list that this repository's profile may take.")
 BOX = (
     HOST,
     Option("profile", "A profile: its name, or a path."),
@@ -53,6 +54,7 @@ BOX = (
     Option("host_key", "The fingerprint the box's host key must have, as in SHA256:…"),
     Option("name", "What to call the box."),
     Option("new_box", "A new box at a known address: pin its key apart from the old one's.", False),
+    CONSENT,
 )
 
 
@@ -93,6 +95,7 @@ class Call:
             host_key=given.get("host_key"),
             name=given.get("name"),
             new_box=bool(given.get("new_box")),
+            consent=given.get("consent"),
         )
 
 

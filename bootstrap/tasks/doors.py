@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.tasks.command import JSON, SET, Call, Option, command
+from bootstrap.tasks.command import CONSENT, JSON, SET, Call, Option, command
 
 _PROFILE = Option("profile", "A profile: its name, or a path.")
 _REPO = Option("repo", "The repository; default: the one you stand in.")
@@ -17,6 +17,7 @@ _COMMITTED = Option(
     SET,
     JSON,
     _REPO,
+    CONSENT,
     _COMMITTED,
     Option("for_", "The door it is for, as in ec2; without it, the script itself, readable."),
     _OUTPUT,
@@ -37,6 +38,7 @@ def render(call: Call) -> None:
     SET,
     JSON,
     _REPO,
+    CONSENT,
     _COMMITTED,
     Option("small", "At most 4,048 characters; it says what that leaves out.", False),
     Option("url", "Fetch the script from this address, against its SHA-256; see --output."),

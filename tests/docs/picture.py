@@ -16,6 +16,7 @@ from pathlib import Path
 from bootstrap.events import EventLines
 from bootstrap.paths import shipped
 from bootstrap.ui.picture import draw
+from tests.person import Person
 
 BOXSTRAP = Path(sys.executable).parent / "boxstrap"
 REQUIREMENTS = "numpy\npandas\nscikit-learn\nmatplotlib\ntqdm\n"
@@ -46,6 +47,9 @@ def _on_a_box(home: Path) -> tuple[str, str, bytes]:
         repository = _repository(home)
         (home / ".ssh").mkdir(mode=0o700)
         shutil.copy(rig.identity, home / ".ssh/id_gpu")
+        person = Person(home)
+        person.place = repository
+        person.agree()
         words = ["setup", "--host", f"root@{box.address}", "--name", "my-box"]
         said = _boxstrap(home, repository, *words)
         events = box.run("cat /workspace/.boxstrap/setups/*/events.jsonl").encode()

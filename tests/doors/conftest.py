@@ -51,6 +51,7 @@ def hosted(person: Person, tmp_path: Path) -> Iterator[Hosted]:
             gateway = box.address.rpartition(".")[0] + ".1"
             host = stack.enter_context(serving(gateway, folder, token))
             made.git("remote", "add", "origin", f"{host.url}/homework.git")
+            person.agree()
             basic = base64.b64encode(f"me:{token}".encode()).decode()
             made.git("-c", f"http.extraHeader=Authorization: Basic {basic}", "fetch", "-q")
             return made, host

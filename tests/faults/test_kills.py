@@ -90,6 +90,8 @@ class Work:
         self.repository.git("-C", str(place), "remote", "set-url", "origin", URL)
         self.repository.git("-C", str(place), "checkout", "-q", "-B", "main", f"origin/{branch}")
         rented.person.place = place
+        if not rented.person.state.joinpath("consent").exists():
+            rented.person.agree()
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ def set_up(rent: Rent) -> tuple[Rented, Repository]:
     rented = rent("vast")
     (rented.person.home / "laptop.pub").write_text(f"{KEY}\n")
     repository = rented.person.repository(**FILES)
+    rented.person.agree()
     rented.run("setup").must(0)
     return rented, repository
 

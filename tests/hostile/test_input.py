@@ -23,6 +23,7 @@ from bootstrap.contact import Asked
 from bootstrap.errors import UsageError
 from bootstrap.setup.ready import get_ready
 from bootstrap.ui.screen import make_screen
+from tests.doors.terminal import terminal
 from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
@@ -182,6 +183,161 @@ def test_options(option: str, place: Path, watch: Watch, faults: Faults) -> None
         with faults.attempt(OPTION, at=f"--{option} {value[:40]!a}"):
             refused(watch, **{option: Path(value) if option == "repo" else value})
             assert not (place / CANARY).exists()
+
+
+# What a cloned repository's profile helps itself to; {home} is the person's.
+GREEDY = {
+    "secrets: [AWS_SECRET_ACCESS_KEY]": "secret      AWS_SECRET_ACCESS_KEY",
+    "git: {url: https://example.org/victim/private.git}": "repository  https://example.org/victim",
+    "git: {url: 'git@example.org:victim/private.git', access: url}": "repository  git@",
+    "extends: ../private.yaml": "file        {home}/private.yaml",
+    "extends: ~/private.yaml": "file        {home}/private.yaml",
+    "extends: sub/private.yaml": "file        {home}/private.yaml",
+    "ssh: {identity: ~/.ssh/id_work}": "file        {home}/.ssh/id_work",
+    "ssh: {authorized_keys: [~/evil.pub]}": "public key  {home}/evil.pub SHA256:",
+}
+NO_FILES = ["/proc/self/cwd/x", "/proc/self/root/etc/passwd", "//proc/1/environ", "/dev/stdin"]
+NO_FILES += ["/etc/../proc/self/cwd/x", "/sys/x", "/dev/fd/0", "/proc/thread-self/cwd/x"]
+EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
+
+
+@pytest.fixture
+def victim(person: Person, monkeypatch: pytest.MonkeyPatch) -> Person:
+    """Somebody with things to take, in a clone with links that lead out of it."""
+    root = person.repository().root
+    (person.home / "private.yaml").write_text("version: 1\n")
+    (person.home / "evil.pub").write_text(EVIL_KEY)
+    (root / "sub").symlink_to(person.home)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-5e7d")
+    return person
+
+
+@pytest.mark.parametrize("text", GREEDY)
+def test_what_a_cloned_profile_takes(
+    text: str, victim: Person, watch: Watch, faults: Faults
+) -> None:
+    said = GREEDY[text].format(home=victim.home.resolve())
+    (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{text}\n")
+    (victim.place / "other.yaml").symlink_to("boxstrap.yaml")
+    for named in (None, "boxstrap.yaml", "./other.yaml", "sub/homework/boxstrap.yaml"):
+        with faults.attempt("a cloned profile takes what is not its own", at=f"{text} {named}"):
+            error = refused(watch, profile=named).text()
+            assert f"  {said}" in error
+            assert "canary" not in error
+            assert not (victim.state / "consent").exists()
+
+
+@pytest.mark.parametrize("path", NO_FILES)
+def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
+    path: str, victim: Person, watch: Watch, faults: Faults
+) -> None:
+    keys = ("extends: {}.yaml", "ssh: {{identity: {}}}", "ssh: {{authorized_keys: [{}.pub]}}")
+    for key in keys:
+        with faults.attempt(VALUES, at=key.format(path)):
+            (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{key.format(path)}\n")
+            assert "is no ordinary file" in refused(watch).text()
+
+
+@pytest.mark.boxes  # only root may mount
+def test_a_folder_under_two_names_is_one_repository(victim: Person, faults: Faults) -> None:
+    """As a mount, or capitals where a file system knows none."""
+    (victim.place / "boxstrap.yaml").write_text("version: 1\nsecrets: [A_TOKEN]\n")
+    (victim.home / "twin").mkdir()
+    mount = f"mount --bind {victim.place} {victim.home}/twin"
+    inside = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", str(BIN / "boxstrap")]
+    for named in ("../twin/boxstrap.yaml", f"{victim.home}/twin/boxstrap.yaml"):
+        with faults.attempt("a cloned profile takes what is not its own", at=named):
+            done = subprocess.run(
+                [*inside, "oneliner", "--profile", named],
+                cwd=victim.place,
+                env=victim.env,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 2
+            assert "  secret      A_TOKEN" in done.stderr
+
+
+@pytest.mark.boxes  # only root may give a file away
+@pytest.mark.parametrize("whose", ["file", "link"])
+def test_a_profile_of_another_user_is_not_obeyed(
+    whose: str, victim: Person, watch: Watch, faults: Faults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, shared = victim.place / "boxstrap.yaml", victim.home / "shared"
+    shared.mkdir()
+    (shared / "own.yaml").write_text("version: 1\nwrong: [\n")
+    named.unlink()
+    if whose == "file":
+        (shared / "own.yaml").rename(named)
+    else:
+        named.symlink_to("../shared/own.yaml")
+    os.chown(named, 4711, -1, follow_symlinks=False)
+    (shared / "mine.yaml").write_text("version: 1\nextends: ../homework/boxstrap.yaml\n")
+    for profile in (None, str(named), str(shared / "mine.yaml")):
+        with faults.attempt("a profile of another user", at=f"{whose} {profile and profile[-13:]}"):
+            error = refused(watch, profile=profile)
+            assert "belongs to another user" in error.what
+            assert f"safe.directory {victim.place.resolve()}" in error.next
+    # The person's own word counts, as with git; what stands in it is refused then.
+    monkeypatch.setenv("SUDO_UID", "4711")
+    assert "belongs" not in refused(watch).text()
+    monkeypatch.delenv("SUDO_UID")
+    (victim.home / ".gitconfig").write_text(f"[safe]\n\tdirectory = {victim.place.resolve()}\n")
+    assert "belongs" not in refused(watch).text()
+
+
+GREEDY_TASKS = [("setup",), ("plan",), ("render",), ("render", "--for", "ec2"), ("oneliner",)]
+GREEDY_TASKS += [("verify",), ("setup", "--json"), ("setup", "--consent", "0" * 32)]
+
+
+@pytest.mark.parametrize("task", GREEDY_TASKS, ids=" ".join)
+def test_no_task_takes_it_unasked(
+    task: tuple[str, ...], victim: Person, port: Port, faults: Faults
+) -> None:
+    (victim.place / "boxstrap.yaml").write_text(
+        "version: 1\nsecrets: [AWS_SECRET_ACCESS_KEY]\nssh: {authorized_keys: [~/evil.pub]}\n"
+    )
+    host = (
+        ("--host", f"root@127.0.0.1:{port.port}") if task[0] in ("setup", "plan", "verify") else ()
+    )
+    with faults.attempt("a cloned profile takes what is not its own", at=" ".join(task)):
+        done = victim.run(*task, *host, AWS_SECRET_ACCESS_KEY="canary-5e7d").must(2)
+        assert "SHA256:" in done.text
+        assert "--consent " in done.text
+        # To judge a box, and to read the script, no secret is taken: none is asked.
+        takes_none = task in (("verify",), ("render",))
+        assert ("AWS_SECRET_ACCESS_KEY" in done.text) is not takes_none
+        assert "canary" not in done.text
+        assert port.knocks == 0
+
+
+def test_on_a_terminal_it_is_asked_and_anything_but_yes_is_no(
+    victim: Person, tmp_path: Path, faults: Faults
+) -> None:
+    (victim.place / "boxstrap.yaml").write_text("version: 1\nextends: local\nsecrets: [A_TOKEN]\n")
+    environment = [f"{name}={value}" for name, value in victim.env.items()]
+    shell = ["env", "-i", "TERM=xterm", "A_TOKEN=canary-1", *environment, "sh"]
+    command = f"cd {victim.place}; boxstrap setup --host local --committed-only; echo it ended: $?"
+    with terminal(tmp_path, shell) as shown:
+        for answer in ("", "y", "no", "YES!"):
+            with faults.attempt(
+                "a cloned profile takes what is not its own", at=f"says {answer!r}"
+            ):
+                shown.type_lines(f"clear; {command}")
+                asked = shown.wait_for("Do you agree? (yes/no)", timeout=30)
+                assert "  secret      A_TOKEN" in asked
+                shown.type_lines(answer or " ")
+                shown.wait_for("it ended: 2", timeout=30)
+                shown.type_lines("tmux -S x clear-history; reset")
+                assert not (victim.state / "consent").exists()
+        shown.type_lines(f"clear; {command}")
+        shown.until(lambda text: text.rstrip().endswith("(yes/no)"), timeout=30)
+        shown.type_lines("yes")
+        shown.wait_for("it ended: 0", timeout=120)
+        assert "canary" not in shown.screen()
+    assert len(list((victim.state / "consent").iterdir())) == 1
 
 
 def test_there_are_more_than_200_of_them() -> None:

@@ -68,6 +68,7 @@ def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
         file = person.home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"machine example.org password {TOKEN}\n")
+    person.agree()
     key_line = Path(rented.box.identity).read_text().splitlines()[2]
     with faults.attempt("planted key or token on the box's disk", at="after a failed setup"):
         failed = rented.run("setup", RIG_TOKEN=CANARY).must(7)

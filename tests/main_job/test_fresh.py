@@ -65,6 +65,7 @@ def fresh(
     public = Path(f"{box.identity}.pub").read_text()
     (person.home / "rig.pub").write_text(public)
     (person.home / "second.pub").write_text(SECOND + "\n")
+    person.agree()
     rented = Rented(person, box)
     yield Fresh(person, box, rented.run("setup"), repository.head)
     box.stop()

@@ -233,8 +233,12 @@ def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
         env={**os.environ, **rented.person.env, **env},
         check=True,
     )
+    refused = rented.run("setup", RIG_TOKEN="x").must(2)
+    assert "  secret      RIG_TOKEN\n" in refused.err
+    untouched(rented)
+    rented.person.agree()
     refused = rented.run("setup").must(2)
-    assert "RIG_TOKEN" in refused.err
+    assert "export RIG_TOKEN" in refused.err
     untouched(rented)
     canary = "canary-7d3f0e5b1c"
     (rented.person.place / "train.py").write_text(
@@ -242,6 +246,7 @@ def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
     )
     done = rented.run("setup", "--committed-only", RIG_TOKEN=canary).must(0)
     assert canary not in done.text
+    assert "secrets    RIG_TOKEN" in done.err
     found = rented.box.run(f"grep -rls {canary} / --exclude-dir=proc --exclude-dir=sys || true")
     folder = rented.folder
     named = set(found.split())

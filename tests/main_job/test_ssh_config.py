@@ -54,6 +54,7 @@ def rented(mirror_rig: Rig) -> Iterator[Rented]:
     person.ssh_config.parent.mkdir(mode=0o700)
     person.ssh_config.write_text(OWN)
     person.repository(boxstrap__yaml=PROFILE)
+    person.agree()
     box = mirror_rig.start("vast")
     rented = Rented(person, box)
     done = rented.run("setup", "--name", "my-box").must(0)

@@ -1,0 +1,172 @@
+"""What a repository's own profile takes from the person, and what they agreed to.
+
+A profile in the repository stood in is the word of whoever wrote the repository. So is what it
+extends, and a link in it. Options, and profiles elsewhere, are the person's own word.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bootstrap import paths
+from bootstrap.errors import ProfileError
+from bootstrap.profile import find
+from bootstrap.profile.takes import Takes, taking_keys
+from bootstrap.profile.values import ordinary
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.schema import Profile
+
+_FILE_OF_THE_CHAIN = "extends"
+
+
+class Taking(NamedTuple):
+    """One thing that is taken: by which key, and what it is."""
+
+    key: str
+    what: str
+
+    @property
+    def kind(self) -> Takes:
+        """What sort of thing it is."""
+        return taking_keys()[self.key]
+
+    def __str__(self) -> str:
+        return f"{self.kind.value:<11} {self.what}"
+
+
+@dataclass(frozen=True)
+class Takings:
+    """What the profile of the repository at `root` takes; sorted, each once."""
+
+    root: Path
+    each: tuple[Taking, ...]
+
+    @property
+    def digest(self) -> str:
+        """Names this list of this repository, and no other."""
+        text = json.dumps([str(self.root), self.each])
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def find_takings(loaded: Loaded, roots: Iterable[Path], kinds: Collection[Takes]) -> Takings | None:
+    """What of `kinds` `loaded` takes by the word of a repository at one of `roots`, if it does."""
+    roots = [root.resolve() for root in roots]
+    root, labels, found = None, set[str](), list[Taking]()
+    for layer in loaded.layers:
+        if find.is_shipped(layer.path):
+            continue
+        root = root or next((each for each in roots if _leads_through(layer.path, each)), None)
+        if root is None:
+            continue
+        labels.add(find.label(layer.path))
+        real = layer.path.resolve()
+        if Takes.FILE in kinds and not real.is_relative_to(root):
+            found.append(Taking(_FILE_OF_THE_CHAIN, str(real)))
+    if root is None:
+        return None
+    for key, kind in taking_keys().items():
+        origin = loaded.origins.get(key)
+        asked = kind in kinds and key != _FILE_OF_THE_CHAIN
+        if asked and origin is not None and origin.file in labels:
+            found += [Taking(key, what) for what in values_of(loaded.profile, key)]
+    return Takings(root, tuple(sorted(set(found)))) if found else None
+
+
+def _leads_through(path: Path, root: Path) -> bool:
+    """Whether `path`, as it is written or behind its links, lies in `root`."""
+    written = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
+    if paths.config_dir().resolve() == written.parent.resolve():
+        # The person's own folder, also where it lies in a repository of theirs (a home under git).
+        return path.resolve().is_relative_to(root) and not written.parent.resolve().is_relative_to(
+            root
+        )
+    ways = {path.resolve(), *(each.resolve() for each in written.parents)}
+    folders = {folder for way in ways for folder in (way, *way.parents)}
+    return any(_same(folder, root) for folder in folders)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether they are one folder, also where its name may be written in several ways."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def values_of(profile: Profile, key: str) -> Iterator[str]:
+    """What a profile takes by a key, as the list names it."""
+    value: object = profile
+    for step in key.split("."):
+        value = getattr(value, step)
+    for each in value if isinstance(value, list) else [value]:
+        if each is not None:
+            yield _SHOWN.get(taking_keys()[key], str)(str(each))
+
+
+def _real(path: str) -> str:
+    try:
+        return ordinary(str(Path(path).expanduser().resolve()))
+    except ValueError as error:
+        raise ProfileError(f"{path}: {error}") from None
+
+
+def _key(path: str) -> str:
+    """The key itself is agreed to: the file may be the repository's, and hold another tomorrow."""
+    from bootstrap.render.variables import public_key
+
+    blob = base64.b64decode(public_key(path).split()[1])
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return f"{_real(path)} SHA256:{digest}"
+
+
+def _address(url: str) -> str:
+    from bootstrap.repo.urls import without_user_info
+
+    return without_user_info(url)
+
+
+_SHOWN = {Takes.FILE: _real, Takes.PUBLIC_KEY: _key, Takes.REPOSITORY: _address}
+
+
+def agreed(root: Path) -> frozenset[Taking]:
+    """What the person agreed to for the repository at `root`; nothing where that can't be read."""
+    try:
+        kept = json.loads(_record(root).read_bytes())
+        if kept["repository"] != str(root):
+            return frozenset()
+        return frozenset(Taking(str(key), str(what)) for key, what in kept["takes"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return frozenset()
+
+
+def agree(takings: Takings) -> None:
+    """Keep that the person agreed to these, beside what they agreed to before."""
+    import tempfile  # a start that asks nothing doesn't wait for it
+
+    file = _record(takings.root)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    each = sorted({*agreed(takings.root), *takings.each})
+    kept = {"v": 1, "repository": str(takings.root), "takes": each}
+    descriptor, new = tempfile.mkstemp(prefix=".", dir=file.parent)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            json.dump(kept, opened, indent=1)
+            opened.flush()
+            os.fsync(opened.fileno())
+        Path(new).replace(file)
+    finally:
+        Path(new).unlink(missing_ok=True)
+
+
+def _record(root: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+    return paths.state_dir() / "consent" / f"{name}.json"

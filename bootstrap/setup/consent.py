@@ -1,0 +1,106 @@
+"""The one place where a profile becomes usable: what it takes from the person was agreed to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import ProfileError, UsageError
+from bootstrap.profile import find
+from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takings, values_of
+from bootstrap.profile.load import Loaded, load
+from bootstrap.profile.takes import Takes, taking_keys
+from bootstrap.setup.prepare import check_keys, repository_root
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Asked
+
+EVERYTHING = frozenset(Takes)
+NO_SECRET = EVERYTHING - {Takes.SECRET}
+FOR_THE_BOX = frozenset({Takes.FILE, Takes.PUBLIC_KEY})
+"""What is taken where no work travels: to log in, and to let others in."""
+
+
+class ConsentError(ProfileError):
+    """The person has not agreed to what the repository's profile takes."""
+
+    def __init__(self, takings: Takings, before: Collection[Taking], where: str) -> None:
+        self.takings = takings
+        listed = [f"  {each}{_new(each, before)}" for each in takings.each]
+        super().__init__(
+            "\n".join(["this repository's profile takes from you:", *listed]),
+            where=where,
+            next_="Whoever wrote the repository chose that. If you agree to this list, and to "
+            f"nothing else: --consent {takings.digest}",
+        )
+
+    def as_dict(self) -> dict[str, object]:
+        """The error as `--json` prints it, with the list."""
+        takes = [{"key": each.key, "takes": each.what} for each in self.takings.each]
+        return {**super().as_dict(), "digest": self.takings.digest, "takes": takes}
+
+
+def load_profile(asked: Asked, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
+    """The profile that `asked` means, once the person agreed to what of `kinds` it takes.
+
+    They agreed before, or with `--consent`, or are asked now, on their terminal.
+    Raises ProfileError, ConsentError.
+    """
+    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    check_keys(loaded)
+    takings = find_takings(loaded, _roots(asked), kinds)
+    before = agreed(takings.root) if takings else frozenset[Taking]()
+    if takings and not before.issuperset(takings.each):
+        takings = _without_the_own_repository(takings, asked.place)
+        if not before.issuperset(takings.each):
+            _ask(takings, before, asked.consent, find.label(loaded.layers[0].path))
+            agree(takings)
+    return loaded
+
+
+def usable(asked: Asked, key: str) -> list[str]:
+    """What the profile here takes by `key`, as far as it may; nobody is asked."""
+    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    takings = find_takings(loaded, _roots(asked), {taking_keys()[key]})
+    refused = set(takings.each) - agreed(takings.root) if takings else set()
+    return [what for what in values_of(loaded.profile, key) if Taking(key, what) not in refused]
+
+
+def _roots(asked: Asked) -> list[Path]:
+    """The repositories stood in: where the person is, and the one that they named."""
+    roots = map(repository_root, dict.fromkeys((asked.place, Path.cwd())))
+    return [root for root in roots if root]
+
+
+def _without_the_own_repository(takings: Takings, place: Path) -> Takings:
+    """The repository stood in is no other one, by whatever address the profile names it."""
+    if not any(each.kind is Takes.REPOSITORY for each in takings.each):
+        return takings
+    from bootstrap.repo.here import read
+
+    try:
+        own = read(place).url
+    except UsageError:
+        return takings
+    others = (each for each in takings.each if (each.kind, each.what) != (Takes.REPOSITORY, own))
+    return replace(takings, each=tuple(others))
+
+
+def _ask(takings: Takings, before: Collection[Taking], given: str | None, where: str) -> None:
+    """Return where the person agrees. Raises ConsentError where they don't, or can't be asked."""
+    if given == takings.digest:
+        return
+    error = ConsentError(takings, before, where)
+    if given is None and sys.stderr.isatty():
+        from bootstrap.link.talk import Talk
+
+        if Talk(print).confirm(f"{error.where}: {error.what}\nDo you agree?"):
+            return
+    raise error
+
+
+def _new(taking: Taking, before: Collection[Taking]) -> str:
+    return " (new)" if before and taking not in before else ""

@@ -1,0 +1,293 @@
+"""What a repository's own profile takes needs the person's word; what is theirs does not."""
+
+from __future__ import annotations
+
+import ast
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+
+from bootstrap.contact import Asked
+from bootstrap.errors import ProfileError
+from bootstrap.paths import config_dir, state_dir
+from bootstrap.profile.schema import Profile, Section
+from bootstrap.profile.takes import Takes, marked_keys, taking_keys
+from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
+from tests.person import HERE, Person, Repository
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "{} me\n"
+TAKES: dict[str, tuple[str, str]] = {
+    "secrets": ("secrets: [A_TOKEN]", "A_TOKEN"),
+    "git.url": (
+        "git: {url: https://example.org/me/private.git}",
+        "https://example.org/me/private.git",
+    ),
+    "ssh.identity": ("ssh: {identity: ~/id}", "{home}/id"),
+    "ssh.authorized_keys": ("ssh: {authorized_keys: [~/me.pub]}", "{home}/me.pub SHA256:"),
+    "extends": ("extends: ../base.yaml", "{home}/base.yaml"),
+}
+
+
+def test_every_key_of_the_schema_declares_what_it_takes() -> None:
+    marks = dict(marked_keys(Profile))
+    assert [key for key, mark in marks.items() if mark is None and key != "name"] == []
+    assert len(marks) > 50
+    assert set(taking_keys()) == set(TAKES)
+
+
+def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> None:
+    class Bucket(Section):
+        url: str = Field(default="")
+
+    class Grown(Profile):
+        bucket: Bucket | None = None
+
+    assert dict(marked_keys(Grown))["bucket.url"] is None
+
+
+@pytest.fixture
+def clone(person: Person, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository that the person cloned, and stands in."""
+    made = person.repository()
+    monkeypatch.chdir(made.root)
+    (person.home / "id").write_text("a key")
+    (person.home / "me.pub").write_text(KEY.format("A"))
+    (person.home / "base.yaml").write_text("version: 1\nenv: {FROM: home}\n")
+    return made
+
+
+Says = Callable[..., Asked]
+
+
+@pytest.fixture
+def says(clone: Repository) -> Says:
+    """`says(text)`: the repository's profile says that."""
+
+    def write(text: str, name: str = "boxstrap.yaml", **asked: object) -> Asked:
+        (clone.root / name).write_text(f"version: 1\n{text}\n")
+        return Asked(repo=clone.root, **asked)  # type: ignore[arg-type]
+
+    return write
+
+
+def refused(asked: Asked, **options: frozenset[Takes]) -> ConsentError:
+    with pytest.raises(ConsentError) as caught:
+        load_profile(asked, **options)
+    assert caught.value.code == 2
+    return caught.value
+
+
+def agree(asked: Asked) -> None:
+    load_profile(Asked(**{**vars(asked), "consent": refused(asked).takings.digest}))
+
+
+def records() -> list[Path]:
+    return sorted((state_dir() / "consent").glob("**/*"))
+
+
+@pytest.mark.parametrize("key", TAKES)
+def test_what_is_taken_needs_consent_once(key: str, says: Says, person: Person) -> None:
+    text, what = TAKES[key]
+    asked = says(text)
+    error = refused(asked)
+    (each,) = error.takings.each
+    assert each.key == key
+    assert each.what.startswith(what.format(home=person.home.resolve()))
+    assert f"  {each}" in error.text()
+    assert f"--consent {error.takings.digest}" in error.text()
+    assert error.as_dict()["takes"] == [{"key": key, "takes": each.what}]
+    assert records() == []
+    agree(asked)
+    load_profile(asked)
+    (record,) = records()
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+    assert "A_TOKEN" in record.read_text() or key != "secrets"
+
+
+def test_what_takes_nothing_asks_nothing(says: Says) -> None:
+    load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
+    assert records() == []
+
+
+def test_it_is_asked_again_when_it_grows_and_not_when_it_shrinks(says: Says) -> None:
+    agree(says("secrets: [A, B]"))
+    load_profile(says("secrets: [B]"))
+    error = refused(says("secrets: [B, C]"))
+    assert "secret      C (new)" in error.text()
+    assert "secret      B\n" in error.text()
+    agree(says("secrets: [B, C]"))
+    load_profile(says("secrets: [A, C]"))
+
+
+def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
+    digest = refused(says("secrets: [A]")).takings.digest
+    for text in ("secrets: [A, B]", "secrets: [B]", "secrets: [A]\nssh: {identity: ~/id}"):
+        refused(says(text, consent=digest))
+    for wrong in ("", "0" * 32, digest[:31], digest.upper()):
+        refused(says("secrets: [A]", consent=wrong))
+    load_profile(says("secrets: [A]", consent=digest))
+
+
+def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: Repository) -> None:
+    asked = says("secrets: [A]")
+    digest = refused(asked).takings.digest
+    agree(asked)
+    clone.root.rename(clone.root.with_name("elsewhere"))
+    moved = Asked(repo=clone.root.with_name("elsewhere"))
+    refused(moved)
+    refused(Asked(repo=moved.repo, consent=digest))
+    # By its real path, whatever leads there.
+    agree(moved)
+    (person.home / "way").symlink_to("elsewhere")
+    load_profile(Asked(repo=person.home / "way"))
+
+
+@pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
+def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> None:
+    asked = says("secrets: [A]")
+    agree(asked)
+    (record,) = records()
+    record.write_text(left)
+    refused(asked)
+    agree(asked)
+    load_profile(asked)
+    # Nor one of another repository under this one's name.
+    kept = json.loads(record.read_text())
+    record.write_text(json.dumps({**kept, "repository": "/elsewhere"}))
+    refused(asked)
+
+
+def test_the_persons_own_words_need_none(says: Says, person: Person, clone: Repository) -> None:
+    own = "version: 1\nsecrets: [A]\nssh: {identity: ~/id, authorized_keys: [~/me.pub]}\n"
+    config_dir().mkdir(parents=True)
+    (config_dir() / "mine.yaml").write_text(own)
+    (person.home / "mine.yaml").write_text(own + "extends: base.yaml\n")
+    load_profile(says("", profile="mine"))
+    load_profile(says("", profile="../mine.yaml"))
+    load_profile(says("", profile=str(person.home / "mine.yaml")))
+    load_profile(says("secrets: [B]", sets=("secrets=[A]", "ssh.identity=~/id")))
+    # A home under git, and the person in it: their config folder stays theirs.
+    (person.home / ".git").mkdir()
+    load_profile(Asked(repo=person.home, profile="mine"))
+    assert records() == []
+    # Their own word stays theirs, whatever they extend.
+    (config_dir() / "mine.yaml").write_text(f"{own}extends: {clone.root}/boxstrap.yaml\n")
+    load_profile(says("env: {B: c}", profile="mine"))
+    assert records() == []
+    # A file of the repository that theirs extends is the repository's word.
+    (config_dir() / "mine.yaml").write_text(f"extends: {clone.root}/boxstrap.yaml\n")
+    refused(says("secrets: [A]", profile="mine"))
+
+
+@pytest.mark.parametrize("way", ["named", "link", "link in config", "folder", "absolute", "cwd"])
+def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
+    way: str, says: Says, person: Person, clone: Repository
+) -> None:
+    (clone.root / "sub").mkdir()
+    asked = says("secrets: [A]", "sub/evil.yaml")
+    evil = clone.root / "sub/evil.yaml"
+    config_dir().mkdir(parents=True)
+    (person.home / "link.yaml").symlink_to(evil)
+    (config_dir() / "mine.yaml").symlink_to(evil)
+    (person.home / "way").symlink_to(clone.root / "sub")
+    named = {
+        "named": "sub/evil.yaml",
+        "link": str(person.home / "link.yaml"),
+        "link in config": "mine",
+        "folder": str(person.home / "way/evil.yaml"),
+        "absolute": f"{person.home}/x/../homework/./sub/evil.yaml",
+        "cwd": "./sub/evil.yaml",
+    }
+    (person.home / "x").mkdir()
+    repo = person.home if way == "cwd" else asked.repo  # another one than they stand in
+    refused(Asked(repo=repo, profile=named[way]))
+
+
+def test_a_link_that_leads_out_of_the_repository_takes_that_file(
+    says: Says, person: Person, clone: Repository
+) -> None:
+    """And what that file takes is the link's word."""
+    (person.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
+    (clone.root / "boxstrap.yaml").unlink()
+    (clone.root / "boxstrap.yaml").symlink_to(person.home / "base.yaml")
+    taken = refused(Asked(repo=clone.root)).takings.each
+    home = person.home.resolve()
+    assert [each.what for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
+    (clone.root / "boxstrap.yaml").unlink()
+    assert [each.what for each in refused(says("extends: ../base.yaml")).takings.each] == [
+        f"{home}/base.yaml",
+        "OF_THE_HOME",
+    ]
+
+
+def test_a_key_that_changed_in_its_file_is_another_key(says: Says, person: Person) -> None:
+    asked = says("ssh: {authorized_keys: [~/me.pub]}")
+    agree(asked)
+    (person.home / "me.pub").write_text(KEY.format("B"))
+    assert "(new)" in refused(asked).text()
+
+
+def test_the_repository_stood_in_is_no_other_one(says: Says, clone: Repository) -> None:
+    clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
+    load_profile(says("git: {url: https://example.org/me/homework.git}"))
+    for other in ("git@example.org:me/homework.git", "https://example.org/me/private.git"):
+        refused(says(f"git: {{url: '{other}'}}"))
+    # Who planted the address as origin gains nothing: then it is not fetched.
+    assert "tok-1" not in refused(says("git: {url: 'https://tok-1@example.org/x.git'}")).text()
+
+
+def test_only_what_a_task_takes_is_asked(says: Says) -> None:
+    asked = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
+    load_profile(asked, kinds=FOR_THE_BOX)
+    refused(says("ssh: {identity: ~/id}"), kinds=FOR_THE_BOX)
+
+
+def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> None:
+    agree(says("secrets: [A]"))
+    assert usable(says("secrets: [A, B]"), "secrets") == ["A"]
+    assert usable(says("git: {url: https://example.org/another.git}"), "git.url") == []
+    assert usable(says("", sets=("secrets=[B]",)), "secrets") == ["B"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "extends: /proc/self/cwd/x.yaml",
+        "extends: /proc/self/environ",
+        "extends: ../proc.yaml",
+        "extends: //dev/stdin",
+        "ssh: {identity: /proc/self/root/etc/passwd}",
+        "ssh: {identity: /etc/../proc/self/environ}",
+        "ssh: {identity: ~/environ}",
+        "ssh: {authorized_keys: [/proc/self/cwd/x.pub]}",
+        "ssh: {authorized_keys: [~/environ.pub]}",
+        "ssh: {authorized_keys: [/dev/fd/0.pub]}",
+    ],
+)
+def test_files_of_the_kernel_are_refused(text: str, says: Says, person: Person) -> None:
+    for name in ("proc.yaml", "environ", "environ.pub"):
+        (person.home / name).symlink_to("/proc/self/environ")
+    asked = says(text)
+    with pytest.raises(ProfileError, match=r"/proc|/dev") as caught:
+        load_profile(asked)
+    assert not isinstance(caught.value, ConsentError)
+
+
+LOADERS = {"setup/consent.py", "tasks/profiles.py"}
+
+
+def test_no_other_place_makes_a_profile_usable() -> None:
+    root = HERE / "bootstrap"
+    found = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "bootstrap.profile.load"
+        if {"load", "load_default"} & {name.name for name in node.names}
+    }
+    assert found == LOADERS
