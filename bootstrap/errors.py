@@ -8,7 +8,7 @@
     ├── BoxLacksError         5   the box lacks what set-up needs; nothing was changed
     ├── ReturnBoxError        6   verdict: return this box
     ├── StepFailedError       7   a step failed
-    ├── BusyError             8   another setup held the box longer than --wait
+    ├── BusyError             8   another setup, or a live run, holds the box
     ├── NotSafeError          9   work or results are not safe yet
     └── TrainingFailedError  10   training ended non-zero while it was watched
 
@@ -116,7 +116,7 @@ class StepFailedError(BoxstrapError):
 
 
 class BusyError(BoxstrapError):
-    """Another setup, of another profile or commit, held the box longer than `--wait`."""
+    """Another setup held the box longer than `--wait`, or a live run of other work holds it."""
 
     code = 8
 

@@ -45,6 +45,7 @@ WHY: Mapping[str, str] = {
     "asked": "asked for now",
     "after": "a step that it needs will run",
     "alive": "a run is alive",
+    "died": "died with the box: --restart",
     "needs": "a step that it needs failed",
 }
 

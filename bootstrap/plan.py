@@ -45,7 +45,7 @@ class Row:
     @property
     def runs(self) -> bool:
         """Whether the step would do anything."""
-        return self.why not in {"done", "alive", "local", "not-asked"}
+        return self.why not in {"done", "alive", "died", "local", "not-asked"}
 
 
 def steps_for(

@@ -244,7 +244,7 @@ class Train(Section):
     results: Free[list[RepoPath]] = Field(
         default_factory=list,
         max_length=MOST,
-        description="What training writes and you will want back.",
+        description="What training writes and you will want back; `out/` is made first.",
     )
     at_boot: Free[Literal["leave", "restart"]] = Field(
         default="leave",

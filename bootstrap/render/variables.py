@@ -96,6 +96,7 @@ def variables(
         ("SECRETS_ID", secrets_id),
         ("TRAIN_COMMAND", train.command if train else ""),
         ("TRAIN_SESSION", train.session if train else ""),
+        ("RESULTS", train.results if train else []),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
         ("UV_VERSION", uv_release.VERSION),

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from bootstrap.contact import Asked
-from bootstrap.errors import TrainingFailedError
+from bootstrap.errors import BusyError, TrainingFailedError
 from bootstrap.setup.alias import be_ready, keep_alias
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready, remember, warn_of_provider
 from bootstrap.setup.report import next_steps, repo_dir
-from bootstrap.setup.training import Beginning, run_of_work, watch_beginning
+from bootstrap.setup.training import (
+    FIRST_OUTPUT_S,
+    Beginning,
+    differences,
+    not_started,
+    run_of_work,
+    watch_beginning,
+)
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.run import Run
 from bootstrap.ui.screen import Screen
@@ -56,9 +63,14 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         run = run_of_work(hello, prepared.commit)
     beginning = None
     if run and (drive.began_run or (setup and run.state == "running")):
+        screen.say(
+            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            "(Ctrl-C is safe: it goes on)"
+        )
         beginning = ready.link.ask(partial(watch_beginning, run=run, workdir=drive.workdir))
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
-    text = _told(screen, run, blocking, beginning, setup)
+    differing = differences(hello)
+    text = [] if blocking else _told(screen, run, beginning, setup, differing)
     if drive.own_folder:
         text.append(f"another repository has its name on this box: it lies in {hello.repo_dir}")
     alias = keep_alias(ready.box, screen)
@@ -72,10 +84,19 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
             "repo_dir": repo_dir(prepared, hello),
             "run": run.as_dict() if run else None,
             "waits_for": blocking.name if blocking else None,
+            "differs": differing,
             "seconds": round(took, 3),
         },
         "\n".join([*text, "", next_steps(ready.box, prepared, hello, run or blocking, alias)]),
     )
+    if blocking:
+        train = prepared.profile.train
+        command = train.command if train else ""
+        raise BusyError(
+            not_started(blocking, prepared.commit, command, differing),
+            where=ready.box.known.name,
+            next_="--restart stops it and starts this; or wait for it to end.",
+        )
     if beginning and beginning.rc:
         raise TrainingFailedError(
             f"the training ended with exit code {beginning.rc}.",
@@ -92,17 +113,14 @@ def _blocking(hello: Hello) -> Run | None:
 
 
 def _told(
-    screen: Screen, run: Run | None, blocking: Run | None, beginning: Beginning | None, setup: str
+    screen: Screen, run: Run | None, beginning: Beginning | None, setup: str, differing: list[str]
 ) -> list[str]:
     """What happened, in lines."""
-    if blocking:
-        return [
-            f"{blocking.name} is running ({blocking.commit[:12]}); this commit was not started: "
-            "wait for it, or --restart"
-        ]
     lines = [] if setup else ["nothing to do: the box is as the profile says"]
     if beginning:
         lines += [f"  {screen.fair(line)}" for line in beginning.lines]
     elif run:
         lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
+    if run and run.state == "running" and differing == ["secrets"]:
+        lines.append("its secrets are the earlier ones; --restart starts it with those of now")
     return lines

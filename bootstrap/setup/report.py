@@ -31,13 +31,14 @@ def next_steps(
 ) -> str:
     """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
     name, program = contact.known.name, program_name(sys.argv[0])
+    can_attach = run and run.state == "running" and hello.facts.get("tmux")
     folder = repo_dir(prepared, hello)
     return what_next(
         Next(
             box=name,
             run=run.name if run else "",
             state=run.outcome() if run else "",
-            attach=f"{program} attach --host {name}" if run and run.state == "running" else "",
+            attach=f"{program} attach --host {name}" if can_attach else "",
             follow=f"{program} logs -f --host {name}" if run else "",
             shell="" if contact.is_local else f"{program} shell --host {name}",
             ssh=_ssh(alias, folder, hello) if alias else "",

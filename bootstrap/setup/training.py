@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from bootstrap.link.exchange import exchange
@@ -15,6 +16,16 @@ FIRST_OUTPUT_S = 30
 """How long a run's first output is waited for, in seconds."""
 _MOMENT_S = "0.3"
 _SHOWN_LINES = 10
+
+_SHOWN_COMMAND = 60
+_NAMES = {
+    "commit": "commit",
+    "command": "command",
+    "environment": "environment",
+    "variables": "env",
+    "secrets": "secrets",
+}
+"""What the box may say differs between a live run and this setup, and what a profile calls it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,30 @@ def run_of_work(hello: Hello, commit: str) -> Run | None:
     work = hello.facts.get("work")
     exact = [run for run in hello.runs if work and run.work == work]
     return next(iter(exact or [run for run in own if run.commit == commit]), None)
+
+
+def differences(hello: Hello) -> list[str]:
+    """What of this setup is not as in the run that lives in its folder; nothing without one."""
+    told = hello.facts.get("differs", "").split()
+    return [name for word, name in _NAMES.items() if word in told]
+
+
+def not_started(run: Run, commit: str, command: str, differing: list[str]) -> str:
+    """Which run holds the place, and what is not as in it."""
+    pairs = {"commit": (run.commit[:12], commit[:12]), "command": (_typed(run.command), command)}
+    told = [
+        f"{name} ({pairs[name][0]} → {pairs[name][1][:_SHOWN_COMMAND]})" if name in pairs else name
+        for name in differing
+    ]
+    return (
+        f"{run.name} is running (commit {run.commit[:12]}); not started: "
+        f"other {', '.join(told) or 'work'}."
+    )
+
+
+def _typed(command: str) -> str:
+    """A run's command as the profile had it: with `python`, not the environment's by its path."""
+    return re.sub(r"\A/\S*/bin/(?=python3? )", "", command)[:_SHOWN_COMMAND]
 
 
 def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:

@@ -78,7 +78,9 @@ class Hello:
     @property
     def nothing_to_do(self) -> bool:
         """Whether every step is right as it is."""
-        return bool(self.plan) and all(why in {"done", "alive"} for why in self.plan.values())
+        return bool(self.plan) and all(
+            why in {"done", "alive", "died"} for why in self.plan.values()
+        )
 
 
 def greet(  # noqa: PLR0913 - one value for each thing a box can be asked

@@ -10,6 +10,7 @@ describe() {
   fact bash "$(bash --norc -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
   fact time "$(date +%s)"
   fact boxhome "$box_home"
+  ! command -v tmux >/dev/null 2>&1 || fact tmux yes
 }
 
 # Names of the provider's variables and files; never their values.

@@ -31,7 +31,8 @@ look() {
   # shellcheck disable=SC2086 # words of our own
   plan=$(bash --norc "$PRIVATE/setup.sh" plan $WORDS)
   case $WORDS in *revive*) return ;; esac
-  if ! grep -qvE $'\t(done|alive)$' <<<"$plan"; then
+  if ! grep -E $'^plan\t' <<<"$plan" | grep -qvE $'\t(done|alive|died)$'; then
+    ! grep -qxF $'plan\ttrain\talive' <<<"$plan" || not_started
     printf 'boxstrap: nothing to do, the box is as the profile says\n'
     wait_for_training
     exit 0
@@ -67,10 +68,18 @@ run_script() {
   end_of_setup
 }
 
+not_started() {
+  printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
+  exit 8
+}
+
 end_of_setup() {
   local rc
   rc=$(sed -nE 's/.*"event":"done","rc":([0-9]+).*/\1/p' "$SETUP_DIR/events.jsonl")
-  [ "${rc:-1}" -ne 0 ] || return 0
+  if [ "${rc:-1}" -eq 0 ]; then
+    ! grep -qF '"step":"train","event":"skip","why":"alive"' "$SETUP_DIR/events.jsonl" || not_started
+    return 0
+  fi
   tail -n 12 "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output" >&2 || :
   [ "${rc:-1}" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2
   exit "${rc:-1}"

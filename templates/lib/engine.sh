@@ -11,7 +11,7 @@ one_step() {
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   find_reason "$1"
   if [ -z "$WHY" ]; then
-    tell skip why=done
+    tell skip "why=$(why_right "$1")"
     return
   fi
   if left_alone "$1"; then

@@ -94,11 +94,14 @@ plan() {
     for need in ${NEEDS[$name]}; do
       case " $later " in *" $need "*) WHY=after ;; esac
     done
+    # Whether a training would begin again is known as soon as its commit is there.
+    case $name:$WHY:$later in train:after:*' repo'*) ;; train:after:*) WHY= ;; esac
     [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
     if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
     case $WHY in '' | alive) ;; *) later="$later $name" ;; esac
-    printf 'plan\t%s\t%s\n' "$name" "${WHY:-done}"
+    printf 'plan\t%s\t%s\n' "$name" "${WHY:-$(why_right "$name")}"
   done
+  [ -z "$ALIVE_RUN" ] || printf 'differs\t%s\n' "$(differences "$ALIVE_RUN")"
 }
 
 setup() {

@@ -56,6 +56,36 @@ new_run() {
   mv -T "$tmp" "$RUN_DIR"
 }
 
+# What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
+made_of() {
+  inputs_python
+  printf 'environment %s\n' "$(digest <<<"$INPUTS")"
+  printf 'variables %s\n' "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"
+  [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
+}
+
+# differences RUN: what of this setup is not as in that run. An earlier version's says nothing of some of it.
+differences() {
+  local line known=
+  [ "$(<"$1/commit")" = "$REPO_COMMIT" ] || printf ' commit'
+  [ -z "$TRAIN_COMMAND" ] || [ "$(<"$1/command")" = "$(absolute_command)" ] || printf ' command'
+  [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
+  made_of | while IFS= read -r line; do
+    [[ $'\n'$known != *$'\n'"${line% *} "* || $'\n'$known$'\n' = *$'\n'"$line"$'\n'* ]] || printf ' %s' "${line% *}"
+  done
+}
+
+# The folders of `results` are there before training begins; none that a link puts outside the tree.
+make_results() {
+  local path tree
+  tree=$(realpath -- "$REPO_DIR")
+  for path in ${RESULTS[@]+"${RESULTS[@]}"}; do
+    # What ends in no slash may be a file.
+    case $path in */*) path=${path%/*} ;; *) continue ;; esac
+    case $(realpath -m -- "$tree/$path") in "$tree"/*) mkdir -p -- "$tree/$path" || : ;; esac
+  done
+}
+
 # `python` is the environment's, by its absolute path: no PATH decides.
 absolute_command() {
   case $TRAIN_COMMAND in
@@ -85,6 +115,7 @@ session_name() {
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
+  make_results
   # A setup that was killed may have begun it a moment ago.
   if ! has_runner "$1"; then
     if have tmux; then

@@ -25,6 +25,11 @@ find_reason() {
   fi
 }
 
+# Why a step that is right is left as it is: a training that died with the box is not begun again by itself.
+why_right() {
+  if [ "$1" = train ] && [ "$(run_state "$(run_of "$WORK")")" = died ]; then printf 'died\n'; else printf 'done\n'; fi
+}
+
 # While a run is alive its tree and environment stay as they are, and no other run is begun; the run of this
 # very work may lack its stamp or its session. No GPU is tried while anything of ours computes on the box.
 left_alone() {

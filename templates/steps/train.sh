@@ -23,6 +23,7 @@ apply_train() {
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
+    made_of >"$RUN_DIR/made_of"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
       fail no-tmux 'tmux would not start a session'

@@ -43,6 +43,12 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person
     assert "nothing to do" in boot(box, hook.out)
     changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
     assert [line for line in changed if "/train-1/log" not in line] == []
+    other = person.run(*words, "--set", "train.command=python train.py --other").must(0).out
+    box.write("/var/tmp/other", other)
+    said = box.run("cd / && bash /var/tmp/other </dev/null 2>&1; echo exit $?")
+    assert "and this was not started" in said
+    assert said.endswith("exit 8\n")
+    assert runs(box) == ["train-1"]
     # The box stops and starts: what died stays so, unless the profile says otherwise.
     box.power_off()
     box.power_on()

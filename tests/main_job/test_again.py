@@ -8,6 +8,7 @@ import pytest
 
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.person import Done
 
 pytestmark = pytest.mark.boxes
 
@@ -46,8 +47,9 @@ def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
     first = repository.head
     rented.run("setup").must(0)
     second = repository.commit({"train.py": "print('step 9')\n"})
-    blocked = rented.run("setup").must(0)
-    assert f"train-1 is running ({first[:12]}); this commit was not started" in blocked.out
+    blocked = rented.run("setup").must(8)
+    assert f"train-1 is running (commit {first[:12]}); not started" in blocked.err
+    assert f"other commit ({first[:12]} → {second[:12]}).\n--restart" in blocked.err
     head = f"git -C {rented.tree} rev-parse HEAD"
     assert rented.as_user(head).strip() == first
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
@@ -56,6 +58,54 @@ def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
     assert "step 9" in started.out
     assert rented.as_user(head).strip() == second
     assert rented.runs() == ["train-1", "train-2"]
+
+
+def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(boxstrap__yaml=LONG)
+
+    def setup(*words: str, key: str = "first-value") -> Done:
+        return rented.run("setup", "--set", "secrets=[API_KEY]", *words, API_KEY=key)
+
+    setup().must(0)
+    other = ("--set", "train.command=python train.py --fast", "--set", "env.MORE=1")
+    told = setup(*other, "--json", key="other-value").must(8).json()
+    assert (told["exit"], told["waits_for"]) == (8, "train-1")
+    assert told["differs"] == ["command", "env", "secrets"]
+    assert (
+        "command (python train.py → python train.py --fast), env, secrets." in told["error"]["what"]
+    )
+    assert told["error"]["next"].startswith("--restart")
+    assert told["repo_dir"] == rented.tree
+    environment = setup("--set", "python.torch_backend=cpu", "--json").must(8).json()
+    assert environment["differs"] == ["environment"]
+    # Work is neither secrets nor who may log in: it runs already.
+    changed = setup(key="other-value").must(0)
+    assert "its secrets are the earlier ones" in changed.out
+    keys = f"ssh.authorized_keys=[{rented.box.identity}.pub]"
+    assert "train-1: running" in setup("--set", keys).must(0).out
+    assert rented.runs() == ["train-1"]
+    # Begun by an earlier version, it tells less.
+    rented.as_user(f"rm {rented.folder}/runs/*/train-1/made_of")
+    told = setup(*other, "--json", key="other-value").must(8).json()
+    assert told["differs"] == ["command"]
+
+
+def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
+    results = "[out/, deep/er/best.pt, link/out/, model]"
+    train = "import os, time\nprint(sorted(os.listdir('.')), os.listdir('deep'), flush=True)\n"
+    rented = rent("vast")
+    repository = rented.person.repository(
+        boxstrap__yaml=LONG.replace("train.py}", f"train.py, results: {results}}}"),
+        train__py=f"{train}time.sleep(600)\n",
+    )
+    rented.person.place.joinpath("link").symlink_to("/tmp")
+    repository.commit({})
+    shown = rented.run("setup").must(0).out
+    assert "'out'" in shown
+    assert "['er']" in shown
+    assert "'model'" not in shown
+    assert not rented.box.exists("/tmp/out")
 
 
 def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
@@ -99,6 +149,8 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     rented.box.power_off()
     rented.box.power_on()
     assert rented.status()["runs"][0]["state"] == "died"
+    assert step(rented, "train") == {"step": "train", "runs": False, "why": "died"}
+    assert "died with the box" in rented.run("plan").must(0).out
     again = rented.run("setup").must(0)
     assert "train-1 died with the box" in again.out
     assert (rented.runs(), rented.trainings()) == (["train-1"], 0)

@@ -37,7 +37,11 @@ def alive(rented: Rented) -> list[str]:
 def test_stop_ends_what_went_into_sessions_of_its_own(rent: Rent, kind: str) -> None:
     rented = rent(kind)
     rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
-    rented.run("setup").must(0)
+    begun = rented.run("setup").must(0)
+    # What is recommended can be done there: without tmux nothing can be attached to.
+    assert ("boxstrap attach" in begun.out) == (kind == "vast")
+    assert "boxstrap logs -f" in begun.out
+    assert "train-1: waiting up to 30 s for its first line" in begun.err
     assert len(alive(rented)) == 5
     stopped = rented.run("stop", "--json").must(0).json()
     assert (stopped["stopped"], stopped["left"]) == (["train-1"], [])
