@@ -68,6 +68,7 @@ alive_in() {
   for _run in "$1"/runs/*/*/; do
     _run=${_run%/} _where=
     { read -r _where <"$_run/dir"; } 2>/dev/null || :
+    [ ! -f "$_run/exit" ] || continue
     if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
       [ "$(run_state "$_run")" != running ] || { printf '%s\n' "$_run" && return; }
     fi

@@ -101,6 +101,7 @@ check_out_whole() {
   [ "$REPO_DIR" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $REPO_DIR"
   [ ! -e "$REPO_DIR" ] || rmdir -- "$REPO_DIR" || fail tree-in-the-way "$REPO_DIR is in the way"
   mkdir -p "${tmp%/*}"
+  rm -f "$(note_of adopted)"
   box_git init -q --template= ${format[@]+"${format[@]}"} "$tmp"
   # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
   cp -Rl "$REPO_STORE/objects/." "$tmp/.git/objects/" 2>/dev/null || :

@@ -119,6 +119,24 @@ def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent
     assert document["repo_dir"] == str(Path(tree).with_name(own))
 
 
+def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> None:
+    rented = rent("vast")
+    person = rented.person
+    one = person.repository("algebra/homework")
+    rented.run("setup").must(0)
+    tree = rented.tree
+    rented.as_user(f"rm -rf {rented.folder}")
+    two = person.repository("geometry/homework")
+    rented.run("setup").must(0)
+    (own,) = set(folders(rented)) - {"homework/"}
+    trees = (tree, str(Path(tree).with_name(own)))
+    assert [head(rented, each) for each in trees] == [one.head, two.head]
+    person.place = one.root
+    commit = one.commit({"train.py": "print('step 9')\n"})
+    assert "step 9" in rented.run("setup").must(0).out
+    assert [head(rented, each) for each in trees] == [commit, two.head]
+
+
 def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
     rented = rent("vast")
     person = rented.person

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.person import Person, Repository
 
@@ -21,15 +22,17 @@ UPSTREAM = "https://example.org/them/homework.git"
 
 
 @pytest.mark.boxes
-def test_folders_beside_the_tree_are_never_deleted(rent: Rent) -> None:
+def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
     repository = rented.person.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
     rented.run("setup").must(0)
     rented.as_user(f"rm -rf {rented.tree}")
     repository.commit({"train.py": "print('step 9')\n"})
-    rented.run("setup").must(0)
-    assert rented.box.read("/workspace/ml.tmp.backup/model") == "mine\n"
+    with faults.attempt("a folder named like our own rubbish", "repo") as attempt:
+        rented.run("setup").must(0)
+        assert rented.box.read("/workspace/ml.tmp.backup/model") == "mine\n"
+        attempt.outcome("left alone")
 
 
 @pytest.fixture
@@ -56,14 +59,16 @@ def told(clone: Repository) -> str:
 
 
 def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
-    person: Person, cloned: Repository
+    person: Person, cloned: Repository, faults: Faults
 ) -> None:
     before = told(cloned), cloned.head, cloned.git("status", "--porcelain", "--ignored")
-    refused = person.run("setup", "--host", "local").must(7)
-    assert "boxstrap did not make" in refused.err
-    assert "--adopt" in refused.err
-    assert (told(cloned), cloned.head) == before[:2]
-    assert cloned.git("status", "--porcelain", "--ignored") == before[2]
+    with faults.attempt("a clone of one's own in the tree's place", "repo") as attempt:
+        refused = person.run("setup", "--host", "local").must(7)
+        assert "boxstrap did not make" in refused.err
+        assert "--adopt" in refused.err
+        assert (told(cloned), cloned.head) == before[:2]
+        assert cloned.git("status", "--porcelain", "--ignored") == before[2]
+        attempt.outcome("exit 7, nothing changed")
     # Neither a new commit nor a second try makes it ours.
     Repository.commit(_of(cloned, person.place), {"train.py": "print('step 9')\n"})
     person.run("setup", "--host", "local").must(7)

@@ -1,0 +1,118 @@
+"""A repository is one through every door, and a folder of somebody's stays theirs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box
+from tests.doors.conftest import Hosted
+from tests.doors.test_paste import Rented
+from tests.person import Person
+
+pytestmark = pytest.mark.boxes
+
+LONG = ("--set", "env.LINGER=600")
+each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["short", "small"])
+
+
+def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
+    """What a shell of the box makes of a paste."""
+    return subprocess.run(
+        box.ssh_command("bash -s"),
+        input=paste,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def one_training(box: Box, commit: str) -> None:
+    """There is one folder, in which one training goes on, and its tree is as it was."""
+    assert box.run("ls -d /workspace/*/") == "/workspace/homework/\n"
+    assert box.run("git -C /workspace/homework rev-parse HEAD").strip() == commit
+    assert box.run("ls -d /workspace/.boxstrap/runs/*/*").count("train-") == 1
+    assert box.run("pgrep -fc '[t]rain.py'").strip() == "1"
+
+
+@each_paste
+def test_what_a_setup_began_a_paste_leaves_alone(
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+) -> None:
+    box = rented("vast")
+    made, _ = hosted(box, extends="vast")
+    there = ("--host", box.host_string, "--identity", str(box.identity))
+    url, first = made.git("remote", "get-url", "origin"), made.head
+    made.git("remote", "remove", "origin")
+    person.run("setup", *there, *LONG).must(0)
+    one_training(box, first)
+    # Another machine, which knows it by its address.
+    shutil.rmtree(person.state / "repositories")
+    made.git("remote", "add", "origin", url)
+    for _ in range(2):
+        made.git("fetch", "-q")
+        said = typed(box, person.run("oneliner", *words, *LONG).must(0).out)
+        assert "running" in said.stdout
+        one_training(box, first)
+        made.commit({"train.py": "print('step 9')\n"})
+        made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")
+
+
+@each_paste
+def test_an_address_alone_leads_to_the_same_repository(
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("vast")
+    made, _ = hosted(box, extends="vast")
+    there = ("--host", box.host_string, "--identity", str(box.identity))
+    url, first = made.git("remote", "get-url", "origin"), made.head
+    made.git("remote", "remove", "origin")
+    person.run("setup", *there, *LONG).must(0)
+    made.git("remote", "add", "origin", url)
+    person.run("setup", *there, *LONG).must(0)
+    alone = ("--set", f"git.url={url}", "--set", "git.access=url")
+    said = typed(box, person.run("oneliner", *words, *LONG, *alone).must(0).out)
+    assert "running" in said.stdout
+    one_training(box, first)
+
+
+@each_paste
+def test_a_clone_that_boxstrap_did_not_make_is_refused(
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("vast")
+    hosted(box, extends="vast")
+    box.run(
+        "git init -q /workspace/homework && cd /workspace/homework && echo mine >train.py &&"
+        " git add . && git -c user.name=me -c user.email=me@example.org commit -qm mine &&"
+        " echo edit >>train.py"
+    )
+    look = "cd /workspace/homework && git log && git status --short && cat .git/config train.py"
+    before = box.run(look)
+    for _ in range(2):
+        said = typed(box, person.run("oneliner", *words).must(0).out)
+        assert said.returncode
+        assert "/workspace/homework" in said.stderr
+        assert box.run(look) == before
+
+
+@each_paste
+def test_a_tree_that_a_paste_made_is_ours(
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("vast")
+    made, _ = hosted(box, extends="vast")
+    assert typed(box, person.run("oneliner", *words, *LONG).must(0).out).returncode == 0
+    one_training(box, made.head)
+    made.git("remote", "remove", "origin")
+    shutil.rmtree(person.state / "repositories")
+    there = ("--host", box.host_string, "--identity", str(box.identity))
+    moved = made.root.rename(made.root.with_name("moved"))
+    person.place = moved
+    person.run("setup", *there, "--set", "env.LINGER=601")
+    made.root = moved
+    one_training(box, made.head)
