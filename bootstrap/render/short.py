@@ -129,6 +129,11 @@ def files() -> list[tuple[str, str]]:
     ]
 
 
+def root_mark(work: Work) -> str:
+    """As much of its first commit as tells one from another; room is short."""
+    return work.root[:16] or "none"
+
+
 def short_variables(profile: Profile, work: Work) -> list[tuple[str, Value]]:
     """Name and value of what the profile sets; the names are the whole script's."""
     python, train = profile.python, profile.train
@@ -140,7 +145,7 @@ def short_variables(profile: Profile, work: Work) -> list[tuple[str, Value]]:
         ("AUTHORIZED_KEYS", public_keys(profile)),
         ("KNOWN_HOSTS", own_hosts),
         ("REPO_KEY", work.key),
-        ("REPO_ROOT", work.root),
+        ("REPO_ROOT", root_mark(work)),
         ("REPO_NAME", work.name),
         ("REPO_COMMIT", work.commit),
         ("REPO_BRANCH", work.branch or ""),

@@ -13,6 +13,7 @@ from bootstrap.errors import UsageError
 from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
+from bootstrap.render.short import root_mark
 from bootstrap.render.variables import Work, public_keys
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def render_small(profile: Profile, work: Work, *, full: bool = False) -> str:
         ("W", profile.box.workdir),
         ("K", work.key),
         ("N", work.name),
-        ("Q", work.root or "none"),
+        ("Q", root_mark(work)),
         ("U", work.url or ""),
         ("C", work.commit),
         ("V", python.venv),

@@ -33,7 +33,7 @@ is_rooted() {
   { read -r _root <"$1/steps/$2/repo.root"; } 2>/dev/null ||
     # An earlier version noted none.
     { [ -d "$1/store/$2.git" ] && _root=$(root_of "$1/store/$2.git"); } ||
-    { [ -d "$1/runs/$2" ] && _root=$(root_of "${1%/*}/${2%-*}/.git"); } || :
+    { has_folder "$1" "$2" && _root=$(root_of "$_folder/.git"); } || :
   [ "$_root" = "$3" ]
 }
 

@@ -3,16 +3,12 @@
 
 # The whole script's notes tell which repository of this box it is, and where it lies.
 find_repository() {
-  local notes=$BOX_HOME/steps file
-  REPO_KEY=$(cat "$notes/$REPO_KEY/repo.key" 2>/dev/null || printf %s "$REPO_KEY")
-  file=$(grep -lsx "${REPO_ROOT:-none}" "$notes"/*/repo.root | head -n 1)
-  [ -z "$file" ] || { file=${file%/*} && REPO_KEY=${file##*/}; }
-  NOTES=$notes/$REPO_KEY RUNS=$BOX_HOME/runs/$REPO_KEY REPO_DIR=$WORKDIR/$REPO_NAME
-  if [ -f "$NOTES/repo.dir" ]; then
-    REPO_DIR=$(<"$NOTES/repo.dir")
-  elif grep -qsxF "$REPO_DIR" "$notes"/*/repo.dir; then
-    REPO_DIR+=-${REPO_KEY:(-8):4}
-  fi
+  local found
+  REPO_KEY=$(cat "$BOX_HOME/steps/$REPO_KEY/repo.key" 2>/dev/null || printf %s "$REPO_KEY")
+  found=$(grep -ls "^$REPO_ROOT" "$BOX_HOME"/steps/*/repo.root | head -n 1)
+  NOTES=${found%/*}
+  NOTES=${NOTES:-$BOX_HOME/steps/$REPO_KEY} REPO_KEY=${NOTES##*/} RUNS=$BOX_HOME/runs/$REPO_KEY
+  REPO_DIR=$(cat "$NOTES/repo.dir" 2>/dev/null || printf %s "$WORKDIR/$REPO_NAME")
 }
 
 apply_repo() {
@@ -32,18 +28,13 @@ apply_repo() {
   box_git -C "$tmp" cat-file -e "$REPO_COMMIT^{commit}" || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
   keep_own_commits "$tmp"
   # git refuses where files that were edited here are in the way.
-  if [ -n "$REPO_BRANCH" ]; then
-    box_git -C "$tmp" checkout -q -B "$REPO_BRANCH" "$REPO_COMMIT" -- || fail box-edits "files were edited in $REPO_DIR"
-  else
-    box_git -C "$tmp" checkout -q --detach "$REPO_COMMIT" -- || fail box-edits "files were edited in $REPO_DIR"
-  fi
+  box_git -C "$tmp" checkout -q ${REPO_BRANCH:+-B "$REPO_BRANCH"} "$REPO_COMMIT" -- || fail box-edits "files were edited in $REPO_DIR"
   box_git -C "$tmp" update-ref refs/boxstrap/placed "$REPO_COMMIT"
   [ -z "$GIT_USER_NAME" ] || box_git -C "$tmp" config user.name "$GIT_USER_NAME"
   [ -z "$GIT_USER_EMAIL" ] || box_git -C "$tmp" config user.email "$GIT_USER_EMAIL"
   [ "$tmp" = "$REPO_DIR" ] || mv -T "$tmp" "$REPO_DIR"
   mkdir -p "$NOTES"
   printf '%s\n' "$REPO_DIR" >"$NOTES/repo.dir"
-  [ -z "$REPO_ROOT" ] || printf '%s\n' "$REPO_ROOT" >"$NOTES/repo.root"
 }
 
 keep_own_commits() {
