@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .filters import as_git_wrote_them
 from .git import Folders, GitError, broken, run
 from .here import Here
 from .names import decoded, shown
@@ -128,7 +129,8 @@ def _status(here: Here) -> tuple[set[bytes], set[bytes], set[bytes]]:
         *("status", "--porcelain=v2", "-z", "--no-renames"),
         *("--untracked-files=normal", "--ignore-submodules=dirty"),
     )
-    modified, untracked, moved = set[bytes](), set[bytes](), set[bytes]()
+    modified, unstaged = set[bytes](), set[bytes]()
+    untracked, moved = set[bytes](), set[bytes]()
     for entry in _entries(printed):
         before = _FIELDS_BEFORE_PATH.get(entry[:1].decode())
         if before is None:  # a header
@@ -139,7 +141,8 @@ def _status(here: Here) -> tuple[set[bytes], set[bytes], set[bytes]]:
         elif fields[_SUBMODULE_FIELD].startswith(b"S"):
             moved.add(path)
         else:
-            modified.add(path)
+            (unstaged if fields[1] == b".M" else modified).add(path)
+    modified |= unstaged - as_git_wrote_them(here, unstaged)
     return modified, untracked, moved
 
 
@@ -202,7 +205,7 @@ def _lfs(here: Here, paths: list[bytes]) -> set[bytes]:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         run(here.folders, "read-tree", here.commit, env=own)
         ask = ("check-attr", "--cached", "--stdin", "-z", "filter")
-        view = Folders(here.repository.view.with_filters())
+        view = Folders(here.repository.view.with_filters)
         answers = run(view, *ask, stdin=b"\0".join(paths), env=own)
     fields = answers.split(b"\0")
     return {path for path, value in zip(fields[::3], fields[2::3], strict=False) if value == b"lfs"}

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from .place import Place, head
@@ -50,6 +51,7 @@ class View:
         self.git_dir = self._made("plain", NO_FILTER)
         """What git is told for everything but for asking which filters there would be."""
 
+    @cached_property
     def with_filters(self) -> Path:
         """The same, with the attribute `filter` as the repository has it: for asking alone."""
         return self._made("filters", b"")

@@ -19,6 +19,7 @@ from bootstrap.render.doors import DOORS
 from bootstrap.repo.hosts import _ASKPASS
 from bootstrap.setup.prepare import prepare
 from tests.doors.git_server import GitHost, serving
+from tests.faults.plugin import Faults
 from tests.person import Person, Repository
 
 TOKEN = f"ghp_{secrets.token_hex(8)}"  # its own for each process: all of them are watched
@@ -293,18 +294,19 @@ def _head_emptied(mirror: Path) -> None:
     "damage", [_cut_in_the_clone, _locks_left, _objects_gone, _refs_emptied, _head_emptied]
 )
 def test_a_broken_mirror_is_made_anew(
-    person: Person, hosted: Host, damage: Callable[[Path], None]
+    hosted: Host, faults: Faults, damage: Callable[[Path], None]
 ) -> None:
     there = hosted()
     there.commit()
     damage(there.mirror)
-    assert there.commit() == there.origin.head
+    with faults.attempt("mirror of git.url damaged", damage.__name__.strip("_").replace("_", " ")):
+        assert there.commit() == there.origin.head
     there.push("second")
     assert there.commit() == there.origin.head
     assert not [path for path in there.mirror.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_killed_in_the_first_clone(person: Person, hosted: Host) -> None:
+def test_killed_in_the_first_clone(person: Person, hosted: Host, faults: Faults) -> None:
     there = hosted()
     bulk = os.urandom(3_000_000).hex()
     commit = there.push(bulk)
@@ -314,7 +316,8 @@ def test_killed_in_the_first_clone(person: Person, hosted: Host) -> None:
             going.process.wait(at)
         going.kill()
         going.close()
-    assert there.commit() == commit
+    with faults.attempt("kill -9 here, git.url", "first clone"):
+        assert there.commit() == commit
 
 
 def test_three_at_once(person: Person, hosted: Host) -> None:

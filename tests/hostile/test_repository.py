@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.person import PROFILE, Person, Repository
+from tests.person import PROFILE, Person, Repository, plain_environment
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
 # one for each hook.
@@ -196,10 +196,18 @@ def config(traps: Traps, way: str) -> str:
     return "".join(lines)
 
 
-def plant(repository: Repository, traps: Traps) -> None:
+def plant(repository: Repository, traps: Traps, env: dict[str, str]) -> None:
     """Every key in the repository's configuration, and in each file that it may include."""
     dot_git = repository.root / ".git"
     repository.commit({".gitattributes": "* diff=trap merge=trap filter=trap\n"}, "Attributes")
+    for name in ("vendor", "beside"):  # one is a submodule, the other lies there
+        inner = Repository(repository.root / name, env, {"a.py": "1\n"})
+        if name == "vendor":
+            repository.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head},{name}")
+            repository.git("commit", "-qm", "A submodule")
+        with (inner.root / ".git" / "config").open("a") as file:
+            file.write(config(traps, name))
+        os.utime(inner.root / "a.py", (1, 1))
     for name in ("train.py", "boxstrap.yaml"):
         os.utime(repository.root / name, (1, 1))  # git must look into them
     (repository.root / "shared.config").write_text(config(traps, "include"))
@@ -246,7 +254,7 @@ def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
 def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
     """git itself runs into them: what the others show is no accident."""
     repository = person.repository()
-    plant(repository, traps)
+    plant(repository, traps, person.env)
     inner = bare_inside(repository, traps)
     for place, words in (
         (repository.root, ("status",)),
@@ -262,7 +270,7 @@ def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
 
 def test_nothing_that_a_configuration_names_runs(person: Person, traps: Traps, calls: Path) -> None:
     repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
-    plant(repository, traps)
+    plant(repository, traps, person.env)
     calls.write_text("")
     for task in TASKS:
         done = person.run(*task)
@@ -330,7 +338,7 @@ def test_the_environment_leads_nowhere_and_names_no_program(person: Person, trap
         subprocess.run([sys.executable, "-c", code, str(demo)], env=person.env, check=True)
     listed = subprocess.run(
         ["git", "-C", str(demo), "log", "--format=%s"],
-        env=person.env,
+        env=plain_environment(person.home),
         check=True,
         capture_output=True,
         text=True,

@@ -262,6 +262,64 @@ def test_nothing_of_the_users_runs_or_is_refreshed(
     assert not (tmp_path / "sprung").exists()
 
 
+@pytest.fixture
+def crypt(new: New, home: Path, tmp_path: Path) -> Repository:
+    """A fresh clone with a filter of the person's own, as git-crypt's: it is run by git alone."""
+    (home / "ran").touch()
+    for way, turn in (("clean", "a-z A-Z"), ("smudge", "A-Z a-z")):
+        program = home / way
+        program.write_text(f"#!/bin/sh\necho {way} >>{home}/ran\nexec tr {turn}\n")
+        program.chmod(0o755)
+    source = new("source")
+    source.git("config", "--global", "filter.crypt.clean", str(home / "clean"))
+    source.git("config", "--global", "filter.crypt.smudge", str(home / "smudge"))
+    source.git("config", "--global", "filter.crypt.required", "true")
+    source.commit(**{".gitattributes": "*.key filter=crypt\n", "a.key": "secret\n", "b": "1\n"})
+    assert source.git("show", "HEAD:a.key") == "SECRET"
+    source.git("clone", "-q", ".", str(tmp_path / "clone"))
+    (home / "ran").write_text("")
+    return Repository(tmp_path / "clone")
+
+
+def test_a_filtered_file_that_git_wrote_is_no_change(crypt: Repository, home: Path) -> None:
+    assert (crypt.root / "a.key").read_text() == "secret\n"
+    os.utime(crypt.root / "b", (1, 1))
+    assert not changes(crypt.root)
+    assert not (home / "ran").read_text(), "a filter ran"
+
+
+def test_a_filtered_file_that_was_touched_is_a_change(crypt: Repository, home: Path) -> None:
+    (crypt.root / "a.key").write_text("others\n")
+    assert changes(crypt.root).modified == ("a.key",)
+    crypt.git("checkout", "a.key")
+    assert not changes(crypt.root)
+    (home / "ran").write_text("")
+    os.utime(crypt.root / "a.key", (1, 1))
+    assert changes(crypt.root).modified == ("a.key",)
+    (crypt.root / "a.key").unlink()
+    assert changes(crypt.root).modified == ("a.key",)
+    crypt.git("add", "a.key")
+    assert changes(crypt.root).modified == ("a.key",)
+    assert not (home / "ran").read_text(), "a filter ran"
+
+
+def test_a_file_of_lfs_is_told_of_once(repo: Repository) -> None:
+    """It lies there whole, where a pointer is committed; git-lfs isn't asked."""
+    repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
+    repo.git("config", "filter.lfs.clean", "false")
+    repo.git("config", "filter.lfs.required", "true")
+    repo.write("a.pt", "the whole of it")
+    assert changes(repo.root) == Changes(lfs=("a.pt",))
+
+
+def test_an_encoding_of_the_working_tree_is_gits_own(repo: Repository) -> None:
+    repo.commit(**{".gitattributes": "*.txt working-tree-encoding=UTF-16LE\n"})
+    repo.write("a.txt", "größe\n".encode("utf-16le"))
+    repo.commit()
+    touch_all(repo)
+    assert not changes(repo.root)
+
+
 # Submodules
 
 

@@ -1,0 +1,55 @@
+"""Files with a filter (as git-crypt's) that nobody changed since git wrote them.
+
+No filter is run, so git compares such a file as it lies there with what is committed, and
+finds another one. What tells then is what git's index remembers of the file it wrote.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .git import Folders, run
+from .here import Here
+from .names import decoded
+
+_NONE = (b"unspecified", b"unset", b"set", b"lfs")
+
+# `git ls-files --debug -z`: the name, and what lstat(2) said of the file, in lines.
+_ENTRY = re.compile(
+    rb"([^\0]+)\0  ctime: (\d+):(\d+)\n  mtime: (\d+):(\d+)\n"
+    rb"  dev: .*\n  uid: .*\n  size: (\d+)\t.*\n"
+)
+
+
+def as_git_wrote_them(here: Here, paths: set[bytes]) -> set[bytes]:
+    """Those of `paths` that have a filter, and the size and times of the file that git wrote.
+
+    Raises GitError.
+    """
+    filtered = _filtered(here, paths) if paths else set[bytes]()
+    if not filtered:
+        return set()
+    listed = run(here.folders, "ls-files", "--debug", "-z")
+    return {
+        path
+        for path, *numbers in _ENTRY.findall(listed)
+        if path in filtered and _is_as_written(here, path, [int(number) for number in numbers])
+    }
+
+
+def _filtered(here: Here, paths: set[bytes]) -> set[bytes]:
+    view = Folders(here.repository.view.with_filters, here.root)
+    ask = ("check-attr", "--stdin", "-z", "filter")
+    fields = run(view, *ask, stdin=b"\0".join(paths)).split(b"\0")
+    rows = zip(fields[::3], fields[2::3], strict=False)
+    return {path for path, value in rows if value not in _NONE}
+
+
+def _is_as_written(here: Here, path: bytes, numbers: list[int]) -> bool:
+    changed_s, changed_ns, written_s, written_ns, size = numbers
+    try:
+        found = (here.root / decoded(path)).lstat()
+    except OSError:
+        return False
+    times = (changed_s * 10**9 + changed_ns, written_s * 10**9 + written_ns)
+    return (found.st_ctime_ns, found.st_mtime_ns, found.st_size) == (*times, size)
