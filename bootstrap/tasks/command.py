@@ -222,13 +222,15 @@ def _close(call: Call, error: BaseException | None) -> None:
         screen.close()
 
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_NOT_OURS = (errno.EACCES, errno.EPERM)
 
 
 def _own_error(error: Exception) -> BoxstrapError:
     from bootstrap.paths import state_dir
 
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+    named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()
+    if isinstance(error, OSError) and error.errno in (*_NO_ROOM, *named):
         return cant_write(error.filename or "the output, or a file,", error)
     folder = state_dir() / "reports"
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
