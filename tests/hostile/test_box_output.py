@@ -98,7 +98,7 @@ SETUP: dict[str, tuple[int, str]] = {
     "a log that is not UTF-8": (7, "the step python failed"),
     "a log of 1 GB": (3, "more than 8 MiB"),
     "a verdict of 1 GB": (3, "more than 8 MiB"),
-    "a verdict full of escapes": (6, "return this box"),
+    "a verdict full of escapes": (6, "Return this box"),
     "a verdict nested 500,000 deep": (1, "can't be read"),
     "a verdict with 4,000,000 brackets": (1, "can't be read"),
     "a verdict that is none": (1, "can't be read"),
