@@ -19,6 +19,8 @@ their code, without a traceback.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from invoke.exceptions import Exit
 
 INTERRUPTED = 130
@@ -44,6 +46,11 @@ class BoxstrapError(Exit):
         """The error as the user reads it: one to three short paragraphs."""
         head = f"{self.where}: {self.what}" if self.where else self.what
         return f"{head}\n{self.next}" if self.next else head
+
+    def redact(self, hide: Callable[[str], str]) -> None:
+        """Mask the secrets in it: what a box or a library said may hold one."""
+        self.what, self.where, self.next = hide(self.what), hide(self.where), hide(self.next)
+        self.message = self.text()
 
     def as_dict(self) -> dict[str, object]:
         """The error as `--json` prints it."""

@@ -15,13 +15,13 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
+from bootstrap.setup.secrets import warn_of_unmasked
 from bootstrap.talk.comebacks import Comebacks
 from bootstrap.talk.follow import after_mark, grow
 from bootstrap.talk.question import question
 from bootstrap.talk.run import Run, as_it_ended
 from bootstrap.talk.watch import EndWatch
 from bootstrap.ui.clean import CleanStream
-from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.sizes import duration
 
@@ -52,9 +52,10 @@ def show_log(  # noqa: PLR0913 - what was asked for
         file = one.log if one else _step_log(there, str(step))
         if one:
             screen.note("log", f"{one.name} of {there.repository(one)}")
+        warn_of_unmasked(there.box.known, screen, os.environ)
         on_terminal = sys.stdout.isatty()
         cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
-        masks = Redactor(secrets_here(asked)).stream()
+        masks = there.masks.stream()
         out = _JsonLines() if as_json else _Plain()
         growing = _Growing(there, file, one)
         for piece in growing.pieces() if follow else _as_it_is(there, file):
@@ -132,17 +133,6 @@ class _Growing:
 
 def _end_of(there: Visit, run: Run) -> str:
     return question("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
-
-
-def secrets_here(asked: Asked) -> dict[str, str]:
-    """What the profile here names and this environment has."""
-    from bootstrap.setup.consent import usable
-
-    try:
-        names = usable(asked, "secrets")
-    except UsageError:
-        return {}
-    return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 class _Plain:

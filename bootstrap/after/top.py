@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bootstrap.after.visit import masks_for
 from bootstrap.contact import Asked, contact
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
 from bootstrap.link import known
@@ -21,6 +22,7 @@ from bootstrap.link.steady import SteadyLink
 from bootstrap.talk.follow import after_mark
 from bootstrap.talk.look import Look, LookLines
 from bootstrap.talk.question import question
+from bootstrap.ui.redact import Redactor
 
 RETRY_S = 15.0
 """Seconds between two tries of a box that could not be reached at first."""
@@ -94,6 +96,15 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
     first = next((view.error for view in views if view.error), None)
     if first is not None and not any(view.looks for view in views):
         raise first
+
+
+def masks_of_all(asked: Asked) -> Redactor:
+    """Masks what any known box was given: which are meant is known later."""
+    from bootstrap.setup.secrets import masks
+
+    boxes = known.all_boxes()
+    here = masks_for(known.KnownBox("", ""), asked)
+    return Redactor({**masks(boxes).secrets, **here.secrets})
 
 
 def meant(asked: Asked, hosts: Sequence[str]) -> list[Asked]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bootstrap.after.choose import choose, repository_names
 from bootstrap.contact import Asked, Contact, contact
 from bootstrap.errors import BoxstrapError
+from bootstrap.link.known import KnownBox
 from bootstrap.link.steady import SteadyLink
 from bootstrap.talk.hello import Hello, greet
 from bootstrap.talk.run import Run
+from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 
 
@@ -21,6 +23,8 @@ class Visit:
     link: SteadyLink
     hello: Hello
     workdir: str
+    masks: Redactor
+    """Masks the secrets that the box was given."""
     own: str = ""
     """What the box calls the repository stood in; "" in none."""
 
@@ -44,6 +48,8 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     own, root = ("", "") if asked.host else stood_in(asked)
     box = contact(asked, screen.say, repo_key=own)
     box.dial()
+    masks = masks_for(box.known, asked)
+    screen.hide = masks.text
     if asked.host:
         own, root = stood_in(asked)  # while it connects
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
@@ -61,7 +67,7 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     own = own and (hello.repo_key or own)
     if own and own not in {run.repo_key for run in hello.runs}:
         own = _named_here(asked) or own
-    return Visit(box, link, hello, workdir, own)
+    return Visit(box, link, hello, workdir, masks, own)
 
 
 def stood_in(asked: Asked) -> tuple[str, str]:
@@ -78,6 +84,20 @@ def stood_in(asked: Asked) -> tuple[str, str]:
     except BoxstrapError:
         root = repository_root(asked.place)
         return (root.name if root else "", "")
+
+
+def masks_for(box: KnownBox, asked: Asked) -> Redactor:
+    """Masks what the box was given, or where nobody noted that, what the profile here names."""
+    from bootstrap.setup.consent import usable
+    from bootstrap.setup.secrets import is_noted, masks
+
+    if is_noted(box):
+        return masks([box])
+    try:
+        names = list(usable(asked, "secrets"))
+    except BoxstrapError:
+        names = []
+    return masks([replace(box, extra={**box.extra, "secrets": names})])
 
 
 def _named_here(asked: Asked) -> str:

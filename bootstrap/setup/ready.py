@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,11 +11,11 @@ from bootstrap.link.steady import SteadyLink
 from bootstrap.profile.load import Loaded
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
+from bootstrap.setup import secrets
 from bootstrap.setup.ahead import Ahead
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.prepare import Prepared, prepare
 from bootstrap.talk.hello import Hello, greet
-from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 
 
@@ -69,13 +70,16 @@ def get_ready(
             provider = recognise(box, link, screen)
         loaded = loaded.for_provider(provider)
     prepared = made(loaded)
-    if prepared.secrets:
-        screen.hide = Redactor(prepared.secrets).text
+    screen.hide = secrets.masks([box.known], prepared.secrets).text
     if prepared.warning:
         screen.warn(prepared.warning)
     if with_work:
         screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
-    return Ready(box, link or connect(ahead, screen), prepared, loaded, ahead)
+    link = link or connect(ahead, screen)
+    secrets.warn_of_unmasked(box.known, screen, {**os.environ, **prepared.secrets})
+    if with_work:
+        secrets.remember(box, prepared.secrets)
+    return Ready(box, link, prepared, loaded, ahead)
 
 
 def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:

@@ -1,4 +1,8 @@
-"""The secrets that a profile names: taken from here, sent over the login's input alone."""
+"""The secrets that a profile names: taken from here, sent over the login's input alone.
+
+Which ones a box was given is remembered with it, by name, and their values are masked in
+whatever it says from then on.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,19 @@ import hashlib
 import hmac
 import os
 import secrets as random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
+from bootstrap.ui.redact import SHORTEST, Redactor
+
+if TYPE_CHECKING:
+    from bootstrap.contact import Contact
+    from bootstrap.link.known import KnownBox
+    from bootstrap.ui.screen import Screen
+
+_REMEMBERED = "secrets"
 
 BYTES = ("utf-8", "surrogateescape")
 """How Python gives the environment's bytes as text (PEP 383)."""
@@ -28,6 +41,50 @@ def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> 
             next_=f"Set them first: export {missing[0]}=…",
         )
     return {name: environment[name] for name in names}
+
+
+def remember(box: Contact, names: Iterable[str]) -> None:
+    """Keep with the box which secrets it is about to be given."""
+    before = given_to(box.known)
+    after = sorted({*before, *names})
+    if after != before or not is_noted(box.known):
+        box.remember(**{_REMEMBERED: after})
+
+
+def is_noted(box: KnownBox) -> bool:
+    """Whether it is known what the box was given; earlier versions did not note it."""
+    return _REMEMBERED in box.extra
+
+
+def given_to(box: KnownBox) -> list[str]:
+    """The names of the secrets that a box was ever given from here."""
+    names = box.extra.get(_REMEMBERED)
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+
+
+def masks(
+    boxes: Iterable[KnownBox],
+    more: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Redactor:
+    """Masks what these boxes were given, where its value is in the environment, and `more`.
+
+    Raises UsageError for one of `more` that is too short.
+    """
+    environment = os.environ if environment is None else environment
+    values = {name: environment.get(name, "") for box in boxes for name in given_to(box)}
+    can = {name: value for name, value in values.items() if len(value.strip()) >= SHORTEST}
+    return Redactor({**can, **(more or {})})
+
+
+def warn_of_unmasked(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:
+    """Say which of its secrets can't be masked, since their values are not here any more."""
+    gone = [name for name in given_to(box) if len(environment.get(name, "").strip()) < SHORTEST]
+    if gone:
+        screen.warn(
+            f"{', '.join(gone)}: given to this box, but not in your environment now, "
+            "so it can't be masked in what the box says"
+        )
 
 
 def packed(values: Mapping[str, str]) -> bytes:

@@ -23,17 +23,15 @@ def top(call: Call) -> None:
     import sys
     from dataclasses import replace
 
-    from bootstrap.after.logs import secrets_here
-    from bootstrap.after.top import Wanted, watch_boxes
+    from bootstrap.after.top import Wanted, masks_of_all, watch_boxes
     from bootstrap.errors import UsageError
-    from bootstrap.ui.redact import Redactor
     from bootstrap.ui.top_view import make_top_screen
 
     given = call.given
     if given["every"] < 1 or given["looks"] < 0:
         raise UsageError("--every is a second at the least, --looks no less than 0.")
     asked = replace(call.asked(), host=None)
-    hide = Redactor(secrets_here(asked)).text
+    call.hide = hide = masks_of_all(asked).text
     screen = make_top_screen(sys.stdout, as_json=call.is_json, hide=hide, env=dict(os.environ))
     wanted = Wanted(every_s=given["every"], looks=given["looks"])
     try:

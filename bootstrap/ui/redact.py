@@ -1,9 +1,10 @@
 """Mask secrets in whatever leaves boxstrap: screens, logs, reports.
 
 A secret is looked for as it is and as programs like to disguise it: base64 at
-each of its three alignments, URL-quoted, JSON-quoted. Nothing else is known of
-it: a secret that was encrypted or cut into pieces by the one who prints it is
-not found.
+each of its three alignments, URL-quoted, JSON-quoted; of one that has several
+lines (a key in PEM) each line that is long, too. Nothing else is known of it: a
+secret that was encrypted or cut into pieces by the one who prints it is not
+found.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from bootstrap.errors import UsageError
 
 SHORTEST = 6  # characters; a shorter value would mask half of any log
 _SHORTEST_BASE64 = 8
+_LONG_LINE = 10
+"""Characters of a line that is masked by itself: a shorter one may stand in any log."""
 
 
 class Redactor:
@@ -27,6 +30,7 @@ class Redactor:
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
+        self.secrets = dict(secrets)
         self._masks: dict[bytes, bytes] = {}
         for name, given in secrets.items():
             value = given.strip()  # a newline at the end of a token isn't printed with it
@@ -35,7 +39,7 @@ class Redactor:
                     f"the secret {name} has fewer than {SHORTEST} characters: too short to mask",
                     next_=f"set {name} to its whole value, or take it out of the profile's secrets",
                 )
-            for form in _forms(value):
+            for form in (*_forms(value), *_lines(value)):
                 self._masks.setdefault(form, f"[{name} hidden]".encode())
         # Longest first: where one form begins another, the whole of it goes.
         self.forms = sorted(self._masks, key=lambda form: (-len(form), form))
@@ -117,6 +121,15 @@ def _forms(value: str) -> Iterator[bytes]:
         yield encode(raw).rstrip(b"=")
         for before in range(3):
             yield from _aligned(encode(b"\0" * before + raw), before, len(raw))
+
+
+def _lines(value: str) -> Iterator[bytes]:
+    """The long lines of a value that has several, or has `\\n` in their place."""
+    lines = [line.strip() for line in re.split(r"[\r\n]+|\\n", value)]
+    for line in lines if len(lines) > 1 else []:
+        if len(line) >= _LONG_LINE:
+            yield line.encode("utf-8", "surrogateescape")
+            yield json.dumps(line)[1:-1].encode()
 
 
 def _aligned(encoded: bytes, before: int, size: int) -> Iterator[bytes]:

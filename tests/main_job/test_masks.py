@@ -1,0 +1,60 @@
+"""A secret of several lines that the training prints: masked at once, and in each later command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.person import Person
+
+PEM = (
+    "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\n-----END\n"
+)
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/box}
+secrets: [DEPLOY_KEY, HF_TOKEN]
+train: {command: python train.py}
+"""
+TRAIN = """\
+import os
+print(os.environ["DEPLOY_KEY"], flush=True)
+print("token", os.environ["HF_TOKEN"], flush=True)
+raise SystemExit("no good: " + os.environ["HF_TOKEN"])
+"""
+VALUES = {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_abcdefghij"}
+LEAKS = ("Ab3/", "hf_abcdefghij")
+
+
+@pytest.fixture
+def given(person: Person) -> Person:
+    """Somebody who trained with a profile that lies elsewhere, and stands elsewhere now."""
+    profile = person.home / "elsewhere.yaml"
+    profile.write_text(PROFILE)
+    person.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
+    setup = person.run("setup", "--host", "local", "--profile", str(profile), **VALUES)
+    assert setup.rc in (0, 10), setup.text
+    assert not [leak for leak in LEAKS if leak in setup.text]
+    assert "[DEPLOY_KEY hidden]" in setup.text
+    return person
+
+
+def test_later_commands_mask_it_without_the_profile(given: Person) -> None:
+    for place in (given.place, given.home):
+        given.place = place
+        for task in (("logs",), ("logs", "-f"), ("logs", "--json")):
+            shown = given.run(*task, "--host", "local", **VALUES)
+            assert not [leak for leak in LEAKS if leak in shown.text]
+            assert "token [HF_TOKEN hidden]" in shown.out
+    # Names alone are kept.
+    record = (given.state / "boxes/local/box.json").read_text()
+    assert "HF_TOKEN" in record
+    assert not [leak for leak in LEAKS if leak in record]
+
+
+def test_what_is_not_here_any_more_is_said_once(given: Person) -> None:
+    shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
+    assert shown.err.count("HF_TOKEN") == 1
+    assert "can't be masked" in shown.err
+    assert "DEPLOY_KEY" not in shown.err
+    assert "Ab3/" not in shown.text
