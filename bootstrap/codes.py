@@ -59,6 +59,7 @@ index-unreachable | the package index doesn't answer | check the box's network a
 no-python | the box has no Python, and none could be fetched | install python3 on the box
 python-version | the Python that the profile wants is not here, and could not be brought | the step's log lists what the box has; set python.version to one of them
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
+package-missing | the index has no package of a name that is asked for | see whether the name is written right, and which package index the box is set to
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them

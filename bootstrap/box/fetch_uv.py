@@ -6,6 +6,7 @@ Python 3.6 and its standard library alone: it runs with whatever a box has.
 
 import gzip
 import hashlib
+import http.client
 import io
 import os
 import re
@@ -14,6 +15,7 @@ import sys
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = (
@@ -87,5 +89,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except OSError as error:
+    except (OSError, EOFError, ValueError, http.client.HTTPException, zlib.error) as error:
         sys.exit("fetching uv failed: %s" % error)

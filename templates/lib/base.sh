@@ -65,18 +65,18 @@ caution() {
   printf '%s\n' "$@" >&2
 }
 
-# Runs a command again after 2 and 8 seconds, where the network is to blame; but not where a minute
-# has gone: uv, apt and git try again by themselves, and a server that stalls had its time then.
+# Runs a command again after 2 seconds, then every 8, where the network is to blame: a link that is gone for
+# half a minute is waited for. But not where a minute has gone: uv, apt and git try again by themselves, and
+# a server that stalls had its time then.
 with_retries() {
-  local pause rc until=$((SECONDS + 60))
-  for pause in 2 8 0; do
+  local pause=2 rc until=$((SECONDS + 60))
+  while :; do
     rc=0
     "$@" || rc=$?
-    if [ "$rc" -eq 0 ] || [ "$pause" -eq 0 ] || [ "$SECONDS" -ge "$until" ] || ! network_to_blame; then
-      return "$rc"
-    fi
+    if [ "$rc" -eq 0 ] || [ "$SECONDS" -ge "$until" ] || ! network_to_blame; then return "$rc"; fi
     tell wait "code=$(blame "$STEP_LOG")"
-    printf 'trying again in %s s\n' "$pause" >&2
+    printf '%s %s s\n' "$TRYING_AGAIN" "$pause" >&2
     sleep "$pause"
+    pause=8
   done
 }

@@ -1,13 +1,17 @@
 # shellcheck shell=bash
 # blame: what a failed command printed, as one code. First match wins.
 
+# What stands in a step's log between two tries: what an earlier one said is no reason of the last one's.
+TRYING_AGAIN='trying again in'
+
 BLAME=(
   'disk-full|No space left on device'
   'inodes-full|no free inodes'
   'no-dns|Temporary failure in name resolution|Temporary failure resolving|[Cc]ould not resolve|NameResolutionError|unable to resolve host|dns error|failed to lookup address|Name or service not known'
   'dpkg-locked|Could not get lock|is another process using it'
-  'git-unreachable|unable to access .*(Failed to connect|t connect to server|timed out|returned error: 5|too slow|refused|reset)|RPC failed|hung up unexpectedly|early EOF|ssh: connect to host'
-  'index-unreachable|50[0-9] (Service|Bad|Gateway|Internal)|status (server|client) error|Could not connect|[Cc]onnection (refused|reset|timed out)|operation timed out|error sending request|[Tt]imed out|Failed to fetch'
+  'git-unreachable|unable to access .*(Failed to connect|t connect to server|timed out|returned error: 5|too slow|refused|reset|Empty reply|SSL_ERROR_SYSCALL|GnuTLS recv|No route to host|Network is unreachable)|RPC failed|hung up unexpectedly|early EOF|ssh: connect to host|kex_exchange_identification|Connection closed by .* port'
+  'index-unreachable|No route to host|Network is unreachable|ENETUNREACH|EHOSTUNREACH|NewConnectionError|Max retries exceeded|Remote end closed|IncompleteRead|network timeout|error (decoding|reading a) (response )?body|returned error: (429|5[0-9][0-9])|(429|50[0-9]):? (Too Many|Service|Bad|Gateway|Internal)|[Cc]url error|failed retrieving file|temporary error .try again|status (server|client) error|([Cc]ould not|[Cc]ouldn.t|[Uu]nable to) connect|Cannot initiate the connection|[Cc]onnection (refused|reset|timed out)|operation timed out|error sending request|[Tt]imed out|Failed to fetch'
+  'package-missing|was not found in the (package registry|provided package locations)|from versions: none'
   'resolve-failed|No solution found|unsatisfiable|ResolutionImpossible|No matching distribution'
   'build-failed|Failed to build|Failed building wheel|build backend'
 )
@@ -16,6 +20,7 @@ BLAME=(
 blame() {
   local row text
   text=$(tail -n 60 "$1" 2>/dev/null) || text=
+  text=${text##*"$TRYING_AGAIN"}
   for row in "${BLAME[@]}"; do
     if grep -Eq "${row#*|}" <<<"$text"; then
       printf '%s\n' "${row%%|*}"

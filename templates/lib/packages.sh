@@ -34,10 +34,10 @@ install_packages() {
       refresh_apt
       with_retries apt_install "$@"
       ;;
-    dnf | yum | microdnf) as_root "$(manager)" install -y "$@" ;;
-    zypper) as_root zypper --non-interactive install --no-recommends "$@" ;;
-    pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
-    apk) as_root apk add --no-cache "$@" ;;
+    dnf | yum | microdnf) with_retries as_root "$(manager)" install -y "$@" ;;
+    zypper) with_retries as_root zypper --non-interactive install --no-recommends "$@" ;;
+    pacman) with_retries as_root pacman -Sy --noconfirm --needed "$@" ;;
+    apk) with_retries as_root apk add --no-cache "$@" ;;
   esac
 }
 

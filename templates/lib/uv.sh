@@ -69,7 +69,7 @@ fetch_uv_plainly() {
 }
 
 download() {
-  if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 20 "$1"; else wget -qO- -T 20 -t 3 "$1"; fi
+  if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 20 "$1"; else wget -nv -O- -T 20 -t 3 "$1"; fi
 }
 
 # cut_member ZIP NAME: the zip's directory says where the member lies and how long it is.

@@ -81,7 +81,15 @@ one_step() {
   exit "$rc"
 }
 
-with_retries() { "$@" || { sleep 3 && "$@"; } || { sleep 10 && "$@"; }; }
+# A network that is gone for half a minute is waited for; what no index has never comes.
+with_retries() {
+  local until=$((SECONDS + 60))
+  until "$@"; do
+    [ "$SECONDS" -lt "$until" ] || return
+    ! tail -n 20 "$STEP_LOG" | grep -q 'No solution found' || return
+    sleep 8
+  done
+}
 
 closing_words() {
   local dir waited=0

@@ -7,7 +7,7 @@ apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Ti
 
 install_packages() {
   case $(manager) in
-    apt-get) as_root dpkg --configure -a && apt update && apt install -y --no-install-recommends "$@" ;;
+    apt-get) as_root dpkg --configure -a && with_retries apt update && with_retries apt install -y --no-install-recommends "$@" ;;
     zypper) as_root zypper -n install "$@" ;;
     pacman) as_root pacman -Sy --noconfirm --needed "$@" ;;
     apk) as_root apk add "$@" ;;

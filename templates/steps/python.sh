@@ -70,10 +70,11 @@ find_python() {
   [ -n "$PYTHON_VERSION" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
     run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
-    { run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}; }
+    { with_retries run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}; }
 }
 
 no_such_python() {
+  ! network_to_blame || fail "$(blame "$STEP_LOG")" "Python ${PYTHON_VERSION:-as the repository asks} is not here, and could not be fetched"
   printf 'this box has:\n' >&2
   run_uv python list --only-installed --no-python-downloads >&2 || :
   fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"

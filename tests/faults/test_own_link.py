@@ -1,0 +1,71 @@
+"""The box's own link is gone for half a minute while it fetches something: it is ridden out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.boxes.git_server import GitServer
+from tests.faults.at_once import at_once
+from tests.faults.kills import Eye, Moment
+from tests.faults.plugin import Faults
+from tests.faults.test_network import serve, world_for
+
+pytestmark = pytest.mark.boxes
+
+GONE_S = 30
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is being fetched, on which kind of box, and what is seen right before."""
+
+    fetched: str
+    kind: str
+    step: str
+    mark: str
+    options: tuple[str, ...] = ()
+    tries_itself: bool = False
+    """Whether the program that fetches is patient enough alone."""
+
+
+ROWS = (
+    Row("uv", "vast-nouv", "agent", "preflight start"),
+    Row("our own environment", "vast", "agent", "preflight start"),
+    Row("apt", "runpod", "tools", "preflight start"),
+    Row("git by url", "vast", "repo", "preflight start", ("--set", "git.access=url")),
+    Row("environment", "vast", "python", "python start", tries_itself=True),
+    Row(
+        *("environment, by pip", "vast", "python", "python start"),
+        ("--set", "python.installer=pip"),
+        tries_itself=True,
+    ),
+)
+
+
+def test_it_is_gone_for_half_a_minute(tmp_path: Path, faults: Faults) -> None:
+    def one(row: Row) -> None:
+        world = world_for(row.kind, tmp_path / row.fetched)
+        server = GitServer(world.rig.mirror.host, world.folder)
+        serve(world, server)
+        with world.rig, faults.attempt(f"own link gone for {GONE_S} s", row.fetched) as attempt:
+            rented = world.rented
+            eye = Eye(rented)
+            going = rented.begin("setup", *row.options)
+            assert eye.await_moment(Moment(mark=row.mark), 0, going), going.end().text
+            rented.box.cut()
+            time.sleep(GONE_S)
+            assert rented.box.run("ls /workspace/.boxstrap/runs 2>/dev/null || true") == ""
+            rented.box.heal()
+            done = going.end(120).must(0)
+            assert "step 1 loss" in done.out
+            assert rented.runs() == ["train-1"]
+            log = rented.run("logs", "--step", row.step).must(0).out
+            assert row.tries_itself or "trying again in" in log, log
+            attempt.outcome("waited for, then finished")
+        server.close()
+
+    at_once(one, ROWS)

@@ -1,0 +1,117 @@
+"""What a failed command printed, as one code; the messages are what the programs really print."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.codes import CODES
+from bootstrap.render.parts import shell_part
+
+UV = "error: Failed to fetch: http://10.9.9.9/simple/x/\n  cause: client error (Connect)\n"
+SAID = (
+    ("index-unreachable", "fetching uv failed: <urlopen error [Errno 113] No route to host>"),
+    ("index-unreachable", "fetching uv failed: <urlopen error [Errno 101] Network is unreachable>"),
+    ("index-unreachable", "fetching uv failed: HTTP Error 503: Service Unavailable"),
+    ("index-unreachable", "fetching uv failed: IncompleteRead(9 bytes read, 91 more expected)"),
+    ("index-unreachable", "fetching uv failed: Remote end closed connection without response"),
+    (
+        "index-unreachable",
+        "curl: (7) Failed to connect to 10.9.9.9 port 81 after 0 ms: Couldn't connect to server",
+    ),
+    ("index-unreachable", "curl: (22) The requested URL returned error: 503"),
+    ("index-unreachable", "curl: (28) Operation timed out after 20001 milliseconds"),
+    ("index-unreachable", "failed: No route to host."),
+    ("index-unreachable", "http://10.9.9.9/simple/uv/:\n2026-01-01 ERROR 503: Service Unavailable."),
+    ("index-unreachable", f"{UV}  cause: No route to host (os error 113)"),
+    ("index-unreachable", f"{UV}  cause: Network is unreachable (os error 101)"),
+    ("index-unreachable", "Failed to download distribution due to network timeout."),
+    (
+        "index-unreachable",
+        "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError("
+        "'<x>: Failed to establish a new connection: [Errno 113]')': /simple/x/\n"
+        "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
+        "ERROR: No matching distribution found for x",
+    ),
+    (
+        "index-unreachable",
+        "E: Failed to fetch http://10.9.9.9/d  Cannot initiate the connection to 10.9.9.9:81 "
+        "(10.9.9.9). - connect (101: Network is unreachable)",
+    ),
+    ("index-unreachable", "Unable to connect to 10.9.9.9:81:"),
+    ("index-unreachable", "Curl error (7): Couldn't connect to server for http://x/repomd.xml"),
+    (
+        "git-unreachable",
+        "fatal: unable to access 'http://10.9.9.9/x.git/': Failed to connect to 10.9.9.9 port 81 "
+        "after 0 ms: Couldn't connect to server",
+    ),
+    (
+        "git-unreachable",
+        "ssh: connect to host 10.9.9.9 port 22: No route to host\n"
+        "fatal: Could not read from remote repository.",
+    ),
+    (
+        "git-unreachable",
+        "kex_exchange_identification: read: Connection reset by peer\n"
+        "fatal: Could not read from remote repository.",
+    ),
+    ("git-unreachable", "fatal: unable to access 'https://x/': OpenSSL SSL_read: SSL_ERROR_SYSCALL"),
+    ("no-dns", "fatal: unable to access 'https://x/y/': Could not resolve host: x"),
+    ("no-dns", "fetching uv failed: <urlopen error [Errno -3] Temporary failure in name resolution>"),
+    (
+        "package-missing",
+        "  × No solution found when resolving dependencies:\n"
+        "  ╰─▶ Because nosuchpkg was not found in the package registry and you require nosuchpkg, "
+        "we can\n      conclude that your requirements are unsatisfiable.",
+    ),
+    (
+        "package-missing",
+        "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
+        "ERROR: No matching distribution found for x",
+    ),
+    ("resolve-failed", "  × No solution found when resolving dependencies:\n  ╰─▶ Because you"),
+    ("command-failed", "fetching uv failed: HTTP Error 404: Not Found"),
+)
+
+
+def blame(folder: Path, said: str, then: str = 'blame "$STEP_LOG"') -> str:
+    """What the library makes of a step's log."""
+    (folder / "log").write_text(f"{said}\n")
+    library = "".join(shell_part("lib", name) for name in ("base", "blame"))
+    done = subprocess.run(
+        ["/bin/bash", "--norc", "-c", f"tell() {{ :; }}\nSTEP_LOG=$PWD/log\n{library}\n{then}"],
+        capture_output=True,
+        cwd=folder,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("code", "said"), SAID, ids=range(len(SAID)))
+def test_each_message_has_its_code(code: str, said: str, tmp_path: Path) -> None:
+    assert blame(tmp_path, said) == code
+    assert code in CODES
+
+
+def test_what_an_earlier_try_said_is_not_to_blame(tmp_path: Path) -> None:
+    said = "failed: No route to host.\ntrying again in 2 s\n  × No solution found"
+    assert blame(tmp_path, said) == "resolve-failed"
+
+
+def test_tries_again_for_a_minute_and_no_longer(tmp_path: Path) -> None:
+    """A clock of the test's own: no second is waited."""
+    then = """
+    sleep() { SECONDS=$((SECONDS + $1)); printf '%s ' "$1"; }
+    tried() { printf 'No route to host\\n' >>"$STEP_LOG"; return 4; }
+    with_retries tried 2>/dev/null || printf 'rc %s' "$?"
+    """
+    assert blame(tmp_path, "", then) == "2 8 8 8 8 8 8 8 8 rc 4"
+
+
+def test_what_is_not_the_networks_fault_is_not_tried_again(tmp_path: Path) -> None:
+    then = "with_retries eval 'echo once; false' || echo rc $?"
+    assert blame(tmp_path, "error: Failed to build x", then) == "once\nrc 1"
