@@ -8,6 +8,7 @@ To add a code, add its line.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -143,6 +144,22 @@ def _read(table: str) -> dict[str, Code]:
 
 
 CODES: Mapping[str, Code] = _read(_TABLE)
+
+_NAME = rb"([A-Za-z0-9][A-Za-z0-9._-]{0,99})(?![A-Za-z0-9._-])"
+_NAMES: Mapping[str, re.Pattern[bytes]] = {
+    "package-missing": re.compile(
+        rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
+        rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip
+    )
+}
+"""What a code is about, where the step's log has it in a form that is safe to show."""
+
+
+def named_in(code: str, log: bytes) -> str:
+    """What the code is about, out of the end of the step's log; "" where it isn't told."""
+    pattern = _NAMES.get(code)
+    found = list(pattern.finditer(log)) if pattern else []
+    return next(filter(None, found[-1].groups()), b"").decode() if found else ""
 
 
 class _Numbers(dict[str, str]):

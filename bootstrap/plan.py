@@ -33,6 +33,19 @@ STEPS = (
     Step("train", ("python", "smoke", "shell", "ssh"), "your command, in a session", per_repo=True),
 )
 NAMES = tuple(step.name for step in STEPS)
+DOING = {
+    "preflight": "looking whether this box will do",
+    "shell": "writing the environment file",
+    "ssh": "adding keys",
+    "tools": "installing what is missing",
+    "agent": "fetching our own tools",
+    "gpu": "asking the GPU",
+    "repo": "checking out your commit",
+    "python": "making the environment",
+    "smoke": "trying each GPU",
+    "train": "starting your command",
+}
+"""What is shown of a step that runs for the first time."""
 
 
 @dataclass(frozen=True)

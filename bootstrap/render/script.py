@@ -57,25 +57,36 @@ def render_text(name: str, values: Mapping[str, object]) -> str:
     template = (shipped("templates") / name).read_text(encoding="utf-8")
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
     kept = cache_dir() / "scripts" / f"{key}.sh"
-    try:
-        return kept.read_bytes().decode()  # as text, a carriage return would change
-    except (OSError, UnicodeDecodeError):
-        script = _environment().from_string(template).render(values)
-        _keep(kept, script)
-        return script
+    # As text, a carriage return would change.
+    with contextlib.suppress(OSError):
+        digest, _, script = kept.read_bytes().partition(b"\n")
+        if digest == _digest(key, script):
+            return script.decode()
+    made: str = _environment().from_string(template).render(values)
+    _keep(kept, _digest(key, made.encode()) + b"\n" + made.encode())
+    return made
 
 
-def _keep(file: Path, script: str) -> None:
+def _digest(key: str, script: bytes) -> bytes:
+    """What a kept script is known by: a power cut or a full disk leaves files that lie."""
+    return hashlib.sha256(key.encode() + script).hexdigest().encode()
+
+
+def _keep(file: Path, content: bytes) -> None:
     """Keep a script for this user alone; a cache that can't be written is none."""
     new = file.with_suffix(f".{os.getpid()}")
-    with contextlib.suppress(OSError):
+    try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         new.touch(mode=0o600)
-        new.write_bytes(script.encode())
+        new.write_bytes(content)
         new.replace(file)
-        kept = sorted(file.parent.glob("*.sh"), key=lambda other: other.stat().st_mtime)
+        # With those that a kill left half-written.
+        kept = sorted(file.parent.glob("*.*"), key=lambda other: other.stat().st_mtime)
         for old in kept[:-KEPT]:
             old.unlink()
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 def script_id(script: str) -> str:

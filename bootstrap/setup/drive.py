@@ -66,6 +66,7 @@ class Drive:
         """Whether the setup that was followed began the training."""
         self._holder = ""
         self._failed_step = ""
+        self._failed_name = ""
         self._failed_code = Code("", "")
         self._sending: Sending | None = None
         self._last_tell = 0.0
@@ -171,6 +172,7 @@ class Drive:
             wait_s=self.wishes.wait_s,
             step=self._failed_step,
             code=self._failed_code,
+            code_name=self._failed_name,
             holder=self._holder,
             advice=self.prepared.profile.provider.advice,
         )
@@ -233,7 +235,8 @@ class Drive:
         self.own_folder = self.own_folder or event.word("code") == "own-folder"
         if event.event == "fail":
             self._failed_step = event.step
-            self._failed_code = explain(event.word("code"), event.fields)
+            self._failed_name = event.word("code")
+            self._failed_code = explain(self._failed_name, event.fields)
         with self._telling:
             self.screen.event(event)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bootstrap.codes import Code
+from bootstrap.codes import Code, named_in
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -42,6 +42,7 @@ class Ended:
     wait_s: int
     step: str
     code: Code
+    code_name: str
     holder: str
     """Which setup held the box, where that was seen."""
     advice: Advice
@@ -100,9 +101,9 @@ def _failed(error: type[BoxstrapError], ended: Ended, screen: Screen) -> Boxstra
     log = f"setups/{ended.setup}/logs/{ended.step}.log"
     tail = file_tail(ended.wire, log, ended.workdir, LOG_BYTES)
     screen.log_tail(ended.step, tail.splitlines())
-    advice = ended.code.next_
+    advice, about = ended.code.next_, named_in(ended.code_name, tail)
     return error(
-        f"the step {ended.step} failed: {ended.code.what}.",
+        f"the step {ended.step} failed: {ended.code.what}{about and f': {about}'}.",
         where=ended.wire.label,
         next_=f"{advice[:1].upper()}{advice[1:]}.\n"
         f"Its whole log: boxstrap logs --step {ended.step} --host {ended.box_name}\n"

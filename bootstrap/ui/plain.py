@@ -1,6 +1,6 @@
 """Plain lines, one after the other, for pipes, files and simple terminals.
 
-12:03:04  python     start  its inputs changed
+12:03:04  python     start  new requirements
 12:03:10  python     ...    12 of 90 packages, 4.2/s, 19 s left
 12:03:26  python     ok     21 s
 """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from bootstrap.codes import explain
 from bootstrap.events import WHY, Event
+from bootstrap.plan import DOING
 from bootstrap.ui import sizes
 from bootstrap.ui.pace import Pace
 
@@ -100,7 +101,8 @@ class Steps:
     def _start(self, row: Row, event: Event) -> bool:
         if row.state == RUNNING and row.has_started:
             return False
-        why = WHY.get(event.word("why"), "")
+        word = event.word("why")
+        why = DOING.get(row.step, "") if word == "new" else WHY.get(word, "")
         fresh = Row(row.step, RUNNING, why, started=event.t, has_started=True)
         row.__dict__.update(fresh.__dict__)
         return True
@@ -108,6 +110,7 @@ class Steps:
     def _progress(self, row: Row, event: Event) -> bool:
         if row.state != RUNNING:
             self._start(row, event)
+            row.has_started = False  # objects may be sent before the box begins: its start is news
         code = event.word("code")
         row.said = explain(code, event.fields).what if code else ""
         done = event.number("done")

@@ -80,7 +80,18 @@ install_sources() {
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done < <(source_files)
   find_arguments || return 0
-  if [ "$INSTALLER" = pip ]; then with_pip "$@"; else with_retries told_uv "${arguments[@]}" "$@"; fi
+  if [ "$INSTALLER" = pip ]; then
+    with_pip "$@"
+  else
+    ! ours || arguments+=(--exact)
+    with_retries told_uv "${arguments[@]}" "$@"
+  fi
+}
+
+# Boxstrap made it, for this repository alone: it is made to match. One that was adopted, or shared, only gains.
+ours() {
+  [ -f "$VENV_DIR/.boxstrap" ] &&
+    ! grep -lxF -- "$VENV_DIR" "$BOX_HOME"/steps/*/python.venv 2>/dev/null | grep -qvF "/$REPO_KEY/"
 }
 
 # These fill `arguments`, as uv takes them; with_pip translates. 1 where nothing is to be installed.
@@ -129,7 +140,19 @@ with_pip() {
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
     case $word in --index-strategy | unsafe-best-match) ;; *) words+=("$word") ;; esac
   done
-  with_retries "$VENV_DIR/bin/python" -m pip install --disable-pip-version-check --no-input "${words[@]}" 3>&- 9>&-
+  with_retries our_pip install "${words[@]}"
+  [ -n "${made-}" ] || ! ours || take_out_others
+}
+
+our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
+
+# pip takes nothing out by itself. What it would not install anew goes, but for what an environment begins with.
+take_out_others() {
+  local others=() report=$SETUP_DIR/would.json
+  [ "${words[${#words[@]} - 1]}" != --force-reinstall ] || unset "words[-1]"
+  with_retries our_pip install --dry-run --ignore-installed --quiet --report "$report" "${words[@]}"
+  mapfile -t others < <("$VENV_DIR/bin/python" -I "$BOX_HOME/box/others.py" "$report")
+  [ "${#others[@]}" -eq 0 ] || our_pip uninstall -y "${others[@]}"
 }
 
 # uv, while what it says becomes progress: packages resolved, and bytes as the network counts them.

@@ -19,7 +19,7 @@ find_reason() {
   if [ ! -f "$STAMP" ]; then
     WHY=new
   elif [ "$(<"$STAMP")" != "$INPUTS" ]; then
-    WHY=changed
+    WHY=$(what_changed "$1" "$(<"$STAMP")")
   elif ! "check_$1" >&2; then
     WHY=broken
   fi
@@ -28,6 +28,29 @@ find_reason() {
 # Why a step that is right is left as it is: a training that died with the box is not begun again by itself.
 why_right() {
   if [ "$1" = train ] && [ "$(run_state "$(run_of "$WORK")")" = died ]; then printf 'died\n'; else printf 'done\n'; fi
+}
+
+# what_changed STEP STAMP: in a person's word, where that alone changed; else in the general one.
+what_changed() {
+  local word rest last
+  case $1 in
+    repo) word='commit' rest='s/^v1 [0-9a-f]+ //' ;;
+    python) word='requirements' rest='s/ (\$.)?[0-9a-f]{64}[ \\].*//' ;;
+    train)
+      last=$(find "$RUNS" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
+      last=${last#* }
+      if [ "$(cat "$last/commit" 2>/dev/null)" != "$REPO_COMMIT" ]; then
+        word='commit'
+      elif [ "$(cat "$last/command" 2>/dev/null)" != "$(absolute_command)" ]; then
+        word='command'
+      fi
+      printf '%s\n' "${word-changed}"
+      return
+      ;;
+    *) rest='' ;;
+  esac
+  [ -n "$rest" ] && [ "$(sed -E "$rest" <<<"$2")" = "$(sed -E "$rest" <<<"$INPUTS")" ] || word=changed
+  printf '%s\n' "$word"
 }
 
 # While a run is alive its tree and environment stay as they are, and no other run is begun; the run of this

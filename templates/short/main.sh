@@ -85,8 +85,7 @@ one_step() {
 with_retries() {
   local until=$((SECONDS + 60))
   until "$@"; do
-    [ "$SECONDS" -lt "$until" ] || return
-    ! tail -n 20 "$STEP_LOG" | grep -q 'No solution found' || return
+    [ "$SECONDS" -lt "$until" ] && ! grep -q 'No solution' "$STEP_LOG" || return
     sleep 8
   done
 }

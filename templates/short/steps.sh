@@ -125,6 +125,8 @@ install_sources() {
     project) project_arguments ;;
     requirements) requirements_arguments ;;
   esac
+  # What boxstrap made is made to match; what was there before only gains.
+  [ ! -f "$VENV_DIR/.boxstrap" ] || arguments+=(--exact)
   with_retries run_uv "${arguments[@]}"
 }
 

@@ -59,6 +59,7 @@ make_environment() {
   [ "$INSTALLER" = uv ] || seed=(--seed)
   with_retries run_uv venv --quiet --allow-existing --no-project --python "$python" \
     ${seed[@]+"${seed[@]}"} "$VENV_DIR"
+  : >"$VENV_DIR/.boxstrap"
 }
 
 version_of() { "$1" -c 'import platform; print(platform.python_version())'; }

@@ -200,6 +200,9 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/order.py" 644 <<'END_OF_BOX_FILE'
 # (the file order.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/others.py" 644 <<'END_OF_BOX_FILE'
+# (the file others.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/problems.py" 644 <<'END_OF_BOX_FILE'
 # (the file problems.py)
 END_OF_BOX_FILE

@@ -113,3 +113,91 @@ def test_a_changed_included_file_builds_again(rent: Rent) -> None:
     repository.commit({"more.txt": "iniconfig>=2\npathspec\n"})
     rented.run("setup").must(0)
     rented.box.run("/workspace/homework/.venv/bin/python -c 'import pathspec'")
+
+
+ENVIRONMENT = "/workspace/homework/.venv"
+HAS = "-c 'import importlib.util as u; print([n for n in NAMES if u.find_spec(n)])'"
+
+
+def packages(rented: Rented, *names: str, environment: str = ENVIRONMENT) -> str:
+    """Which of these can be imported there."""
+    asked = HAS.replace("NAMES", repr(names).replace("'", '"'))
+    return rented.box.run(f"cd /; {environment}/bin/python {asked}").strip()
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
+    rent: Rent, mirror_rig: Rig, installer: str
+) -> None:
+    """And nothing else is touched: what stays is not installed again."""
+    options = ("--set", f"python.installer={installer}")
+    rented = rent("vast")
+    repository = rented.person.repository(requirements__txt="iniconfig>=2\npathspec\n")
+    rented.run("setup", *options).must(0)
+    by_hand = f"uv pip install -q --python {ENVIRONMENT}/bin/python pluggy"
+    rented.box.run(f"UV_DEFAULT_INDEX={mirror_rig.mirror.index_url} {by_hand}")
+    seen = f"stat -c '%Y %i' {ENVIRONMENT}/pyvenv.cfg {ENVIRONMENT}/lib/python3*/site-packages/ini*"
+    before = rented.box.run(seen)
+    repository.commit({"train.py": "print('step 1 loss 0')\n"})
+    rented.run("setup", *options).must(0)
+    # The requirements are the same: what somebody put there by hand stays.
+    names = ("iniconfig", "pathspec", "pluggy")
+    assert packages(rented, *names) == repr(list(names))
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    done = rented.run("setup", *options).must(0)
+    assert "python     start  new requirements" in done.err
+    assert "repo       start  new commit" in done.err
+    assert "train      start  new commit" in done.err
+    assert packages(rented, *names) == "['iniconfig']"
+    assert rented.box.run(seen) == before
+    assert "nothing to do" in rented.run("setup", *options).must(0).out
+
+
+def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(rent: Rent) -> None:
+    rented = rent("vast")
+    options = ("--set", "python.venv=/venv/main")
+    repository = rented.person.repository(requirements__txt="iniconfig>=2\npathspec\n")
+    rented.run("setup", *options).must(0)
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    rented.run("setup", *options).must(0)
+    both = "['iniconfig', 'pathspec']"
+    assert packages(rented, "iniconfig", "pathspec", environment="/venv/main") == both
+
+
+def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> None:
+    rented = rent("vast")
+    options = ("--set", "python.venv=/workspace/env")
+    repository = rented.person.repository(requirements__txt="iniconfig>=2\n")
+    rented.run("setup", *options).must(0)
+    place = rented.person.place
+    rented.person.repository("second", requirements__txt="pathspec\n")
+    rented.run("setup", *options).must(0)
+    both = "['iniconfig', 'pathspec']"
+    assert packages(rented, "iniconfig", "pathspec", environment="/workspace/env") == both
+    rented.person.place = place
+    repository.commit({"requirements.txt": "iniconfig>=2 # still\n"})
+    rented.run("setup", *options).must(0)
+    assert packages(rented, "iniconfig", "pathspec", environment="/workspace/env") == both
+
+
+def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(train__py=TRAIN, pyproject__toml=PROJECT)
+    lock(repository, rented, mirror_rig)
+    rented.run("setup", "--set", "python.extras=[train]").must(0)
+    assert packages(rented, "iniconfig") == "['iniconfig']"
+    repository.commit({"train.py": "print('step 1')\n"})
+    rented.run("setup").must(0)
+    assert packages(rented, "iniconfig") == "[]"
+
+
+def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.person.repository(requirements__txt="nosuchpackage>=2\n")
+    failed = rented.run("setup").must(7)
+    assert "the step python failed: the index has no package of a name" in failed.err
+    assert ": nosuchpackage." in failed.err
+    again = rented.run("setup", "--set", "python.installer=pip").must(7)
+    assert ": nosuchpackage." in again.err
+    repository.commit({"requirements.txt": "iniconfig>=2\n"})
+    rented.run("setup").must(0)

@@ -24,7 +24,7 @@ SAID = (
     ("index-unreachable", "curl: (22) The requested URL returned error: 503"),
     ("index-unreachable", "curl: (28) Operation timed out after 20001 milliseconds"),
     ("index-unreachable", "failed: No route to host."),
-    ("index-unreachable", "http://10.9.9.9/simple/uv/:\n2026-01-01 ERROR 503: Service Unavailable."),
+    ("index-unreachable", "http://10.9.9.9/uv/:\n2026-01-01 ERROR 503: Service Unavailable."),
     ("index-unreachable", f"{UV}  cause: No route to host (os error 113)"),
     ("index-unreachable", f"{UV}  cause: Network is unreachable (os error 101)"),
     ("index-unreachable", "Failed to download distribution due to network timeout."),
@@ -57,12 +57,12 @@ SAID = (
         "kex_exchange_identification: read: Connection reset by peer\n"
         "fatal: Could not read from remote repository.",
     ),
-    ("git-unreachable", "fatal: unable to access 'https://x/': OpenSSL SSL_read: SSL_ERROR_SYSCALL"),
+    ("git-unreachable", "fatal: unable to access 'https://x/': SSL_read: SSL_ERROR_SYSCALL"),
     ("no-dns", "fatal: unable to access 'https://x/y/': Could not resolve host: x"),
-    ("no-dns", "fetching uv failed: <urlopen error [Errno -3] Temporary failure in name resolution>"),
+    ("no-dns", "<urlopen error [Errno -3] Temporary failure in name resolution>"),
     (
         "package-missing",
-        "  × No solution found when resolving dependencies:\n"
+        "  x No solution found when resolving dependencies:\n"
         "  ╰─▶ Because nosuchpkg was not found in the package registry and you require nosuchpkg, "
         "we can\n      conclude that your requirements are unsatisfiable.",
     ),
@@ -71,7 +71,7 @@ SAID = (
         "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
         "ERROR: No matching distribution found for x",
     ),
-    ("resolve-failed", "  × No solution found when resolving dependencies:\n  ╰─▶ Because you"),
+    ("resolve-failed", "  x No solution found when resolving dependencies:\n  ╰─▶ Because you"),
     ("command-failed", "fetching uv failed: HTTP Error 404: Not Found"),
 )
 
@@ -98,7 +98,7 @@ def test_each_message_has_its_code(code: str, said: str, tmp_path: Path) -> None
 
 
 def test_what_an_earlier_try_said_is_not_to_blame(tmp_path: Path) -> None:
-    said = "failed: No route to host.\ntrying again in 2 s\n  × No solution found"
+    said = "failed: No route to host.\ntrying again in 2 s\n  x No solution found"
     assert blame(tmp_path, said) == "resolve-failed"
 
 

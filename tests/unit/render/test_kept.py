@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from bootstrap.paths import cache_dir
 from bootstrap.render.script import KEPT, render_script
@@ -32,8 +37,35 @@ def test_a_cache_that_cannot_be_written_is_none() -> None:
     assert "A=1" in render_script("x", [("A", 1)], ())
 
 
-def test_a_damaged_one_is_made_anew() -> None:
+@pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
+def test_a_damaged_one_is_made_anew(damage: bytes) -> None:
+    """Emptied by a power cut, NUL bytes of a disk, or cut: it is known by its digest."""
     fresh = render_script("x", [("A", 1)], ())
     (file,) = kept()
-    file.write_bytes(b"\xff\xfe")
+    file.write_bytes(damage)
     assert render_script("x", [("A", 1)], ()) == fresh
+    (file,) = kept()
+    assert render_script("x", [("A", 1)], ()) == fresh
+    assert file.read_bytes().endswith(fresh.encode())
+
+
+def test_another_script_in_its_place_is_not_believed() -> None:
+    fresh = render_script("x", [("A", 1)], ())
+    (file,) = kept()
+    render_script("x", [("A", 2)], ())
+    (other,) = set(kept()) - {file}
+    file.write_bytes(other.read_bytes())
+    assert render_script("x", [("A", 1)], ()) == fresh
+
+
+def test_a_disk_that_fills_up_while_it_is_written_leaves_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files cuts the write as a full disk does."""
+    code = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n"
+        "from bootstrap.render.script import render_script\n"
+        "assert 'A=1' in render_script('x', [('A', 1)], ())\n"
+    )
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=60)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from bootstrap.codes import CODES, explain
+from bootstrap.codes import CODES, explain, named_in
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
@@ -35,6 +35,7 @@ def ended(code: str = "command-failed") -> Ended:
         wait_s=60,
         step="python",
         code=explain(code, {}),
+        code_name=code,
         holder="setup 20260101-000000-000000 of other 1234, at work for 12 s",
         advice=Advice(),
     )
@@ -155,3 +156,22 @@ def test_without_a_work_the_commit_tells() -> None:
 )
 def test_what_became_of_a_run(changes: dict[str, object], words: str) -> None:
     assert run("train-1", **changes).outcome() == words
+
+
+UV = (
+    b"  \xc3\x97 No solution found when resolving dependencies:\n"
+    b"  \xe2\x95\xb0\xe2\x94\x80\xe2\x96\xb6 Because no-such.pkg was not found in the package"
+    b" registry and you\n      require no-such.pkg>=2, we can conclude that your requirements"
+)
+PIP = (
+    b"ERROR: Could not find a version that satisfies the requirement no-such.pkg>=2"
+    b" (from versions: none)\nERROR: No matching distribution found for no-such.pkg>=2\n"
+)
+
+
+@pytest.mark.parametrize("log", [UV, PIP, b"trying again in 2 s\n" + UV])
+def test_a_missing_package_is_named_and_nothing_else_of_the_log(log: bytes) -> None:
+    assert named_in("package-missing", log) == "no-such.pkg"
+    assert named_in("resolve-failed", log) == ""
+    assert named_in("package-missing", log.replace(b"no-such.pkg", b"\x1b[31mx")) == ""
+    assert named_in("package-missing", log.replace(b"no-such.pkg", b"a" * 200)) == ""

@@ -8,17 +8,17 @@ GOLDEN = """\
 12:00:00  commit     1a2b3c4 Fix the loss
 12:00:00  plan       preflight, shell, gpu, repo, python, train
 12:00:00  setup      start
-12:00:00  preflight  start  never done here
+12:00:00  preflight  start  looking whether this box will do
 12:00:00  preflight  ok     0.3 s, $0.0001
 12:00:00  shell      skip   already right
-12:00:00  gpu        start  never done here
-12:00:00  repo       start  its inputs changed
+12:00:00  gpu        start  asking the GPU
+12:00:00  repo       start  new commit
 12:00:01  gpu        warn   the box has no tmux: training runs detached, with the same log
 12:00:02  gpu        ok     1.7 s, $0.0006, the box has no tmux: training runs detached, with the \
 same log
 12:00:07  repo       ...    39 of 40 MB, 6.1 MB/s, 0.2 s left
 12:00:08  repo       ok     7.6 s, $0.0025, 39 MB
-12:00:08  python     start  its inputs changed
+12:00:08  python     start  new requirements
 12:00:14  python     ...    12 of 90 packages
 12:01:14  python     fail   1 min 06 s, $0.02, a package could not be built or installed
 12:01:14  train      skip   a step that it needs failed

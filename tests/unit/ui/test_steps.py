@@ -92,3 +92,16 @@ def test_progress_wordings_get_shorter():
     pace.report(1200, None, "objects", 2)
     pace.report(2400, None, "objects", 3)
     assert progress_words(pace)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
+
+
+def test_why_a_step_began_is_said_though_its_progress_came_first():
+    sent = ev(1, "repo", "progress", done=1, total=5, unit="objects")
+    steps = taken(sent)
+    assert steps.take(ev(2, "repo", "start", why="commit"))
+    assert steps.rows["repo"].words() == ["new commit"]
+    assert not steps.take(ev(3, "repo", "start", why="commit"))
+
+
+def test_what_is_done_for_the_first_time_says_what_it_does():
+    steps = taken(ev(1, "tools", "start", why="new"))
+    assert steps.rows["tools"].words() == ["installing what is missing"]

@@ -1,0 +1,31 @@
+"""What an environment holds beside what pip would install: a name a line.
+
+usage: python3 -I others.py REPORT, which `pip install --dry-run --report` wrote
+Python 3.8 and its standard library alone: it runs in the environment itself.
+"""
+
+import json
+import re
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
+BEGINS_WITH = {"pip", "setuptools", "wheel"}
+
+
+def plain(name: str) -> str:
+    """A package's name as all spellings of it are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main() -> None:
+    """Print them."""
+    report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    wanted = {plain(one["metadata"]["name"]) for one in report["install"]}
+    here = {plain(one.metadata["Name"]) for one in distributions() if one.metadata["Name"]}
+    for name in sorted(here - wanted - BEGINS_WITH):
+        sys.stdout.write(f"{name}\n")
+
+
+if __name__ == "__main__":
+    main()
