@@ -7,8 +7,9 @@ import time
 from bootstrap.after.choose import qualified, repository_names
 from bootstrap.after.visit import visit
 from bootstrap.contact import Asked
+from bootstrap.link.said import number
 from bootstrap.talk.hello import Hello
-from bootstrap.talk.run import Run, number
+from bootstrap.talk.run import Run
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.sizes import duration, size
 

@@ -7,9 +7,9 @@ from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import exchange
+from bootstrap.link.said import rows
 from bootstrap.talk.question import question
 from bootstrap.talk.run import Run
-from bootstrap.ui.clean import clean
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.words import still_billing
 
@@ -55,10 +55,16 @@ def _stop(there: Visit, run: Run | None, left: list[list[str]]) -> bool:
     the run, and a process's number, user and program."""
     what, key = (run.name, run.repo_key) if run else ("setup", "")
     asked = question("stop", workdir=there.workdir, what=what, repo_key=key)
-    answer = clean(exchange(there.link.wire, asked, timeout=60)).splitlines()
-    rows = [line.split("\t") for line in answer]
-    left += [row[1:] for row in rows if row[0] == "left" and len(row) == 5]
-    return any(row[0] == "stopped" for row in rows)
+    did, others = what_ended(exchange(there.link.wire, asked, timeout=60))
+    left += others
+    return did
+
+
+def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
+    """Whether the box says that it ended it, and what it left."""
+    told = [(word, value.split("\t")) for word, value in rows(answer)]
+    left = [row for word, row in told if word == "left" and len(row) == 4]
+    return any(word == "stopped" for word, _ in told), left
 
 
 def _nothing(there: Visit, meant: list[Run]) -> str:

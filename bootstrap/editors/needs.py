@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bootstrap.link.said import number, version
+
 OLDEST_GLIBC = (2, 28)
 OLDEST_KERNEL = (4, 18)
 LEAST_FREE_MB = 1000
@@ -51,9 +53,9 @@ def lacks(facts: Mapping[str, Sequence[str]], *, forwards: bool) -> list[Lack]:
         lack("noexec", f"no program may run in {folder} (noexec)")
     for folder in facts.get("unwritable", ()):
         lack("home", f"{folder} can't be written")
-    free = _one(facts, "free")
-    if free.isdigit() and int(free) // 1000 < LEAST_FREE_MB:
-        lack("disk", f"the home folder has {int(free) // 1000} MB free; a server takes about 1 GB")
+    free = number(_one(facts, "free"))
+    if free is not None and free // 1000 < LEAST_FREE_MB:
+        lack("disk", f"the home folder has {free // 1000} MB free; a server takes about 1 GB")
     return found
 
 
@@ -63,5 +65,5 @@ def _one(facts: Mapping[str, Sequence[str]], name: str) -> str:
 
 def _older(text: str, oldest: tuple[int, int]) -> bool:
     """Whether the first version in the text is older; one that can't be read is not."""
-    found = re.search(r"([0-9]{1,6})\.([0-9]{1,6})", text)
-    return found is not None and (int(found[1]), int(found[2])) < oldest
+    found = re.search(r"[0-9]{1,6}\.[0-9]{1,6}", text)
+    return found is not None and version(found[0]) < oldest

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from bootstrap.editors import jsonc
 from bootstrap.editors.editors import Editor
 from bootstrap.link.exchange import exchange
+from bootstrap.link.said import rows
 from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
-from bootstrap.ui.clean import clean
 
 _LARGEST = 1_000_000
 """Bytes of settings; a box that sends more is not believed."""
@@ -49,10 +49,8 @@ def look(wire: Wire, editor: Editor, python: str) -> Found:
     script = question("editor", settings=editor.machine_settings, python=python)
     head, _, rest = exchange(wire, script, timeout=60).partition(b"settings\n")
     facts: dict[str, list[str]] = {}
-    for line in clean(head[:_LARGEST]).splitlines():
-        name, tab, value = line.partition("\t")
-        if tab:
-            facts.setdefault(name, []).append(value[:500])
+    for name, value in rows(head):
+        facts.setdefault(name, []).append(value[:500])
     text = rest[: _LARGEST + 1].decode("utf-8", errors="surrogateescape")
     return Found(facts, text, next(iter(facts.get("sum", ())), ""))
 

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 
 from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.said import exit_code
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.ui.clean import clean
 
@@ -158,10 +159,8 @@ def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
     """Output and exit code between the sentinels; None where they aren't there."""
     _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
     output, end, tail = rest.rpartition(sentinel + b"- ")
-    code = tail.split(b"\n", 1)[0]
-    if not begin or not end or not code.isdigit():
-        return None
-    return output, int(code)
+    code = exit_code(tail.split(b"\n", 1)[0])
+    return None if not begin or not end or code is None else (output, code)
 
 
 def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> NoAnswer:

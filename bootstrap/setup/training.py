@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from bootstrap.link.exchange import exchange
+from bootstrap.link.said import exit_code
 from bootstrap.link.wire import Wire
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.question import question
-from bootstrap.talk.run import STATES, Run, number
+from bootstrap.talk.run import STATES, Run
 from bootstrap.ui.clean import clean
 
 FIRST_OUTPUT_S = 30
@@ -89,6 +90,6 @@ def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
     lines = [line for line in log.splitlines() if line.strip()]
     return Beginning(
         state=state if state in STATES else "died",
-        rc=number(rc),
+        rc=exit_code(rc),
         lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
     )

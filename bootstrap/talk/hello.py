@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import STEPS, WHY
 from bootstrap.link.exchange import exchange
+from bootstrap.link.said import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
-from bootstrap.talk.run import Run, number, parse_run
-from bootstrap.ui.clean import clean
+from bootstrap.talk.run import Run, parse_run
 from bootstrap.ui.sizes import duration
 
 OLDEST_BASH = (4, 4)
-_MOST_LINES = 5000
-_LONGEST = 4096
 _LONGEST_WHAT = 80
 _SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -121,10 +119,7 @@ def parse(answer: bytes) -> Hello:
     """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
     facts: dict[str, str] = {}
     many: dict[str, list[str]] = {"env": [], "file": [], "have": [], "run": [], "plan": []}
-    for line in answer.split(b"\n", _MOST_LINES)[:_MOST_LINES]:
-        word, tab, value = clean(line[:_LONGEST]).partition("\t")
-        if not tab:
-            continue
+    for word, value in rows(answer):
         if word in many:
             many[word].append(value)
         else:
@@ -168,7 +163,7 @@ def _status(value: str) -> dict[str, object]:
     setup, state, code = status.get("setup"), status.get("state"), status.get("exit")
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
-    return {"setup": setup, "state": state, "exit": code if type(code) is int else None}
+    return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
 
 
 def _plan(lines: list[str]) -> dict[str, str]:
@@ -188,8 +183,8 @@ def _check_system(hello: Hello, label: str) -> None:
 
 
 def _check_bash(hello: Hello, label: str) -> None:
-    version = hello.facts.get("bash", "")
-    numbers = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    bash = hello.facts.get("bash", "")
+    numbers = version(bash)
     if not numbers:
         raise BoxLacksError(
             "there is no bash on this box.",
@@ -199,7 +194,7 @@ def _check_bash(hello: Hello, label: str) -> None:
     if numbers < OLDEST_BASH:
         wanted = ".".join(map(str, OLDEST_BASH))
         raise BoxLacksError(
-            f"its bash is {version[:_SHOWN]}; {wanted} or later is needed.",
+            f"its bash is {bash[:_SHOWN]}; {wanted} or later is needed.",
             where=label,
             next_="Install a newer bash on it, or rent it with a newer image.",
         )

@@ -6,6 +6,8 @@ import dataclasses
 import re
 from dataclasses import dataclass
 
+from bootstrap.link.said import exit_code, number
+
 _FIELDS = 9
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
@@ -42,8 +44,8 @@ class Run:
     @property
     def number(self) -> int:
         """The last part of its name, which counts up."""
-        digits = re.search(r"\d+$", self.name)
-        return int(digits.group()) if digits else 0
+        digits = re.search(r"[0-9]+$", self.name)
+        return number(digits[0]) or 0 if digits else 0
 
     @property
     def log(self) -> str:
@@ -132,9 +134,4 @@ def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
     """State and exit code; what decided it, and how many processes it left."""
     word, rc, rest = [*said.split(" ", 2), "", ""][:3]
     ended, _, left = rest.partition(" left ")
-    return word, number(rc), (ended if _ENDED.fullmatch(ended) else "", number(left) or 0)
-
-
-def number(text: str) -> int | None:
-    """A number as a box writes it; None where it is none, or longer than any that makes sense."""
-    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+    return word, exit_code(rc), (ended if _ENDED.fullmatch(ended) else "", number(left) or 0)

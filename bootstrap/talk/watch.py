@@ -7,8 +7,8 @@ import threading
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
+from bootstrap.link.said import number
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.talk.run import number
 from bootstrap.ui.clean import clean
 
 EVERY_S = 1.0

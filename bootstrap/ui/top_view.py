@@ -78,6 +78,7 @@ class PlainLines:
         now = time.strftime("%H:%M:%S")
         if changed.state == "live" and changed.look:
             lines = [*map(card_line, changed.look.gpus), *box_lines(changed.look)]
+            lines = lines or ["tells nothing of itself"]
         else:
             lines = [f"{changed.state} {changed.why}".strip()]
             if lines[0] == self._said.get(changed.name):

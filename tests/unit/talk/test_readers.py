@@ -1,0 +1,222 @@
+"""Every reader of what a box says, by a table: whatever comes, it is read, or refused in words."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+import bootstrap
+from bootstrap.after.status import status_lines
+from bootstrap.after.stop import what_ended
+from bootstrap.after.top import View
+from bootstrap.codes import explain
+from bootstrap.editors import jsonc, needs, on_box
+from bootstrap.editors.editors import EDITORS
+from bootstrap.errors import BoxstrapError
+from bootstrap.events import Event
+from bootstrap.link.exchange import ask, exchange, shell_command
+from bootstrap.plan import STEPS, rows
+from bootstrap.profile.schema import Advice
+from bootstrap.repo.objects import parse_report
+from bootstrap.setup.outcome import Ended, raise_for
+from bootstrap.setup.training import watch_beginning
+from bootstrap.setup.verdict import fetch_verdict
+from bootstrap.talk.follow import after_mark, follow_events
+from bootstrap.talk.hello import greet, parse
+from bootstrap.talk.launch import Launch, launch
+from bootstrap.talk.look import LookLines
+from bootstrap.talk.run import parse_run
+from bootstrap.talk.tail import file_tail
+from bootstrap.talk.watch import EndWatch
+from bootstrap.ui.clean import CleanStream
+from bootstrap.ui.document import DocumentScreen
+from bootstrap.ui.top_view import JsonLines, LiveTable, PlainLines
+
+SETUP = "20260101-000000-abcdef"
+RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\t1 1\tpython x.py")
+
+
+class Saying:
+    """A link on which the box says the same to everything; its exit code is what it likes, too."""
+
+    label = "root@box"
+
+    def __init__(self, said: bytes, code: bytes = b"0") -> None:
+        self._said, self._code = said, code
+
+    def start(self, command: str) -> Saying:
+        text = base64.b64decode(command.split("echo ", 1)[1].split(" | ", 1)[0])
+        framed = re.search(rb"echo ([0-9a-f]{32})\+", text)
+        plain = re.search(rb"^echo ([0-9a-f]{32})$", text, re.MULTILINE)
+        if framed:
+            head, tail = framed[1] + b"+\n", framed[1] + b"- " + self._code + b"\n"
+            self._errors = self._said + b"\n" + framed[1] + b"\n"
+        else:
+            head, tail, self._errors = (plain[1] + b"\n" if plain else b""), b"", self._said
+        self._left = b"\n" + head + self._said + tail
+        return self
+
+    def read(self, n: int) -> bytes:
+        piece, self._left = self._left[:n], self._left[n:]
+        return piece
+
+    def read_err(self) -> bytes:
+        return self._errors
+
+    def alive(self) -> bool:
+        return True
+
+    def write(self, b: bytes) -> None: ...
+    def close_write(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Once(SimpleNamespace):
+    """A link that is not made again."""
+
+    label = "root@box"
+
+    def again(self, lost: BoxstrapError) -> None:
+        raise lost
+
+
+def all_of(wire: Any) -> bytes:
+    """What a command without a frame of its own says."""
+    stream = after_mark(wire.start(shell_command(f"echo\necho {'a' * 32}\n")), "a" * 32, wire.label)
+    return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+def end_of_setup(wire: Any) -> None:
+    event = Event(SETUP, 9, 1.0, "setup", "done", {"rc": 7})
+    code = explain("package-missing", {})
+    ended = Ended(*(wire, "/w", SETUP, "box", 60, "python", code, "package-missing", "", Advice()))
+    raise_for(event, ended, DocumentScreen(io.StringIO()))
+
+
+def looked(wire: Any) -> None:
+    for look in LookLines().feed(all_of(wire)):
+        view = View("box", look=look, state="live")
+        for screen in (PlainLines(io.StringIO(), str), JsonLines(io.StringIO(), str)):
+            screen.show([view], view)
+        assert LiveTable.table(SimpleNamespace(_hide=str), [view])  # type: ignore[arg-type]
+
+
+def edited(wire: Any) -> None:
+    found = on_box.look(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
+    needs.lacks(found.facts, forwards=True)
+    try:
+        on_box.merged(found, on_box.wanted("/w/.venv", "/w"), {})
+    except jsonc.JsoncError:
+        return
+
+
+READERS: dict[str, Callable[[Any], object]] = {
+    "after/attach.py": lambda wire: exchange(wire, "x").strip(),
+    "after/logs.py": lambda wire: CleanStream().feed(all_of(wire)),
+    "after/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
+    "after/stop.py": lambda wire: what_ended(exchange(wire, "x")),
+    "after/top.py": looked,
+    "editors/on_box.py": edited,
+    "link/exchange.py": lambda wire: ask(wire, "x"),
+    "setup/foresee.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
+    "setup/outcome.py": end_of_setup,
+    "setup/training.py": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
+    "setup/verdict.py": lambda wire: fetch_verdict(wire, "/w", Advice()),
+    "talk/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
+    "talk/hello.py": greet,
+    "talk/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
+    "talk/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
+    "talk/tail.py": lambda wire: file_tail(wire, "x", "/w", 100),
+    "talk/watch.py": lambda wire: EndWatch._is_over(
+        SimpleNamespace(_wire=wire, _asked="x", seen=0)  # type: ignore[arg-type]
+    ),
+}
+"""Module -> what it makes of a box's words. Whoever asks a box stands here."""
+
+ASKS = re.compile(
+    r"^from bootstrap\.(link\.exchange|talk\.tail) import|^from bootstrap\.talk\.follow import"
+    r".*\b(after_mark|grow)\b",
+    re.MULTILINE,
+)
+
+
+def test_every_module_that_asks_a_box_is_in_the_table() -> None:
+    top = Path(bootstrap.__file__).parent
+    asking = {
+        str(path.relative_to(top))
+        for path in top.rglob("*.py")
+        if ASKS.search(path.read_text(encoding="utf-8"))
+    }
+    assert asking <= set(READERS)
+    assert len(asking) > 10
+
+
+DIGITS = "9" * 5000
+TOP = {"v": 1, "t": 1.0, "host": {"memory_used": 1}, "gpus": [{"index": 0}], "run": {"name": "x"}}
+WORDS = st.sampled_from(
+    [
+        *("run", "plan", "last", "time", "bash", "system", "holder", "working", "free", "libc"),
+        *("kernel", "stopped", "lacks", "launched", "running", "finished", "tool", "sum", "work"),
+    ]
+)
+VALUES = st.text(
+    st.sampled_from("\t \"'[]{}:,019²٣e.-+abctrain\x1b[31m\x9b\u202e\r\0é")
+) | st.sampled_from(
+    [
+        DIGITS,
+        "²",
+        "٣",
+        "-1",
+        "1e999",
+        "NaN",
+        "",
+        "\t",
+        f"finished {DIGITS}",
+        f"r\tn\trunning {DIGITS}",
+    ]
+)
+LINES = st.lists(st.tuples(WORDS, st.sampled_from("\t \n"), VALUES).map("".join), max_size=8).map(
+    lambda lines: "\n".join(lines).encode("utf-8", "surrogatepass")
+)
+LOOKS = st.lists(st.sampled_from(sorted(TOP))).map(
+    lambda keys: json.dumps({key: TOP[key] for key in keys}).encode() + b"\n"
+)
+CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"", b"-1", b"256"])
+
+
+@pytest.mark.parametrize("module", sorted(READERS))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(said=st.binary(max_size=3000) | LINES | LOOKS, code=CODES)
+@example(said=b"x", code=DIGITS.encode())
+@example(said="free\t²\n".encode(), code=b"0")
+@example(said=b"{}\n", code=b"0")
+@example(said=b'{"gpus":[{"index":0}]}\n', code=b"0")
+@example(said=f"bash\t{DIGITS}.1\nsystem\tLinux\ntime\t{DIGITS}\n".encode(), code=b"0")
+@example(said=f'last\t{{"setup":"x","state":"over","exit":{DIGITS}}}\n'.encode(), code=b"0")
+@example(said=f"running\t{DIGITS}\n".encode(), code=b"0")
+@example(said=f'{{"v":1,"setup":"{SETUP}","seq":{DIGITS}}}\n'.encode(), code=b"0")
+@example(said=b"finished \xc2\xb2\nlog", code=b"0")
+@example(said=b"stopped\n", code=b"0")
+@example(said=b"\xff\xff\xff\xff0000", code=b"0")
+def test_whatever_a_box_says(
+    module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.talk.comebacks.PAUSES_S", (0,))
+    words = ""
+    try:
+        READERS[module](Saying(said, code))
+    except BoxstrapError as error:
+        words = error.text()
+    assert "\x1b" not in words
