@@ -11,10 +11,21 @@ check_agent() {
 # Small, and made anew each time: what a kill left half-written looks whole to uv.
 apply_agent() {
   rm -rf -- "$BOX_HOME/agent"
+  follow_the_box_alone
   find_uv || fetch_uv
   printf '%s\n' "$UV" | write_file "$BOX_HOME/uv" 600
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
   with_retries run_uv pip install --quiet --python "$BOX_HOME/agent/bin/python" "${AGENT_PACKAGES[@]}"
   packages_in "$BOX_HOME/agent" | write_file "$BOX_HOME/agent/complete" 600
+}
+
+# Where our own tools come from the box says, and no repository: neither by its files (a door may be opened in
+# its folder) nor by its profile's `env`, which the box's shells have read by the second time.
+follow_the_box_alone() {
+  local name
+  cd /
+  for name in ${ENV_NAMES[@]+"${ENV_NAMES[@]}"}; do
+    case $name in UV_* | PIP_*) unset "$name" ;; esac
+  done
 }

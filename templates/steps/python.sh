@@ -71,7 +71,11 @@ find_python() {
   [ -n "$PYTHON_VERSION" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
     run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
-    { with_retries run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}; }
+    {
+      # The repository says from where: it is none for our own tools.
+      UV_SETTINGS+=(UV_PYTHON_INSTALL_DIR="$BOX_HOME/pythons")
+      with_retries run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}
+    }
 }
 
 no_such_python() {

@@ -202,3 +202,33 @@ def test_a_noisy_box_comes_out_like_a_quiet_one(kind: str, rent: Rent, faults: F
         both[name] = {**result_of(rented), "told": told(done.out), "again": told(again.out)}
     with faults.attempt("noisy rc, fish, tcsh, auto-tmux", at=kind):
         assert both[kind] == both[QUIET[kind]]
+
+
+EVIL = "http://127.0.0.1:9/simple"
+LEADS = {
+    "uv.toml": "no-index = true\n",
+    "pyproject.toml": '[project]\nname = "x"\nversion = "0"\nrequires-python = "==3.99"\n'
+    "[tool.uv]\nno-index = true\n",
+    ".python-version": "3.99\n",
+    "pip.conf": f"[global]\nindex-url = {EVIL}\n",
+    ".env": f"UV_DEFAULT_INDEX={EVIL}\n",
+}
+"""By which a repository can say where packages come from, or which Python there is."""
+
+
+@pytest.mark.parametrize("name", [*LEADS, "env"])
+def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, name: str) -> None:
+    """Not where set-up is begun in the repository's own folder, nor by its profile's `env`."""
+    rented = rent("vast")
+    profile = "version: 1\ngpu: {require: false}\ntrain: {command: echo step 1}\n"
+    if name == "env":
+        profile += f'env: {{UV_DEFAULT_INDEX: "{EVIL}", PIP_INDEX_URL: "{EVIL}"}}\n'
+    else:
+        rented.box.write(f"/root/{name}", LEADS[name])
+    rented.person.repository(boxstrap__yaml=profile)
+    with faults.attempt("repository leads our own tools", at=name):
+        if name == "env":
+            rented.run("setup").must(0)
+            rented.box.run("rm -rf /workspace/.boxstrap/agent /workspace/.boxstrap/cache")
+        rented.run("setup").must(0)
+        rented.box.run("/workspace/.boxstrap/agent/bin/python -c 'import psutil, pynvml'")
