@@ -137,7 +137,12 @@ def root_mark(work: Work) -> str:
 def short_variables(profile: Profile, work: Work) -> list[tuple[str, Value]]:
     """Name and value of what the profile sets; the names are the whole script's."""
     python, train = profile.python, profile.train
-    own_hosts = [line for line in known_hosts() if " ssh-ed25519 " in line]
+    # Keys don't pack: of the git hosts the repository's own alone.
+    own_hosts = [
+        line
+        for line in known_hosts()
+        if " ssh-ed25519 " in line and line.split()[0] in (work.url or "")
+    ]
     return [
         ("WORKDIR", profile.box.workdir),
         ("IS_LOCAL", False),

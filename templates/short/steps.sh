@@ -4,10 +4,10 @@
 apply_preflight() {
   local place=$WORKDIR free
   until [ -d "$place" ]; do place=${place%/*} place=${place:-/}; done
-  [ -w "$place" ] || refuse "can't write to $place, where the working folder $WORKDIR belongs"
+  [ -w "$place" ] || refuse "$place can't be written"
   free=$(df -Pm "$place" | awk 'NR == 2 { print $4 }')
-  [ "${free:-9999}" -ge "$MIN_FREE_MB" ] || refuse "$place has $free MB free; set-up needs $MIN_FREE_MB MB at the least"
-  { have git && have python3; } || can_install || refuse "git or python3 is not here, and can't be installed without root or sudo"
+  [ "${free:-9999}" -ge "$MIN_FREE_MB" ] || refuse "$place has $free MB free, not $MIN_FREE_MB"
+  { have git && have python3; } || can_install || refuse "git or python3 is missing, and can't be installed"
 }
 
 missing_tools() {
@@ -72,7 +72,7 @@ apply_gpu() {
   python3 "$BOX_HOME/box/gpu.py" "$order" "$BOX_HOME/gpu.json" >"$BOX_HOME/gpu.said" 9>&- &
   reader=$!
   while kill -0 "$reader" 2>/dev/null; do
-    [ "$SECONDS" -lt "$until" ] || { kill -9 "$reader" && fail gpu-hang 'the driver gave no answer within 10 s'; }
+    [ "$SECONDS" -lt "$until" ] || { kill -9 "$reader" && fail gpu-hang 'the driver hangs'; }
     sleep 0.05
   done
   wait "$reader" || rc=$?
@@ -117,7 +117,7 @@ fetch_uv() {
 install_sources() {
   local file arguments=()
   while IFS= read -r file; do
-    [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
+    [ -f "$file" ] || fail requirements-missing "$file is not in the commit"
   done < <(source_files)
   case $(source_kind) in
     nothing) return ;;
@@ -130,7 +130,7 @@ install_sources() {
   with_retries run_uv "${arguments[@]}"
 }
 
-no_such_python() { fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"; }
+no_such_python() { fail python-version "no Python $PYTHON_VERSION here, and none came"; }
 
 check_train() {
   local dir
