@@ -201,3 +201,13 @@ def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
     assert ": nosuchpackage." in again.err
     repository.commit({"requirements.txt": "iniconfig>=2\n"})
     rented.run("setup").must(0)
+
+
+def test_a_new_command_is_called_that(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository()
+    rented.run("setup").must(0)
+    done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)
+    assert "train      start  new command" in done.err
+    again = rented.run("plan", "--json").must(0).json()
+    assert [row["why"] for row in again["steps"] if row["step"] == "train"] == ["command"]

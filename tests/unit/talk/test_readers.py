@@ -144,8 +144,10 @@ READERS: dict[str, Callable[[Any], object]] = {
 """Module -> what it makes of a box's words. Whoever asks a box stands here."""
 
 ASKS = re.compile(
-    r"^from bootstrap\.(link\.exchange|talk\.tail) import|^from bootstrap\.talk\.follow import"
-    r".*\b(after_mark|grow)\b",
+    r"^from bootstrap\.link\.exchange import.*\b(exchange|ask)\b"
+    r"|^from bootstrap\.talk\.tail import"
+    r"|^from bootstrap\.talk\.follow import.*\b(after_mark|grow)\b"
+    r"|\bwire\.start\(",
     re.MULTILINE,
 )
 
