@@ -113,16 +113,22 @@ def _find_unseen(text: str) -> str:
 # Assigning these breaks the very shells that read the environment file: bash
 # refuses to set the read-only ones and stops there; values are not expanded, so
 # a PATH written as "$PATH:/opt/bin" would leave the box without ls; BASH_ENV
-# and ENV run a file in shells that are not ours.
+# and ENV run a file in shells that are not ours; others turn bash into another
+# language. With git's, each git command on the box, the setup's too, would be
+# about another repository than its own. LD_PRELOAD and the like do no such harm.
 _REFUSED_NAMES = frozenset(
     {"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "ENV", "EUID", "HOME", "IFS"}
     | {"PATH", "PPID", "PWD", "SHELLOPTS", "UID", "_"}
+    | {"BASH_COMPAT", "BASH_XTRACEFD", "CDPATH", "EXECIGNORE", "FUNCNEST", "GLOBIGNORE"}
+    | {"POSIXLY_CORRECT", "TMOUT"}
+    | {"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE"}
+    | {"GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_WORK_TREE"}
 )
 
 
 def _not_of_the_shell(name: str) -> str:
     if name in _REFUSED_NAMES:
-        raise ValueError(f"{name} belongs to the shells of the box and can't be set")
+        raise ValueError(f"{name} belongs to the shells or to git on the box and can't be set")
     return name
 
 

@@ -5,7 +5,7 @@ inputs_python() {
   local files=()
   mapfile -t files < <(source_files)
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$(driver_seen)" \
-    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>&1)"
+    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>/dev/null)"
 }
 
 # uv does not notice a package whose files are gone; the folders of the last build tell.

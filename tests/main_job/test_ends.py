@@ -93,16 +93,27 @@ def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None
     assert "\u202e" not in rented.run("logs").must(0).out
 
 
+# What programs and bash itself read: a shell on the box has them, and so has whatever it runs.
+OF_PROGRAMS = {
+    "LD_PRELOAD": "/nowhere.so",
+    "LD_LIBRARY_PATH": "/nowhere",
+    "PYTHONPATH": "/nowhere",
+}
+
+
 def test_a_profile_may_set_any_name_the_runners_own_too(rent: Rent) -> None:
     runner = (shipped("templates") / "box/runner.sh").read_text()
     names = sorted(set(re.findall(r"\b([a-z_]+)=", runner)))
     assert {"run", "env_file", "child", "rc"} <= set(names)
-    env = "".join(f"  {name}: abc\n" for name in names)
+    values = {**dict.fromkeys(names, "abc"), **OF_PROGRAMS}
+    env = "".join(f'  {name}: "{value}"\n' for name, value in values.items())
+    code = f"import os; print({{name: os.environ[name] for name in {names!r}}}, flush=True)"
     rented = rent("vast")
-    rented.person.repository(
-        boxstrap__yaml=f"{PROFILE}env:\n{env}",
-        train__py=f"import os; print({{os.environ[name] for name in {names!r}}}, flush=True)",
+    repository = rented.person.repository(
+        boxstrap__yaml=f"{PROFILE}env:\n{env}", train__py=code, requirements__txt="iniconfig>=2\n"
     )
-    assert "{'abc'}" in rented.run("setup").must(0).out
-    (run,) = rented.status()["runs"]
-    assert (run["state"], run["rc"]) == ("finished", 0)
+    assert "'run': 'abc'" in rented.run("setup").must(0).out
+    assert "nothing to do" in rented.run("setup").must(0).out
+    repository.commit({"train.py": code + "\nprint('another')\n"})
+    assert "another" in rented.run("setup").must(0).out
+    assert [(run["state"], run["rc"]) for run in rented.status()["runs"]] == [("finished", 0)] * 2

@@ -94,6 +94,7 @@ _REFUSED: dict[str, list[str]] = {
     "extends": [*_WORD, "nobody-has-this", "./" + "x" * 252 + ".yaml"],
 }
 _REFUSED_NAMES = [*_SHELL, *_OPTIONS, "A-B", "A B", "1A", "A=B", "", "PATH", "IFS", "BASH_ENV", "Ä"]
+_REFUSED_NAMES += ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "POSIXLY_CORRECT", "TMOUT"]
 
 _FREE = [
     f"$(touch {CANARY})",

@@ -122,7 +122,7 @@ ONE_LINERS = [
     ),
     (
         "env: {PATH: /x}",
-        "a.yaml:1: env.PATH: PATH belongs to the shells of the box and can't be set",
+        "a.yaml:1: env.PATH: PATH belongs to the shells or to git on the box and can't be set",
     ),
     (
         "env: {A-B: x}",
