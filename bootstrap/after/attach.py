@@ -53,6 +53,7 @@ def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
         return []
     options = {
         "UserKnownHostsFile": quoted(box.known.known_hosts),
+        "HostKeyAlias": box.known.host_key_alias,
         "StrictHostKeyChecking": "yes",
         "UpdateHostKeys": "no",
         "ForwardAgent": "no",

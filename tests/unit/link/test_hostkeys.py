@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.after.attach import _command as attach_command
+from bootstrap.after.attach import ssh_command
 from bootstrap.contact import Asked, Contact
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import known
@@ -54,7 +54,7 @@ def test_openssh_accepts_the_pin_by_address_and_by_alias(person: Person, server:
         )
 
 
-def test_attaching_finds_the_pin_in_any_folder(
+def test_the_real_ssh_finds_the_pin_in_any_folder(
     person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As `/mnt/c/Users/First Last` of a Windows below this Linux."""
@@ -62,9 +62,10 @@ def test_attaching_finds_the_pin_in_any_folder(
     person.reach("box").close()
     endpoint = person.endpoint("box")
     box = Contact(Asked(), parse_host("box"), person.box("box"), endpoint, print)
-    command = attach_command(box, "train")
-    assert command[-3:-1] == ["--", "box"]
-    command = ["ssh", "-F", str(person.config), "-o", "BatchMode=yes", *command[1:-1], "true"]
+    # Whatever the person's own config calls its key.
+    person.write(person.alias("box", server, "HostKeyAlias theirs"))
+    command = ssh_command(box, "true", terminal=False)
+    command[1:1] = ["-F", str(person.config), "-o", "BatchMode=yes"]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
