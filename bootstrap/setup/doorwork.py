@@ -52,7 +52,8 @@ def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: boo
     if here is not None:
         if not committed_only:
             nothing_stays_behind(here)
-        _is_on_the_host(here)
+        if not (profile.git.url and here.bare):  # a mirror has what its host has
+            _is_on_the_host(here)
     url = door_url(work.url)
     warning = address_warning(profile, work) or check_url(url).warning
     if warning:

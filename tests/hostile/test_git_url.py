@@ -143,7 +143,9 @@ def test_a_token_is_in_no_argument_file_or_output(
             done = person.run(*words)
             assert "Traceback" not in done.text
             assert TOKEN not in done.text, f"{task}: {done.text}"
-            if task[0] in ("render", "oneliner", "profiles"):
+            if "--for" in task:  # the narrowest ones may be too narrow
+                assert done.rc == 0 or " bytes" in done.err
+            elif task[0] in ("render", "oneliner", "profiles"):
                 done.must(0)
     assert watch.seen_git, "nothing was seen: no test"
     assert not watch.found
@@ -184,8 +186,8 @@ def test_a_wrong_token_is_said_and_not_shown(person: Person, hosted: Host) -> No
     ("prompt", "answer"),
     [
         ("Username for 'https://host': ", "me"),
-        ("Password for 'https://me@host': ", TOKEN),
-        ("Password for 'https://me@host/path': ", TOKEN),
+        ("Password for 'https://me@host': ", "the token"),
+        ("Password for 'https://me@host/path': ", "the token"),
         ("Username for 'https://host.evil': ", None),
         ("Password for 'https://me@host.evil': ", None),
         ("Password for 'https://me@evil': ", None),
@@ -199,7 +201,7 @@ def test_only_the_host_of_the_url_gets_the_token(
 ) -> None:
     """git asks for another one after a redirect."""
     (tmp_path / "askpass").write_text(_ASKPASS)
-    given = {"SCHEME": "https", "HOST": "host", "USER": "me", "PASSWORD": TOKEN}
+    given = {"SCHEME": "https", "HOST": "host", "USER": "me", "PASSWORD": "the token"}
     done = subprocess.run(
         ["sh", str(tmp_path / "askpass"), prompt],
         env={"PATH": os.environ["PATH"], **{f"BOXSTRAP_{k}": v for k, v in given.items()}},
@@ -350,6 +352,8 @@ def test_an_address_that_anyone_may_change_is_warned_of(
     done = person.run(*words, "--profile", str(there.profile)).must(0)
     assert "http:// is neither encrypted nor signed" in done.err
     there.say("over-ssh")
+    done = person.run(*words, "--profile", str(there.profile)).must(0)
+    assert "http:// is neither encrypted nor signed" in done.err
     if words == ("render",):
         done = person.run(*words, "--profile", str(there.profile), "--json").must(0)
         assert "http:// is neither encrypted nor signed" in str(done.json()["warnings"])
