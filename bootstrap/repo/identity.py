@@ -22,13 +22,13 @@ from bootstrap.paths import state_dir
 
 from .git import Folders, GitError, run
 
-_LIKE_MARKS = ("", "objects", "refs", "description", "info/exclude")
-"""What `git init` makes and nothing changes: other inodes or times there, and it was made anew."""
-
 
 @dataclass(frozen=True)
 class Identity:
-    """A known repository. `id` is a plain folder name, `root` "" where the history is cut off."""
+    """A known repository. `id` is a plain folder name, `root` "" where the history is cut off.
+
+    As long as `marks` are the same nothing came in, and git need not be asked.
+    """
 
     id: str
     git_dir: str
@@ -57,8 +57,8 @@ def identify(folders: Folders, git_dir: Path, usual: str, *, shallow: bool) -> I
     known = _read(file)
     if known and known.marks == marks and (known.root or shallow):
         return known
-    first = "" if shallow else _first_commit(folders)
-    if known and not _another(folders, known.root, first):
+    first = "" if shallow or (known and _holds(folders, known.root)) else _first_commit(folders)
+    if known and not (known.root and first):
         found = dataclasses.replace(known, root=known.root or first, marks=marks)
     else:
         if known:  # it may have been moved away
@@ -68,14 +68,13 @@ def identify(folders: Folders, git_dir: Path, usual: str, *, shallow: bool) -> I
     return found
 
 
-def _another(folders: Folders, known: str, first: str) -> bool:
-    """Whether the repository there now has nothing of the history that was known."""
-    if not known or not first or known == first:
-        return False
+def _holds(folders: Folders, commit: str) -> bool:
+    """Whether the repository there now has the commit: it is still the one that was known."""
     with contextlib.suppress(GitError):
-        run(folders, "cat-file", "-e", f"{known}^{{commit}}")
-        return False
-    return True
+        if commit:
+            run(folders, "cat-file", "-e", f"{commit}^{{commit}}")
+            return True
+    return False
 
 
 def _met_first(git_dir: Path, usual: str, first: str, marks: list[int]) -> Identity:
@@ -109,12 +108,10 @@ def _first_commit(folders: Folders) -> str:
 
 def _marks(git_dir: Path) -> list[int]:
     found = []
-    for name in _LIKE_MARKS:
+    for name in ("objects", "refs"):
         with contextlib.suppress(OSError):
             state = (git_dir / name).stat()
-            found.append(state.st_ino)
-            if not (git_dir / name).is_dir():
-                found.append(state.st_mtime_ns)
+            found += [state.st_ino, state.st_mtime_ns]
     return found
 
 

@@ -49,7 +49,7 @@ def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
     nothing_new(rented, tree, first)
     repository.commit({"train.py": "print('step 9')\n"})
     blocked = rented.run("setup")
-    assert f"train-1 is running ({first[:12]}" in blocked.text
+    assert f"train-1 is running (commit {first[:12]})" in blocked.text
     nothing_new(rented, tree, first)
 
 
@@ -128,7 +128,7 @@ def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> Non
     rented.as_user(f"rm -rf {rented.folder}")
     two = person.repository("geometry/homework")
     rented.run("setup").must(0)
-    (own,) = set(folders(rented)) - {"homework/"}
+    (own,) = {each.rstrip("/") for each in folders(rented)} - {"homework"}
     trees = (tree, str(Path(tree).with_name(own)))
     assert [head(rented, each) for each in trees] == [one.head, two.head]
     person.place = one.root

@@ -58,14 +58,18 @@ def test_worktrees_of_one_are_one(repo: Repository, tmp_path: Path) -> None:
 
 
 def test_made_anew_at_its_place_it_is_another_one(repo: Repository, new: New) -> None:
+    """Again and again: the numbers of files are used again."""
     key = read(repo.root).key
-    shutil.rmtree(repo.root)
-    again = new()
-    again.commit("Something else")
-    other = read(again.root)
-    assert other.usual_key == key
-    assert other.key != key
-    assert read(again.root).key == other.key
+    keys = {key}
+    for number in range(1, 4):
+        shutil.rmtree(repo.root)
+        again = new("homework", "--template=")
+        again.commit(f"Something else, {number}")
+        other = read(again.root)
+        assert other.usual_key == key
+        assert read(again.root).key == other.key
+        keys.add(other.key)
+        assert len(keys) == number + 1
 
 
 def test_cloned_anew_at_its_place_it_is_the_same_one(repo: Repository, tmp_path: Path) -> None:
