@@ -4,13 +4,15 @@
 # Lines that end in `# whole` are left out where every byte counts.
 # shellcheck disable=SC2317 # a trap calls it
 {
-  run=$1 env_file=$2
+  run=$1 env_file=$2 shown=
 
+  # As in lib/process.sh, to the letter: the shorter the short script.
   identity() {
-    local stat fields
-    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
-    read -ra fields <<<"${stat##*) }"
-    printf '%s %s %s\n' "$1" "${fields[19]}" "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || printf none)"
+    { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+    { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
+    # shellcheck disable=SC2086 # the fields of stat, after the name
+    set -- "$1" ${_stat##*) }
+    printf '%s %s %s\n' "$1" "${21}" "$_boot"
   }
 
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
@@ -31,7 +33,7 @@
 
   # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
   end() {
-    [ -s "$run/ended" ] || echo "exit $1" >"$run/ended"
+    [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # whole
     echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # whole
     exit 0
@@ -46,7 +48,7 @@
       sleep 0.1
     done
     kill -KILL -- "-$child" 2>/dev/null
-    echo stop >"$run/ended"
+    echo stop >"$run/ended" # whole
     end 143
   }
 
@@ -71,6 +73,6 @@
     if [ "$rc" -ne 129 ] || ! kill -0 "$child" 2>/dev/null; then break; fi
   done
   sleep 0.2
-  [ -z "${shown-}" ] || kill "$shown" 2>/dev/null
+  kill "$shown" 2>/dev/null
   end "$rc"
 }

@@ -114,6 +114,7 @@ stop_run() {
   while alive "$_runner" && [ "$(date +%s)" -lt "$_wait" ]; do sleep 0.1; done
   reap "$1" "$_known"
   rm -f "$1/left"
-  # Nobody else is there to write it.
-  [ -f "$1/exit" ] || { printf 'stop\n' >"$1/ended" && printf '143\n' >"$1/exit"; }
+  # Where no runner is there to write it, or one that does not.
+  { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || printf 'stop\n' >"$1/ended"
+  [ -f "$1/exit" ] || printf '143\n' >"$1/exit"
 }

@@ -67,9 +67,14 @@ made_of() {
 # differences RUN: what of this setup is not as in that run. An earlier version's says nothing of some of it.
 differences() {
   local line known=
+  [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
+  if [ -n "$WORK" ] && [ "$(run_of "$WORK")" = "$1" ]; then
+    # Of the same work only the secrets may be others.
+    case $known in *'secrets '*) is_line "$1/made_of" "secrets $SECRETS_ID" || printf ' secrets' ;; esac
+    return
+  fi
   [ "$(<"$1/commit")" = "$REPO_COMMIT" ] || printf ' commit'
   [ -z "$TRAIN_COMMAND" ] || [ "$(<"$1/command")" = "$(absolute_command)" ] || printf ' command'
-  [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
   made_of | while IFS= read -r line; do
     [[ $'\n'$known != *$'\n'"${line% *} "* || $'\n'$known$'\n' = *$'\n'"$line"$'\n'* ]] || printf ' %s' "${line% *}"
   done

@@ -96,6 +96,6 @@ closing_words() {
   dir=${RUN_DIR:-$(find_work && run_of "$WORK" || printf %s "$ALIVE_RUN")}
   until [ -s "$dir/log" ] || [ -f "$dir/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
   head -n 5 "$dir/log" 2>/dev/null || :
-  printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, attach, stop\n' \
+  printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, stop\n' \
     "${dir##*/}" "$(run_state "$dir")" "$dir/log"
 }

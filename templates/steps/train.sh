@@ -23,7 +23,6 @@ apply_train() {
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
-    made_of >"$RUN_DIR/made_of"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
       fail no-tmux 'tmux would not start a session'
@@ -31,4 +30,6 @@ apply_train() {
   fi
   have tmux || caution no-tmux 'tmux is not here: the run is detached all the same, but it cannot be attached to'
   begin_run "$RUN_DIR"
+  # Training need not wait for it.
+  made_of >"$RUN_DIR/made_of"
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -82,7 +83,10 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     # Work is neither secrets nor who may log in: it runs already.
     changed = setup(key="other-value").must(0)
     assert "its secrets are the earlier ones" in changed.out
-    keys = f"ssh.authorized_keys=[{rented.box.identity}.pub]"
+    rented.person.home.joinpath("rig.pub").write_text(
+        Path(f"{rented.box.identity}.pub").read_text()
+    )
+    keys = "ssh.authorized_keys=[~/rig.pub]"
     assert "train-1: running" in setup("--set", keys).must(0).out
     assert rented.runs() == ["train-1"]
     # Begun by an earlier version, it tells less.

@@ -98,4 +98,4 @@ def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
     assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]
     assert alive(rented) == []
     assert "nothing was running" in rented.run("stop").must(0).out
-    assert "train-1      finished  " in rented.run("status").must(0).out
+    assert "homework/train-1  finished  " in rented.run("status").must(0).out

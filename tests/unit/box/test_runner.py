@@ -55,15 +55,19 @@ def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[st
     """Exit code, what decided it, and the log, of a run that ends by itself."""
     run, runner = begin(edition, folder, command, **profile)
     runner.wait(20)
-    read = [(run / name).read_text() for name in ("exit", "ended", "log")]
-    return read[0].strip(), read[1].strip(), read[2]
+    return was(run, "exit"), was(run, "ended"), (run / "log").read_text()
+
+
+def was(run: Path, name: str) -> str:
+    """What the record has under this name; the short script's leaves some of it out."""
+    return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
 @each_edition
 def test_the_profile_can_set_each_name_that_the_runner_uses(edition: str, tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(edition, tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
-    assert (code, why, log) == ("0", "exit 0", "abc abc\n")
+    assert (code, why, log) == ("0", {"whole": "exit 0", "short": ""}[edition], "abc abc\n")
 
 
 @each_edition
@@ -77,7 +81,7 @@ def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Pat
 def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
     code, why, log = finish(edition, tmp_path, "(echo said; exit 7) | cat")
     assert (code, log) == ("7", "said\n")
-    assert why == {"whole": "pipeline 7 0", "short": "exit 7"}[edition]
+    assert why == {"whole": "pipeline 7 0", "short": ""}[edition]
 
 
 @pytest.mark.parametrize(
@@ -102,8 +106,8 @@ def test_who_is_stopped_is_143_whatever_it_says_itself(edition: str, tmp_path: P
     run, runner = begun(edition, tmp_path, command)
     runner.send_signal(signal.SIGTERM)
     runner.wait(20)
-    assert (run / "exit").read_text().strip() == "143"
-    assert (run / "ended").read_text().strip() == "stop"
+    assert was(run, "exit") == "143"
+    assert was(run, "ended") == {"whole": "stop", "short": ""}[edition]
 
 
 # Each says once that it is asked to end, and ends: one in a session of its own, without our mark.

@@ -109,6 +109,7 @@ KEEP_PARTS = """trap 'echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"' E
 # The folder of a run is made by the script's own functions, and run by its own runner.
 MAKE_RUN = """
 set -eu
+SENT_KEY=$REPO_KEY
 settle_names
 RUNS=$PWD/runs
 REPO_DIR=$PWD
@@ -121,7 +122,7 @@ printf %s "$RUN_DIR"
 @given(command=COMMANDS)
 def test_the_command_of_a_run(command: str) -> None:
     profile = Profile.model_validate({"train": {"command": command}})
-    library = "".join(shell_part("lib", name) for name in ("main", "base", "runs"))
+    library = "".join(shell_part("lib", name) for name in ("main", "base", "repository", "runs"))
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bin").mkdir()
