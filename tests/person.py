@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -71,13 +72,13 @@ def own_ssh(home: Path) -> Path:
     if SSH and not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
         keys = "".join(
-            f"  IdentityFile {theirs}/id_{kind}\n" for kind in ("ed25519", "ecdsa", "rsa")
+            f'  IdentityFile "{theirs}/id_{kind}"\n' for kind in ("ed25519", "ecdsa", "rsa")
         )
         config.write_text(
-            f"Include {theirs}/config\nHost *\n{keys}"
-            f"  UserKnownHostsFile {theirs}/known_hosts\n  GlobalKnownHostsFile none\n"
+            f'Include "{theirs}/config"\nHost *\n{keys}'
+            f'  UserKnownHostsFile "{theirs}/known_hosts"\n  GlobalKnownHostsFile none\n'
         )
-        program.write_text(f'#!/bin/sh\nexec {SSH} -F {config} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {SSH} -F {shlex.quote(str(config))} "$@"\n')
         program.chmod(0o755)
     return folder
 
