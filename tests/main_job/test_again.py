@@ -35,6 +35,10 @@ def test_restart_starts_the_same_work_again(rent: Rent) -> None:
     assert "nothing to do" in again.out
     assert "train-1 running" in again.out
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
+    for words, runs in (([], False), (["--restart"], True)):
+        foreseen = rented.run("setup", "--dry", "--json", *words).must(0).json()
+        assert [row["runs"] for row in foreseen["steps"] if row["step"] == "train"] == [runs]
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
     restarted = rented.run("setup", "--restart").must(0)
     assert "step 1 loss" in restarted.out
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)
