@@ -20,6 +20,8 @@ KNOWN_HOSTS=(
   'hf.co ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINJjhgtT9FOQrsVSarIoPVI1jFMh3VSHdKfdqp/O776s'
 )
 REPO_KEY='homework-01234567'
+REPO_USUAL_KEY=''
+REPO_ROOT=''
 REPO_NAME='homework'
 REPO_COMMIT='0123456789abcdef0123456789abcdef01234567'
 REPO_BRANCH='main'
@@ -46,6 +48,7 @@ ENV_VALUES=()
 SECRETS_ID=''
 TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
+RESULTS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
   'nvidia-ml-py>=12.560,<14'
@@ -94,6 +97,10 @@ REPO_STEPS='repo python train'
 # (templates/lib/process.sh)
 
 # (templates/lib/run_state.sh)
+
+# (templates/lib/run_processes.sh)
+
+# (templates/lib/repository.sh)
 
 # (templates/lib/events.sh)
 
@@ -164,6 +171,9 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/engines.py" 644 <<'END_OF_BOX_FILE'
 # (the file engines.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
+# (the file enter.sh)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/expected.py" 644 <<'END_OF_BOX_FILE'
 # (the file expected.py)
 END_OF_BOX_FILE
@@ -205,6 +215,9 @@ END_OF_BOX_FILE
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/problems.py" 644 <<'END_OF_BOX_FILE'
 # (the file problems.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/processes.sh" 644 <<'END_OF_BOX_FILE'
+# (the file processes.sh)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/readers.py" 644 <<'END_OF_BOX_FILE'
 # (the file readers.py)

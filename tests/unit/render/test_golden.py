@@ -28,7 +28,7 @@ def parts() -> dict[str, str]:
     library = {f"# (templates/lib/{name}.sh)\n": shell_part("lib", name) for name in LIBRARY}
     steps = {f"# (templates/steps/{name}.sh)\n": shell_part("steps", name) for name in NAMES}
     files = {f"# (the file {name})\n": f"{text}\n" for name, text in box_files()}
-    return {**library, **steps, **files}
+    return {**files, **library, **steps}  # a file may hold parts of the library
 
 
 def reviewable(script: str) -> str:
