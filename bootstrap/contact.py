@@ -81,7 +81,7 @@ class Contact:
             return None
         from bootstrap.link.dial import dial
 
-        return dial(self.endpoint)
+        return dial(self.endpoint, self.known.seen)
 
     def login(self) -> Wire:
         """Log in, over the connection that was begun, or a new one. Raises as `link.ssh.login`."""

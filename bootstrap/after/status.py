@@ -1,40 +1,109 @@
-"""What became of the runs on a box, and of its last setup."""
+"""What became of the runs on a box, and of its last setup; of one box, or of all that are meant."""
 
 from __future__ import annotations
 
+import io
+import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from bootstrap.after.choose import qualified, repository_names
-from bootstrap.after.visit import visit
+from bootstrap.after.top import masks_of_all, meant
+from bootstrap.after.visit import Here, Visit, stood_in, visit
+from bootstrap.codes import explain
 from bootstrap.contact import Asked
+from bootstrap.errors import BoxstrapError, HostKeyError
+from bootstrap.events import Event, parse
 from bootstrap.link.said import number
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.run import Run
+from bootstrap.talk.tail import file_tail
+from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.sizes import duration, size
 
 _SHOWN = 10
+_EVENTS_BYTES = 16 * 1024
+_ENDS = {
+    5: "its last setup changed nothing",
+    6: "returned",
+    7: "its last setup failed",
+    8: "its last setup did not begin",
+}
+"""What the exit codes of setups mean, before why."""
+
+
+@dataclass
+class _Status:
+    """One box, as it was found."""
+
+    document: dict[str, object] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+    error: BoxstrapError | None = None
 
 
 def show_status(asked: Asked, screen: Screen) -> None:
-    """Show both."""
-    with visit(asked, screen) as there:
-        hello = there.hello
+    """Show the box; without a host all that are meant. One out of reach doesn't hide the others.
+
+    Raises what stood in the way where no box could be asked, and HostKeyError at any box.
+    """
+    boxes = [asked] if asked.host else meant(asked, [])
+    here = stood_in(asked)
+    if len(boxes) == 1:
+        found = [_look(boxes[0], screen, here)]
+    else:
+        screen.hide = masks_of_all(asked).text
+        found = _look_at_all(boxes, here)
+    errors = [status.error for status in found if status.error]
+    # Of one box its own keys stand at the top as well, where they always were.
+    documents = [status.document for status in found]
+    own = documents[0] if len(found) == 1 else {}
+    text = "\n".join(line for status in found for line in status.lines)
+    if len(errors) < len(found):
+        screen.result({**own, "boxes": documents}, text)
+    trusted = [error for error in errors if isinstance(error, HostKeyError)]
+    if trusted or len(errors) == len(found):
+        raise (trusted or errors)[0]
+
+
+def _look_at_all(boxes: Sequence[Asked], here: Here) -> list[_Status]:
+    """All at once, each in a thread of its own; what happens on the way is not told."""
+    found = [_Status() for _ in boxes]
+
+    def look(at: int) -> None:
+        name = str(boxes[at].host)
+        try:
+            found[at] = _look(boxes[at], DocumentScreen(io.StringIO()), here)
+        except BoxstrapError as error:
+            document: dict[str, object] = {"box": name, "error": error.as_dict()}
+            found[at] = _Status(document, [f"{name}: {error.what}"], error)
+
+    threads = [
+        threading.Thread(target=look, args=(at,), name=f"status {at}", daemon=True)
+        for at in range(len(boxes))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def _look(asked: Asked, screen: Screen, here: Here) -> _Status:
+    with visit(asked, screen, here) as there:
+        hello, name = there.hello, there.box.known.name
         setup, names = _setup(hello), repository_names({run.repo_key for run in hello.runs})
-        screen.result(
-            {
-                "box": there.box.known.name,
-                "setup": {key: value for key, value in setup.items() if key != "text"},
-                "runs": [
-                    {**run.as_dict(), "repository": names[run.repo_key]} for run in hello.runs
-                ],
-            },
-            "\n".join(status_lines(there.box.known.name, hello)),
-        )
+        why = _why(there, setup)
+        told = {key: value for key, value in setup.items() if key != "text"}
+        runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in hello.runs]
+        if why:
+            told["why"] = {"step": why.step, "code": why.word("code")}
+        return _Status({"box": name, "setup": told, "runs": runs}, status_lines(name, hello, why))
 
 
-def status_lines(name: str, hello: Hello) -> list[str]:
-    """What the box said, as people read it."""
+def status_lines(name: str, hello: Hello, why: Event | None = None) -> list[str]:
+    """What the box said, as people read it; `why` is the event with which its last setup failed."""
     now = _box_time(hello)
     names = repository_names({run.repo_key for run in hello.runs})
     called = [qualified(run, names) for run in hello.runs[:_SHOWN]]
@@ -42,7 +111,8 @@ def status_lines(name: str, hello: Hello) -> list[str]:
     runs = [
         _line(f"{name:<{width}}", run, now) for name, run in zip(called, hello.runs, strict=False)
     ]
-    return [f"{name}: {_setup(hello)['text']}", *(runs or ["no run was started here"])]
+    reason = f": {_reason(why)}" if why else ""
+    return [f"{name}: {_setup(hello)['text']}{reason}", *(runs or ["no run was started here"])]
 
 
 def _setup(hello: Hello) -> dict[str, object]:
@@ -54,8 +124,25 @@ def _setup(hello: Hello) -> dict[str, object]:
     code = last.get("exit")
     if last.get("state") == "running":
         return {"id": last.get("setup"), "state": "cut", "text": "its last setup was cut short"}
-    words = "is set up" if code == 0 else f"its last setup ended with exit code {code}"
+    usual = "is set up" if code == 0 else f"its last setup ended with exit code {code}"
+    words = _ENDS.get(code, usual) if isinstance(code, int) else usual
     return {"id": last.get("setup"), "state": "over", "exit": code, "text": words}
+
+
+def _why(there: Visit, setup: dict[str, object]) -> Event | None:
+    """The event with which the last setup failed, where the box kept it."""
+    if setup.get("exit") not in _ENDS:
+        return None
+    kept = f"setups/{setup['id']}/events.jsonl"
+    tail = file_tail(there.link.wire, kept, there.workdir, _EVENTS_BYTES)
+    events = [event for event in map(parse, tail.split(b"\n")) if event and event.word("code")]
+    return next((event for event in events if event.event in ("fail", "done")), None)
+
+
+def _reason(why: Event) -> str:
+    """In words, and at which step where one failed: `no GPU`."""
+    what = explain(why.word("code"), why.fields).what.removeprefix("the box shows ")
+    return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 
 
 def _box_time(hello: Hello) -> int:

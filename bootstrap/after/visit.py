@@ -14,6 +14,9 @@ from bootstrap.talk.run import Run
 from bootstrap.ui.redact import Redactor
 from bootstrap.ui.screen import Screen
 
+Here = tuple[str, str]
+"""Key and first commit of a repository."""
+
 
 @dataclass
 class Visit:
@@ -43,14 +46,19 @@ class Visit:
         return repository_names({one.repo_key for one in self.hello.runs})[run.repo_key]
 
 
-def visit(asked: Asked, screen: Screen) -> Visit:
-    """Log in and ask. Raises UsageError, UnreachableError, HostKeyError."""
-    own, root = ("", "") if asked.host else stood_in(asked)
+def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
+    """Log in and ask; `here` is the repository stood in, where it was read already.
+
+    Raises UsageError, UnreachableError, HostKeyError.
+    """
+    if here is None and not asked.host:
+        here = stood_in(asked)
+    own, root = here or ("", "")
     box = contact(asked, screen.say, repo_key=own)
     box.dial()
     masks = masks_for(box.known, asked)
     screen.hide = masks.text
-    if asked.host:
+    if here is None:
         own, root = stood_in(asked)  # while it connects
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
@@ -70,7 +78,7 @@ def visit(asked: Asked, screen: Screen) -> Visit:
     return Visit(box, link, hello, workdir, masks, own)
 
 
-def stood_in(asked: Asked) -> tuple[str, str]:
+def stood_in(asked: Asked) -> Here:
     """Key and first commit of the repository stood in; "" in none, which is no error here.
 
     One that can't be read has a key that no box knows: its runs are nobody else's.

@@ -57,8 +57,9 @@ class HeardSocket(socket.socket):
 class Dialing:
     """A connection on its way. `socket()` waits for it."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, seen: float = 0.0) -> None:
         self.endpoint = endpoint
+        self._seen = seen
         self._socket: HeardSocket | None = None
         self._error: UnreachableError | None = None
         self._proxy: _Proxy | None = None
@@ -75,7 +76,7 @@ class Dialing:
             raise self._error
         if self._socket is None or self._thread.is_alive():
             self.close()
-            raise reasons.timed_out(self.endpoint)
+            raise reasons.timed_out(self.endpoint, self._seen)
         return self._socket
 
     def close(self) -> None:
@@ -100,20 +101,20 @@ class Dialing:
                 connected = _connect(self.endpoint)
             with self._lock:
                 self._socket = connected
-            _await_greeting(connected, self.endpoint, self._proxy)
+            _await_greeting(connected, self.endpoint, self._proxy, self._seen)
         except UnreachableError as error:
             self._error = error
         except UnicodeError:  # a name that can't be one: `a..b`, a label of 64 letters
             self._error = reasons.not_found(self.endpoint)
         except OSError as error:
-            self._error = reasons.unreachable(self.endpoint, error)
+            self._error = reasons.unreachable(self.endpoint, error, self._seen)
         if self._error or self._given_up:
             self.close()
 
 
-def dial(endpoint: Endpoint) -> Dialing:
-    """Begin to connect; returns at once."""
-    return Dialing(endpoint)
+def dial(endpoint: Endpoint, seen: float = 0.0) -> Dialing:
+    """Begin to connect; returns at once. `seen`: when the box was last logged in to, if ever."""
+    return Dialing(endpoint, seen)
 
 
 class _Proxy:
@@ -222,7 +223,9 @@ def _ready(connected: socket.socket) -> HeardSocket:
     return ready
 
 
-def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None) -> None:
+def _await_greeting(
+    connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None, last: float
+) -> None:
     """Wait until a whole line that begins with `SSH-` is there to read, and leave it to be read."""
     patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
     deadline = time.monotonic() + patience
@@ -237,7 +240,7 @@ def _await_greeting(connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | 
         if not seen:
             if proxy:
                 time.sleep(0.05)  # the command's last words come after its output's end
-            raise reasons.closed_early(endpoint, proxy.errors() if proxy else None)
+            raise reasons.closed_early(endpoint, proxy.errors() if proxy else None, last)
         # Only a line that has an end: paramiko would read one that has none for ever.
         if any(line.startswith(b"SSH-") for line in seen.split(b"\n")[:-1]):
             connected.settimeout(None)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import LoginBroken
 from bootstrap.link.resolve import Endpoint
 from bootstrap.ui.clean import clean
+from bootstrap.ui.sizes import duration
 
 _STARTING = "A box that was just rented may still be starting: try again in a minute."
+_KNOWN = "You were last on this box {ago} ago: it may be off, restarting, or given back."
 _ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
+
+
+def _starting(seen: float) -> str:
+    """What a box that doesn't answer may be up to; `seen`: when it last did, 0 for never."""
+    return _KNOWN.format(ago=duration(time.time() - seen)) if seen else _STARTING
 
 
 def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
@@ -24,7 +32,7 @@ def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
     )
 
 
-def closed_early(endpoint: Endpoint, proxy_said: str | None) -> UnreachableError:
+def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) -> UnreachableError:
     """The connection ended before a greeting; `proxy_said` where a proxy command made it."""
     if proxy_said is not None:
         return UnreachableError(
@@ -35,7 +43,7 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None) -> UnreachableError
     return LoginBroken(
         "it closed the connection before any login.",
         where=endpoint.address,
-        next_=f"{_STARTING} Too many logins at once, or a provider's proxy that doesn't know "
+        next_=f"{_starting(seen)} Too many logins at once, or a provider's proxy that doesn't know "
         "this box, look the same.",
     )
 
@@ -50,12 +58,12 @@ def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
     )
 
 
-def timed_out(endpoint: Endpoint) -> UnreachableError:
+def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
     """Nothing answered."""
     return UnreachableError(
         f"no answer within {endpoint.connect_timeout:.0f} s.",
         where=endpoint.address,
-        next_=f"{_STARTING} A firewall looks the same. {_ADDRESS}",
+        next_=f"{_starting(seen)} A firewall looks the same. {_ADDRESS}",
     )
 
 
@@ -68,17 +76,17 @@ def not_found(endpoint: Endpoint) -> UnreachableError:
     )
 
 
-def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
+def unreachable(endpoint: Endpoint, error: OSError, seen: float = 0.0) -> UnreachableError:
     """What the system said."""
     if isinstance(error, socket.gaierror):
         return not_found(endpoint)
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
-        return timed_out(endpoint)
+        return timed_out(endpoint, seen)
     if error.errno == errno.ECONNREFUSED:
         return UnreachableError(
             "the connection was refused: nothing listens on that port.",
             where=endpoint.address,
-            next_=f"{_STARTING} {_ADDRESS}",
+            next_=f"{_starting(seen)} {_ADDRESS}",
         )
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
         return UnreachableError(
