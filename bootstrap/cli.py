@@ -33,5 +33,7 @@ def main() -> None:
         if not code:
             code = 1
             sys.stderr.write(f"{cant_write('the output', error)}\n")
+    if "bootstrap.repo.view" in sys.modules:
+        sys.modules["bootstrap.repo.view"].remove_all()
     # Tearing down the modules takes a tenth of a second, and there is nothing left to save.
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)

@@ -40,6 +40,15 @@ _LINKED = re.compile(
 NO_FILTER = b"\n* -filter\n"
 
 
+_views: weakref.WeakSet[View] = weakref.WeakSet()
+
+
+def remove_all() -> None:
+    """Remove the folders that there are: for an end of the program that tears nothing down."""
+    for view in list(_views):
+        view.remove()
+
+
 class View:
     """Such a folder; it is gone when nobody holds it any more."""
 
@@ -47,7 +56,8 @@ class View:
         self._place = place
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self.remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        _views.add(self)
         self.git_dir = self._made("plain", NO_FILTER)
         """What git is told for everything but for asking which filters there would be."""
 

@@ -346,3 +346,10 @@ def test_the_environment_leads_nowhere_and_names_no_program(person: Person, trap
     assert listed.stdout == "Fit a straight line\n"
     assert other.git("for-each-ref") + other.git("status", "--porcelain") == before
     assert not traps.sprung()
+
+
+@pytest.mark.parametrize("task", [("setup", "--host", NOBODY), ("render",), ("status",)])
+def test_no_folder_of_ours_stays(person: Person, tmp_path: Path, task: tuple[str, ...]) -> None:
+    person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    person.run(*task, TMPDIR=str(tmp_path))
+    assert not list(tmp_path.glob("boxstrap-*"))
