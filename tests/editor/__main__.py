@@ -63,6 +63,7 @@ def main(picture: Path) -> int:
     person = Settled()
     person.env["WANDB_API_KEY"] = SECRET
     person.repository(boxstrap__yaml=PROFILE, show__py=SHOW)
+    person.agree()
     with Rig(mirror=True) as rig:
         box = rig.start("vast")
         try:
