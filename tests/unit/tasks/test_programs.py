@@ -24,13 +24,14 @@ BUILT = [
     "code",
     "demo",
     "doctor",
+    "exec",
     "init",
     "logs",
     "oneliner",
     "plan",
     "profiles",
 ]
-BUILT += ["render", "setup", "ssh-config", "status", "stop", "top", "verify"]
+BUILT += ["render", "setup", "shell", "ssh-config", "status", "stop", "top", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),
@@ -117,7 +118,10 @@ JSON_ERRORS = {
     "no box is known": (["status", "--json"], 2),
     "odd host": (["status", "--json", "--host", "a;b"], 2),
     "nobody there": (["status", "--json", "--host", "root@127.0.0.1:1"], 3),
-    "nobody there either": (["setup", "--json", "--host", "root@127.0.0.1:1"], 3),
+    "nobody there either": (
+        ["setup", "--json", "--committed-only", "--host", "root@127.0.0.1:1"],
+        3,
+    ),
     "wrong profile": (["setup", "--json", "--host", "local", "--profile", "nobody"], 2),
     "wrong value": (["plan", "--json", "--host", "local", "--set", "gpu.count=x"], 2),
     "missing secret": (["setup", "--json", "--host", "local", "--set", "secrets=[NO_SUCH]"], 2),
@@ -211,7 +215,8 @@ def test_init_writes_through_no_link(target: str, person: Person) -> None:
     (repository.root / "boxstrap.yaml").symlink_to(target)
     before = sorted(person.home.rglob("*"))
     assert "there already" in person.run("init").must(2).err
-    assert sorted(path for path in person.home.rglob("*") if ".cache" not in path.parts) == before
+    found = (path for path in person.home.rglob("*") if not {".cache", ".local"} & {*path.parts})
+    assert sorted(found) == before
     assert (repository.root.parent / "there").read_text() == "mine\n"
 
 
@@ -275,7 +280,7 @@ def test_an_error_of_our_own_is_told_where_no_report_can_be_kept(
 ) -> None:
     (tmp_path / "boxstrap").write_text("no folder")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    told = _own_error(ValueError("broken")).text()
+    told = _own_error(ValueError("broken"), str).text()
     assert "boxstrap itself failed: ValueError: broken" in told
     assert "No report was kept of it: " in told
     assert "not a directory" in told
