@@ -42,8 +42,11 @@ PLACE = "~/.boxstrap-door"
 
 def by_uvx(source: str, profile: Profile, work: Work) -> str:
     """A paste that lets uvx install boxstrap from `source` there, and make the script from the
-    profile and the public keys that come with it."""
-    from bootstrap.render.variables import public_keys
+    profile and the public keys that come with it.
+
+    A profile can't say which first commit the repository has; without it the box would take
+    what `setup` placed there for another one's, and train again."""
+    from bootstrap.render.variables import ROOT, public_keys
 
     keys = public_keys(profile)
     values = profile.model_dump(exclude={"name", "extends"}, exclude_none=True, mode="json")
@@ -55,7 +58,7 @@ def by_uvx(source: str, profile: Profile, work: Work) -> str:
     laid = "".join(f"cat >{PLACE}/{name}<<'E'\n{text}\nE\n" for name, text in files.items())
     return (
         f"mkdir -p {PLACE}\n{laid}"
-        f"uvx --from {shlex.quote(source)} boxstrap render --for terminal "
+        f"{ROOT}={work.root} uvx --from {shlex.quote(source)} boxstrap render --for terminal "
         f"--profile {PLACE}/boxstrap.yaml --output {PLACE}/box.sh&&bash {PLACE}/box.sh;"
         f"rm -r {PLACE}\n"
     )

@@ -30,6 +30,10 @@ LOCK_PATIENCE_S = 300
 """How long the box waits for another package run to end, in seconds."""
 
 
+ROOT = "BOXSTRAP_ROOT"
+"""The variable in which a paste for uvx brings the first commit along."""
+
+
 @dataclass(frozen=True)
 class Work:
     """The commit to check out: where it comes from, and under which name it lives on the box."""

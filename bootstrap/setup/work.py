@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.render.variables import Work
+from bootstrap.render.variables import ROOT, Work
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -66,15 +67,24 @@ def _by_url(url: str, ref: str | None) -> Work:
 
     clean = without_user_info(url)
     name = name_of(clean)
+    key = f"{name}-{fingerprint(clean, Path())}"  # as where somebody stands in it
     return Work(
-        key=f"{name}-{fingerprint(clean, Path())}",  # as where somebody stands in it
+        key=key,
         name=name,
         commit=ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref),
         branch=None,
         url=clean,
         user_name=None,
         user_email=None,
+        root=_told_root(),
+        usual_key=key,
     )
+
+
+def _told_root() -> str:
+    """The first commit, where a paste brought it along; "" elsewhere: a URL alone has none."""
+    told = os.environ.get(ROOT, "")
+    return told if _COMMIT.fullmatch(told) else ""
 
 
 def _resolved(url: str, ref: str | None) -> str:
