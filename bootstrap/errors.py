@@ -7,7 +7,7 @@
     ├── HostKeyError          4   host key changed, or not the one expected
     ├── BoxLacksError         5   the box lacks what set-up needs; nothing was changed
     ├── ReturnBoxError        6   verdict: return this box
-    ├── StepFailedError       7   a step failed
+    ├── StepFailedError       7   a step failed, or `stop` could not end everything
     ├── BusyError             8   another setup, or a live run, holds the box
     ├── NotSafeError          9   work or results are not safe yet
     └── TrainingFailedError  10   training ended non-zero while it was watched
@@ -117,7 +117,7 @@ class ReturnBoxError(BoxstrapError):
 
 
 class StepFailedError(BoxstrapError):
-    """A step failed."""
+    """A step failed, or `stop` could not end everything."""
 
     code = 7
 

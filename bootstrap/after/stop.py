@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from bootstrap.after.choose import qualified, repository_names
 from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
-from bootstrap.errors import UsageError
+from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import rows
 from bootstrap.talk.question import question
@@ -21,6 +23,7 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
     """End what is meant, wait until it has ended, and say so. Nothing running is no error.
 
     That is one run, with `every` all that live on the box, with `setup` the setup at work.
+    Raises UsageError, and StepFailedError with the list of what could not be ended.
     """
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")
@@ -34,8 +37,6 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
         stopped = [f"{one.name} of {there.repository(one)}" for one in ended]
         if setup and _stop(there, None, left):
             stopped = [f"setup ({there.hello.holder})" if there.hello.holder else "setup"]
-        for name, pid, user, program in left[:_MOST_NAMED]:
-            screen.warn(f"{name}: process {pid} ({program}, of {user}) could not be ended")
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant)
         if not there.box.is_local:
             text += f"\n{still_billing(there.box.recall('console'))}"
@@ -47,6 +48,15 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
                 "left": left,
             },
             text,
+        )
+    if left:
+        named = (
+            f"\n  {one}: process {pid} ({program}, of {user})" for one, pid, user, program in left
+        )
+        raise StepFailedError(
+            f"could not be ended, and goes on:{''.join(islice(named, _MOST_NAMED))}",
+            where=there.box.known.name,
+            next_="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
 
 

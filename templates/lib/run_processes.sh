@@ -100,7 +100,8 @@ keep_left() {
 
 # stop_run RUN: ends a run as a whole, whichever runner it has, or none any more; says what `reap` says.
 stop_run() {
-  _known=$(processes_of "$1") _runner='' _child='' _own=' '
+  # With what was left before: another user's process may be known by nothing else any more.
+  _known=$(living "$1" "$(cat "$1/left" 2>/dev/null)") _runner='' _child='' _own=' '
   { { read -r _runner && read -r _child; } <"$1/pid"; } 2>/dev/null || :
   if alive "$_runner"; then
     kill -TERM "${_runner%% *}" 2>/dev/null
@@ -113,7 +114,8 @@ stop_run() {
   _wait=$(($(date +%s) + 15))
   while alive "$_runner" && [ "$(date +%s)" -lt "$_wait" ]; do sleep 0.1; done
   reap "$1" "$_known"
-  rm -f "$1/left"
+  # What lives on can be stopped again.
+  if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else rm -f "$1/left"; fi
   # Where no runner is there to write it, or one that does not.
   { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || printf 'stop\n' >"$1/ended"
   [ -f "$1/exit" ] || printf '143\n' >"$1/exit"

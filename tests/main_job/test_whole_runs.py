@@ -83,9 +83,15 @@ def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
     rented.person.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
     rented.run("setup").must(0)
-    stopped = rented.run("stop").must(0)
-    assert "of root) could not be ended" in stopped.err
+    for _ in range(2):  # the second one does not call it ended either
+        stopped = rented.run("stop", "--json").must(7).json()
+        assert stopped["stopped"] == ["train-1"]
+        assert {(run, user) for run, _, user, _ in stopped["left"]} == {("train-1", "root")}
+        for _, number, _, program in stopped["left"]:
+            assert f"\n  train-1: process {number} ({program}, of root)" in stopped["error"]["what"]
+    assert "was stopped; " in rented.run("status").must(0).out
     rented.box.run("pkill -9 -f '[s]leep 700.2'")
+    assert "nothing was running" in rented.run("stop").must(0).out
 
 
 def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
