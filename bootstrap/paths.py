@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import platformdirs
@@ -32,3 +33,20 @@ def cache_dir() -> Path:
 def config_dir() -> Path:
     """The folder of the user's own profiles."""
     return Path(platformdirs.user_config_dir("boxstrap", appauthor=False))
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that only this user can read, whole or not at all. Raises OSError."""
+    import tempfile  # a start that writes nothing doesn't wait for it
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -21,12 +21,11 @@ from bootstrap.link.record import (
     never_bare,
     save,
     unreadable,
-    write_private,
 )
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import Target, parse_host
 
-__all__ = ["KnownBox", "all_boxes", "by_name", "forget", "save", "unreadable", "write_private"]
+__all__ = ["KnownBox", "all_boxes", "by_name", "forget", "save", "unreadable"]
 
 
 def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:

@@ -14,7 +14,6 @@ import dataclasses
 import errno
 import json
 import math
-import os
 import re
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap import paths
+from bootstrap.paths import write_private
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -99,7 +99,6 @@ def unreadable() -> list[KnownBox]:
 
 def save(box: KnownBox) -> None:
     """Write the box's record, whole or not at all. Raises OSError."""
-    box.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_private(box.folder / "box.json", _record(box))
 
 
@@ -134,20 +133,6 @@ def forget(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     box.folder.rename(aside)  # at once: half of it would be a known box that is refused
     shutil.rmtree(aside, ignore_errors=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only this user can read, whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def never_bare(name: str, address: str, port: int) -> str:

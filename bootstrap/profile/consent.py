@@ -150,21 +150,9 @@ def agreed(root: Path) -> frozenset[Taking]:
 
 def agree(takings: Takings) -> None:
     """Keep that the person agreed to these, beside what they agreed to before."""
-    import tempfile  # a start that asks nothing doesn't wait for it
-
-    file = _record(takings.root)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     each = sorted({*agreed(takings.root), *takings.each})
     kept = {"v": 1, "repository": str(takings.root), "takes": each}
-    descriptor, new = tempfile.mkstemp(prefix=".", dir=file.parent)  # mode 0600
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-            json.dump(kept, opened, indent=1)
-            opened.flush()
-            os.fsync(opened.fileno())
-        Path(new).replace(file)
-    finally:
-        Path(new).unlink(missing_ok=True)
+    paths.write_private(_record(takings.root), json.dumps(kept, indent=1))
 
 
 def _record(root: Path) -> Path:

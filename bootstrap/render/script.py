@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
-from bootstrap.paths import cache_dir, shipped
+from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from bootstrap.render.quote import Value, harmless, quote
@@ -74,19 +73,12 @@ def _digest(key: str, script: bytes) -> bytes:
 
 def _keep(file: Path, content: bytes) -> None:
     """Keep a script for this user alone; a cache that can't be written is none."""
-    new = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.touch(mode=0o600)
-        new.write_bytes(content)
-        new.replace(file)
+    with contextlib.suppress(OSError):
+        write_private(file, content)
         # With those that a kill left half-written.
         kept = sorted(file.parent.glob("*.*"), key=lambda other: other.stat().st_mtime)
         for old in kept[:-KEPT]:
             old.unlink()
-    except OSError:
-        with contextlib.suppress(OSError):
-            new.unlink()
 
 
 def script_id(script: str) -> str:

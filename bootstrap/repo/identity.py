@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.paths import state_dir
+from bootstrap.paths import state_dir, write_private
 
 from .git import Folders, GitError, run
 
@@ -138,9 +138,6 @@ def _read(file: Path) -> Identity | None:
 
 
 def _write(found: Identity) -> None:
-    """Keep it, whole or not at all, for this user alone."""
-    new = found.file.with_suffix(f".{os.getpid()}")
+    """Keep it; where nothing can be written, nothing is remembered."""
     with contextlib.suppress(OSError):
-        found.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new.write_text(json.dumps(dataclasses.asdict(found)), encoding="utf-8")
-        new.replace(found.file)
+        write_private(found.file, json.dumps(dataclasses.asdict(found)))

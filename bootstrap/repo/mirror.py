@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import BoxstrapError, ProfileError
-from ..paths import state_dir
+from ..paths import state_dir, write_private
 from .git import Folders, GitError, broken, run
 from .here import Here, read
 from .hosts import ask_host
@@ -99,14 +99,8 @@ def _fetch(mirror: Path, url: str, told: str) -> None:
     (mirror / _TOLD).unlink(missing_ok=True)
     ask_host(url, "fetch", *asked, *refs, folders=Folders(mirror))
     if head:
-        _write(mirror / "HEAD", f"{head}\n")
-    _write(mirror / _TOLD, told)
-
-
-def _write(file: Path, text: str) -> None:
-    new = file.with_name(f"{file.name}.new")
-    new.write_text(text)
-    new.replace(file)
+        write_private(mirror / "HEAD", f"{head}\n")
+    write_private(mirror / _TOLD, told)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import state_dir
+from bootstrap.paths import state_dir, write_private
 from bootstrap.ui.redact import SHORTEST, Redactor
 
 if TYPE_CHECKING:
@@ -106,9 +106,6 @@ def _key() -> bytes:
         key = file.read_bytes()
         if len(key) == _KEY_BYTES:  # a power cut leaves an empty one, which keys nothing
             return key
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = random.token_bytes(_KEY_BYTES)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(key)
+    write_private(file, key)
     return key

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import cant_write
-from bootstrap.link.known import KnownBox, write_private
+from bootstrap.link.known import KnownBox
+from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import with_block, without_block
 from bootstrap.sshconfig.entries import HEAD, living
 from bootstrap.sshconfig.entry import UnwritableError, windows_entry
