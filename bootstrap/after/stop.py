@@ -72,9 +72,9 @@ def _stop(there: Visit, run: Run | None, left: list[list[str]]) -> bool:
 
 def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
     """Whether the box says that it ended it, and what it left."""
-    told = [(word, value.split("\t")) for word, value in rows(answer)]
-    left = [row for word, row in told if word == "left" and len(row) == 4]
-    return any(word == "stopped" for word, _ in told), left
+    said = [(word, value.split("\t")) for word, value in rows(answer)]
+    left = [row for word, row in said if word == "left" and len(row) == 4]
+    return any(word == "stopped" for word, _ in said), left
 
 
 def _nothing(there: Visit, meant: list[Run]) -> str:

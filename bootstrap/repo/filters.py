@@ -1,7 +1,7 @@
 """Files with a filter (as git-crypt's) that nobody changed since git wrote them.
 
-No filter is run, so git compares such a file as it lies there with what is committed, and
-finds another one. What tells then is what git's index remembers of the file it wrote.
+No filter is run, so git compares such a file as it is on disk with what is committed, and takes
+it for changed. git's index knows better: it has size and times of the file that git wrote.
 """
 
 from __future__ import annotations

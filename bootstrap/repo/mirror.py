@@ -1,8 +1,8 @@
 """A bare copy of the repository that `git.url` names, kept here and brought up to date.
 
 It is sent over the login, so that no credential for it has to reach the box. It is made
-aside and renamed: one that is there is whole. What the host last told of its branches is
-written down beside its refs when they are those; one without that is made anew.
+aside and renamed, so one that is there is whole. The host's last list of its refs is kept in it
+once they are fetched; a mirror without that list is made anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .here import Here, read
 from .hosts import ask_host
 from .urls import name_of, without_user_info
 
-_TOLD = "boxstrap-told"
+_LISTED = "boxstrap-refs"
 _REFS = ("refs/heads/*", "refs/tags/*")
 _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
 _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
@@ -38,69 +38,69 @@ def read_url(url: str, ref: str | None) -> Here:
     mirror = state_dir() / "mirrors" / f"{name_of(clean)}-{digest}.git"
     mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
-    told = ask_host(url, "ls-remote", *asked)
+    listed = ask_host(url, "ls-remote", *asked)
     with _locked(mirror):
-        _bring_up_to_date(mirror, url, told)
+        _bring_up_to_date(mirror, url, listed)
         try:
             return read(mirror, ref, exactly=True)
         except BoxstrapError:
-            if not _should_be_there(ref, told):
+            if not _should_be_there(ref, listed):
                 raise
-            _make(mirror, url, told)  # damaged: a power cut, or a disk
+            _make(mirror, url, listed)  # damaged: a power cut, or a disk
             return read(mirror, ref, exactly=True)
 
 
-def _should_be_there(ref: str | None, told: str) -> bool:
+def _should_be_there(ref: str | None, listed: str) -> bool:
     named = "HEAD" if ref is None else rf"refs/(?:heads|tags)/{re.escape(ref)}"
-    return re.search(rf"\t{named}$", told, re.MULTILINE) is not None
+    return re.search(rf"\t{named}$", listed, re.MULTILINE) is not None
 
 
-def _bring_up_to_date(mirror: Path, url: str, told: str) -> None:
+def _bring_up_to_date(mirror: Path, url: str, listed: str) -> None:
     try:
-        before = (mirror / _TOLD).read_text()
+        before = (mirror / _LISTED).read_text()
     except (OSError, UnicodeDecodeError):
-        _make(mirror, url, told)
+        _make(mirror, url, listed)
         return
-    if before == told:
+    if before == listed:
         return
     try:
-        _fetch(mirror, url, told)
+        _fetch(mirror, url, listed)
     except ProfileError:  # the host answers: it is the mirror that can't be written
-        _make(mirror, url, told)
+        _make(mirror, url, listed)
 
 
-def _make(mirror: Path, url: str, told: str) -> None:
+def _make(mirror: Path, url: str, listed: str) -> None:
     """A new one, in the place of what is there."""
     new, old = (mirror.with_name(f".{mirror.name}.{word}") for word in ("new", "old"))
     for left in (new, old):  # by one that was killed
         shutil.rmtree(left, ignore_errors=True)
     words = ("--bare", "--quiet", "--template=", "--initial-branch=main")
-    sha256 = re.search(r"^[0-9a-f]{64}\t", told, re.MULTILINE)
+    sha256 = re.search(r"^[0-9a-f]{64}\t", listed, re.MULTILINE)
     try:
         run(Folders(new), "init", *words, *(("--object-format=sha256",) if sha256 else ()))
         run(Folders(new), "config", "remote.origin.url", without_user_info(url))
     except GitError as failure:
         raise broken(new, failure) from failure
-    _fetch(new, url, told)
+    _fetch(new, url, listed)
     with contextlib.suppress(FileNotFoundError):
         mirror.rename(old)
     new.rename(mirror)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _fetch(mirror: Path, url: str, told: str) -> None:
-    """All branches and tags, and HEAD as it was told; the word on it last."""
-    default, detached = _DEFAULT.search(told), _DETACHED.search(told)
+def _fetch(mirror: Path, url: str, listed: str) -> None:
+    """All branches and tags, and HEAD as the host has it; the list of them last."""
+    default, detached = _DEFAULT.search(listed), _DETACHED.search(listed)
     refs = [f"+{ref}:{ref}" for ref in _REFS]
     head = f"ref: {default[1]}" if default else detached[1] if detached else ""
     if head and not default:
         refs.append("HEAD")
     asked = ("--quiet", "--prune", "--no-auto-gc", "--end-of-options", without_user_info(url))
-    (mirror / _TOLD).unlink(missing_ok=True)
+    (mirror / _LISTED).unlink(missing_ok=True)
     ask_host(url, "fetch", *asked, *refs, folders=Folders(mirror))
     if head:
         write_private(mirror / "HEAD", f"{head}\n")
-    write_private(mirror / _TOLD, told)
+    write_private(mirror / _LISTED, listed)
 
 
 @contextlib.contextmanager

@@ -77,10 +77,10 @@ def get_ready(
         screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
     link = link or connect(ahead, screen)
     secrets.warn_of_unmasked(box.known, screen, {**os.environ, **prepared.secrets})
-    if with_work and not box.known.repo_key:
-        # Also where this setup ends badly, `status` finds the box by its repository.
-        box.remember(repo_key=prepared.repo_key, repo_root=prepared.repo_root)
     if with_work:
+        if not box.known.repo_key:
+            # Also where this setup ends badly, `status` finds the box by its repository.
+            box.remember(repo_key=prepared.repo_key, repo_root=prepared.repo_root)
         secrets.remember(box, prepared.secrets)
     return Ready(box, link, prepared, loaded, ahead)
 

@@ -22,22 +22,9 @@ run_state() {
   fi
 }
 
-# left_of DIR: how many processes live on of a run that ended by itself.
+# left_of DIR: how many processes live on of a run that ended.
 left_of() {
   _count=0
   while read -r _one; do ! alive "$_one" || _count=$((_count + 1)); done <"$1/left"
   printf '%s\n' "$_count"
-}
-
-# alive_run RUNS_DIR: the name of the run that lives there; nothing and 1 where none does.
-alive_run() {
-  for _run in "$1"/*/; do
-    [ -d "$_run" ] || continue
-    _run=${_run%/}
-    if [ "$(run_state "$_run")" = running ]; then
-      printf '%s\n' "${_run##*/}"
-      return 0
-    fi
-  done
-  return 1
 }

@@ -21,9 +21,9 @@ run_of() {
 
 # Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
 any_alive_run() {
-  local folder
-  for folder in "$BOX_HOME"/runs/*/; do
-    if alive_run "${folder%/}" >/dev/null; then return; fi
+  local dir
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    if [ "$(run_state "$dir")" = running ]; then return; fi
   done
   return 1
 }

@@ -83,7 +83,7 @@ with_token() {
   BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$BOX_HOME/askpass "$@"
 }
 
-# Somebody else's tree is taken only where they say so. Nothing in it is mended: that may be their work.
+# Somebody else's tree is taken only where they say so. Nothing in it is repaired: that may be their work.
 adopt_tree() {
   # A file named .git is a worktree's or a submodule's: its repository lies elsewhere.
   [ -d "$REPO_DIR/.git" ] ||
