@@ -18,6 +18,8 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the "
         "box around it; what gpu.checks says of each",
         "shells other than bash, python.installer: pip",
+        "taking a folder beside it where another repository has the name: it refuses",
+        "noting which part of a pipeline ended the training",
     ),
     SMALL: (
         "what the short script leaves out, too",

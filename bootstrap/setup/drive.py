@@ -107,6 +107,8 @@ class Drive:
             return ""
         if self.prepared.secrets:
             self.screen.note("secrets", ", ".join(self.prepared.secrets))
+        if self.wishes.restart and hello.alive:
+            self.screen.note("restart", f"{hello.alive.name} is running: it is stopped first")
         setup = new_setup_id()
         try:
             launch(self.link.wire, self._launch(setup))

@@ -107,6 +107,10 @@ stop_run() {
     kill -TERM "${_runner%% *}" 2>/dev/null
     # One that does not track its run (an earlier version's, a shorter script's) ends its command's session.
     if [ -f "$1/mark" ]; then _own=all; else _own=" $(members "${_child%% *}" | tr '\n' ' ')"; fi
+  else
+    # No runner is there to write it: who follows the log must not read that it died.
+    printf '%s\n' "$_known" >"$1/left"
+    end_of_stop "$1"
   fi
   [ "$_own" = all ] || printf '%s\n' "$_known" | while read -r _pid _; do
     case $_own in *" $_pid "*) ;; *) printf '%s\n' "$_pid" ;; esac
@@ -116,7 +120,11 @@ stop_run() {
   reap "$1" "$_known"
   # What lives on can be stopped again.
   if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else rm -f "$1/left"; fi
-  # Where no runner is there to write it, or one that does not.
+  end_of_stop "$1"
+}
+
+# end_of_stop RUN: where no runner is there to write it, or one that does not.
+end_of_stop() {
   { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || printf 'stop\n' >"$1/ended"
   [ -f "$1/exit" ] || printf '143\n' >"$1/exit"
 }

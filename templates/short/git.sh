@@ -14,7 +14,7 @@ find_repository() {
 apply_repo() {
   local tmp=$REPO_DIR
   if [ ! -e "$NOTES" ] && [ ! -e "$RUNS" ] || [ ! -e "$REPO_DIR/.git" ]; then
-    [ ! -e "$REPO_DIR" ] || rmdir "$REPO_DIR" || fail tree-in-the-way "boxstrap did not make $REPO_DIR"
+    [ ! -e "$REPO_DIR" ] || rmdir "$REPO_DIR" || fail tree-in-the-way "$REPO_DIR is not known to be this repository's"
     rm -rf -- "$BOX_HOME/trees"
     tmp=$BOX_HOME/trees/boxstrap-new
     mkdir -p "${tmp%/*}"

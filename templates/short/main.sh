@@ -93,9 +93,14 @@ with_retries() {
 closing_words() {
   local dir waited=0
   [ -n "$TRAIN_COMMAND" ] || return 0
-  dir=${RUN_DIR:-$(find_work && run_of "$WORK" || printf %s "$ALIVE_RUN")}
+  find_work
+  dir=${ALIVE_RUN:-$(run_of "$WORK")}
   until [ -s "$dir/log" ] || [ -f "$dir/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
   head -n 5 "$dir/log" 2>/dev/null || :
   printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, stop\n' \
     "${dir##*/}" "$(run_state "$dir")" "$dir/log"
+  [ "$(cat "$dir/work")" = "$WORK" ] || {
+    printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
+    exit 8
+  }
 }

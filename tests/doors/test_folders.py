@@ -20,10 +20,10 @@ each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["short", 
 
 
 def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
-    """What a shell of the box makes of a paste."""
+    """What a shell of the box makes of a paste, ending as the script does."""
     return subprocess.run(
         box.ssh_command("bash -s"),
-        input=paste,
+        input=paste.replace(";rm $f", ""),
         capture_output=True,
         text=True,
         check=False,
@@ -56,10 +56,18 @@ def test_what_a_setup_began_a_paste_leaves_alone(
     for number in range(2):
         made.git("fetch", "-q")
         said = typed(box, person.run("oneliner", *words, *LONG).must(0).out)
+        assert "train-1" in said.stdout
         assert "running" in said.stdout
+        assert said.returncode == (8 if number else 0)
+        assert ("this was not started" in said.stderr) == bool(number)
         one_training(box, first)
         made.commit({"train.py": f"print('step {number}')\n"})
         made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")
+    # Nor another command, of the commit that trains.
+    made.git("reset", "-q", "--hard", first)
+    other = ("--set", "train.command=python train.py --other")
+    assert typed(box, person.run("oneliner", *words, *LONG, *other).must(0).out).returncode == 8
+    one_training(box, first)
 
 
 @each_paste

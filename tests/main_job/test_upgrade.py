@@ -89,6 +89,41 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     assert kept(rented, rented.tree)["environment"] == was["environment"]
 
 
+STRAY = """\
+import subprocess, time
+subprocess.Popen(["setsid", "sleep", "98765"])
+print("step 1", flush=True)
+time.sleep(600)
+"""
+ALL = "pgrep -fc '[s]leep 98765|bin/python [t]rain.py' || :"
+
+
+@pytest.mark.parametrize("how", ["stop", "restart", "killed runner"])
+def test_a_live_run_of_its_runner_ends_as_a_whole(rented: Rented, earlier: Path, how: str) -> None:
+    rented.person.place.joinpath("train.py").write_text(STRAY)
+    subprocess.run(["git", "commit", "-qam", "Stray"], cwd=rented.person.place, check=True)
+    set_up_before(rented, earlier)
+    assert rented.as_user(ALL).strip() == "2"
+    assert "train-1  running" in " ".join(rented.run("status").must(0).out.split("\n"))
+    assert "train-1: running" in rented.run("setup").must(0).out
+    following = rented.begin("logs", "-f")
+    assert following.line() == "step 1\n"
+    if how == "restart":
+        said = rented.run("setup", "--restart").must(0)
+        assert "train-1 is running: it is stopped first" in said.err
+        assert rented.runs() == ["train-1", "train-2"]
+        assert rented.as_user(ALL).strip() == "2"
+    else:
+        if how == "killed runner":
+            rented.as_user(
+                f"kill -9 $(head -n 1 {rented.folder}/runs/*/train-1/pid | cut -d' ' -f1)"
+            )
+        assert "stopped: train-1" in rented.run("stop").must(0).out
+        assert rented.as_user(ALL).strip() == "0"
+    assert "train-1 was stopped after" in following.end().must(0).text
+    assert "was stopped" in rented.run("status").must(0).out
+
+
 def test_after_its_run_ended(rented: Rented, earlier: Path) -> None:
     rented.person.place.joinpath("boxstrap.yaml").write_text(PROFILE)
     subprocess.run(["git", "commit", "-qam", "Be quick"], cwd=rented.person.place, check=True)

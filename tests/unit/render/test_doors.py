@@ -57,8 +57,11 @@ def unpacked(text: str) -> str:
 @pytest.mark.parametrize("name", RENTED)
 def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     what = profile(name, key)
-    assert len(paste(short.render_short(what, WORK))) <= 16 * 1024
-    assert len(paste(small.render_small(what, WORK))) <= 4048
+    # As a real one, which packs badly.
+    commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
+    work = dataclasses.replace(WORK, commit=commit, root=root, key=f"homework-{root[:8]}")
+    assert len(paste(short.render_short(what, work))) <= 16 * 1024
+    assert len(paste(small.render_small(what, work))) <= 4048
 
 
 @pytest.mark.parametrize("name", ["ssh", "vast"])
