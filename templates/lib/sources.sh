@@ -6,7 +6,7 @@ source_kind() {
   if [ -n "$LOCK" ]; then
     printf 'lock\n'
   elif [ -n "$REQUIREMENTS_SET" ]; then
-    printf 'requirements\n'
+    if [ "${#REQUIREMENTS[@]}" -gt 0 ]; then printf 'requirements\n'; else printf 'nothing\n'; fi
   elif [ -f "$REPO_DIR/uv.lock" ]; then
     printf 'lock\n'
   elif [ -f "$REPO_DIR/requirements.txt" ]; then
@@ -20,7 +20,7 @@ source_kind() {
 
 requirement_files() {
   if [ -n "$REQUIREMENTS_SET" ]; then
-    printf '%s\n' ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}
+    printf '%s\n' "${REQUIREMENTS[@]}"
   else
     printf 'requirements.txt\n'
   fi

@@ -44,6 +44,15 @@ def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None
     assert "/venv/main has Python" in failed.err
 
 
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
+    rented = rent("vast")
+    rented.person.repository(requirements__txt="no-such-package-anywhere\n")
+    sets = ("--set", "python.requirements=[]", "--set", f"python.installer={installer}")
+    assert "step 2 loss 0.4" in rented.run("setup", *sets).must(0).out
+    assert "nothing to do" in rented.run("setup", *sets).must(0).out
+
+
 def test_pip_where_it_is_asked_for(rent: Rent) -> None:
     rented = rent("vast")
     rented.person.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
