@@ -37,7 +37,7 @@ class Facts:
     candidates: tuple[str, ...] = ()
     """Scripts that may be the training; more than one where `script` is a guess, or none."""
     uncovered: tuple[tuple[str, str], ...] = ()
-    """Notebook, and a package that it imports and no requirement names."""
+    """Script or notebook, and a package that it imports and no requirement names."""
     results: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()
 
@@ -48,8 +48,10 @@ def look(root: Path, *, url: str | None = None) -> Facts:
     wanted = f"{survey.text(root / 'requirements.txt')}\n{pyproject}"
     asked = _REQUIRES_PYTHON.search(pyproject)
     python = survey.text(root / ".python-version").strip()
-    candidates = tuple(_there(root, _SCRIPTS))[:1] or tuple(
-        _there(root, survey.scripts_below(root))
+    candidates = (
+        tuple(_there(root, _SCRIPTS))[:1]
+        or tuple(_there(root, survey.scripts_below(root)))
+        or tuple(_there(root, survey.programs(root)))
     )
     return Facts(
         name=root.resolve().name,
@@ -62,7 +64,7 @@ def look(root: Path, *, url: str | None = None) -> Facts:
         torch_extras=survey.torch_extras(lock),
         script=_surely(candidates),
         candidates=candidates,
-        uncovered=survey.uncovered(root, wanted, lock),
+        uncovered=survey.uncovered(root, candidates, wanted, lock),
         results=tuple(f"{name}/" for name in _RESULTS if (root / name).is_dir()),
         secrets=tuple(dict.fromkeys(s for word, s in _SECRETS.items() if word in wanted)),
     )
@@ -79,11 +81,13 @@ def notes(facts: Facts) -> list[str]:
     found = []
     if _unsure(facts):
         found.append(f"may be the training: {_plain(', '.join(facts.candidates[:10]))}")
+    elif not facts.script:
+        found.append("no training script was found: `train` in the profile says what runs")
     if facts.lock and facts.torch_extras:
         named = " or ".join(facts.torch_extras)
         found.append(f"torch is not in {facts.lock} itself, but in its extra {named}")
-    for notebook, package in facts.uncovered[:10]:
-        found.append(_plain(f"{notebook} imports {package}, which no requirement names"))
+    for where, package in facts.uncovered[:10]:
+        found.append(_plain(f"{where} imports {package}, which no requirement names"))
     return found
 
 

@@ -1,5 +1,5 @@
-"""What a repository shows beyond plain files: scripts that may be the training, imports of its
-notebooks, extras of its lock. Read as text, within limits; nothing in it is run."""
+"""What a repository shows beyond plain files: scripts that may be the training, what these
+and its notebooks import, extras of its lock. Read as text, within limits; nothing in it is run."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LARGEST_READ = 64 * 1024  # bytes of a file that is only looked through
 _LARGEST = 4 * 1024 * 1024  # bytes of a lock or a notebook
 _MOST = 200  # folders or notebooks
 _TRAINING = re.compile(r"(.*train.*|main)\.py", re.IGNORECASE)
+_PROGRAM = re.compile(r"^if __name__ == [\"']__main__[\"']", re.MULTILINE)
+_LARGEST_SCRIPT = 512 * 1024  # bytes
 _NOT_THEIRS = ("site-packages", "node_modules", "tests", "test")
 _NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)"
 _REQUIRED = re.compile(rf"^\s*{_NAME}|[\"']{_NAME}", re.MULTILINE)
@@ -61,6 +63,15 @@ def scripts_below(root: Path) -> list[str]:
     return found
 
 
+def programs(root: Path) -> list[str]:
+    """Scripts at the top that are there to be run, whatever they are called."""
+    return [
+        path.name
+        for path in _inside(root)
+        if path.suffix == ".py" and _PROGRAM.search(text(path, _LARGEST_SCRIPT))
+    ]
+
+
 def torch_extras(lock: str) -> tuple[str, ...]:
     """The project's own extras that bring torch, where the project alone does not."""
     own = next((part for part in lock.split("[[package]]") if _OWN_PACKAGE.search(part)), "")
@@ -71,18 +82,25 @@ def torch_extras(lock: str) -> tuple[str, ...]:
     return tuple(name for name, needs in _EXTRA.findall(extras) if '{ name = "torch"' in needs)
 
 
-def uncovered(root: Path, requirements: str, lock: str) -> tuple[tuple[str, str], ...]:
-    """Notebook and module, for each import that no requirement is named like."""
+def uncovered(
+    root: Path, scripts: Iterable[str], requirements: str, lock: str
+) -> tuple[tuple[str, str], ...]:
+    """Script or notebook and module, for each import that no requirement is named like."""
     named = {name for pair in _REQUIRED.findall(requirements) for name in pair if name}
     covered = {_same(name) for name in {*named, *_LOCKED.findall(lock)}}
     missing: dict[str, str] = {}
-    for notebook in _notebooks(root):
-        for module in _imports(text(notebook, _LARGEST)):
-            at_home = any((root / f"{module}{end}").exists() for end in ("", ".py"))
+    sources = [(root / name, [text(root / name, _LARGEST_SCRIPT)]) for name in scripts]
+    sources += [(path, _cells(text(path, _LARGEST))) for path in _notebooks(root)]
+    for path, code in sources:
+        homes = {root, root / "src", path.parent}
+        for module in _imports(code):
+            at_home = any(
+                (home / f"{module}{end}").exists() for home in homes for end in ("", ".py")
+            )
             package = _PACKAGES.get(module, module)
             if not at_home and not {_same(module), _same(package)} & covered:
-                missing.setdefault(package, str(notebook.relative_to(root)))
-    return tuple((notebook, package) for package, notebook in missing.items())
+                missing.setdefault(package, str(path.relative_to(root)))
+    return tuple((where, package) for package, where in missing.items())
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -101,12 +119,15 @@ def _notebooks(root: Path) -> Iterator[Path]:
             yield from (inner for inner in _inside(path) if inner.suffix == ".ipynb")
 
 
-def _imports(notebook: str) -> Iterator[str]:
+def _cells(notebook: str) -> list[str]:
     try:
         cells = json.loads(notebook)["cells"]
-        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return
+        return []
+
+
+def _imports(code: Iterable[str]) -> Iterator[str]:
     for source in code:
         yield from (each for each in _IMPORT.findall(source) if each not in sys.stdlib_module_names)
 

@@ -105,6 +105,7 @@ name = "torch"
     ("more", "extras"), [("", ["cpu"]), ('gpu = [\n    { name = "torch" },\n]\n', [])]
 )
 def test_torch_in_an_extra_of_the_lock(here, more, extras):
+    (here / "train.py").write_text("")
     (here / "uv.lock").write_text(LOCK.replace("MORE\n", more))
     named = "cpu or gpu" if more else "cpu"
     assert notes(look(here)) == [f"torch is not in uv.lock itself, but in its extra {named}"]
@@ -132,9 +133,32 @@ def test_imports_of_notebooks_that_no_requirement_names(here):
     (here / "requirements.txt").write_text("# pandas\nscikit_learn>=1\n")
     (here / "pyproject.toml").write_text('[project]\nname = "x"\ndependencies = ["torch>=2"]\n')
     assert notes(look(here)) == [
+        "no training script was found: `train` in the profile says what runs",
         "notebooks/look.ipynb imports pandas, which no requirement names",
         "notebooks/look.ipynb imports opencv-python, which no requirement names",
     ]
+
+
+def test_a_script_of_another_name_is_offered_with_what_it_imports(here):
+    guard = "\nif __name__ == '__main__':\n    print()\n"
+    (here / "makemore.py").write_text(
+        "import torch\nimport helper, os\nfrom yaml import x\n" + guard
+    )
+    (here / "helper.py").write_text("import nothing\n")
+    (here / "requirements.txt").write_text("pyyaml\n")
+    assert notes(look(here)) == [
+        "may be the training: makemore.py",
+        "makemore.py imports torch, which no requirement names",
+    ]
+    assert loaded(here).profile.train is None
+    assert "#   command: python makemore.py" in (here / "boxstrap.yaml").read_text()
+
+
+def test_imports_of_the_training_itself_in_a_folder_of_source(here):
+    (here / "src/mine").mkdir(parents=True)
+    (here / "src/train.py").write_text("import mine\nimport beside\nimport torch\n")
+    (here / "src/beside.py").write_text("")
+    assert notes(look(here)) == ["src/train.py imports torch, which no requirement names"]
 
 
 def test_a_version_that_is_none_is_left_out(here):
