@@ -51,7 +51,7 @@ def choose(
 def _nothing(name: str | None, own: str, listed: str, where: str) -> UsageError:
     if not listed:
         what = f"there is no run {name} on this box" if name else "nothing was started on this box"
-        return UsageError(f"{what}; there is: none.", where=where)
+        return UsageError(f"{what}.", where=where, next_="To start one: boxstrap setup")
     if name:
         what = f"there is no run {name} on this box; there is:{listed}"
     else:

@@ -20,10 +20,13 @@ from bootstrap.talk.hello import Hello
 from bootstrap.talk.run import Run
 from bootstrap.talk.tail import file_tail
 from bootstrap.ui.document import DocumentScreen
+from bootstrap.ui.layout import aligned
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.sizes import duration, size
 
 _SHOWN = 10
+_WIDEST = 60
+"""Characters of a command; the whole is in --json."""
 _EVENTS_BYTES = 16 * 1024
 _ENDS = {
     5: "its last setup changed nothing",
@@ -106,11 +109,7 @@ def status_lines(name: str, hello: Hello, why: Event | None = None) -> list[str]
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
     now = _box_time(hello)
     names = repository_names({run.repo_key for run in hello.runs})
-    called = [qualified(run, names) for run in hello.runs[:_SHOWN]]
-    width = max(map(len, called), default=0)
-    runs = [
-        _line(f"{name:<{width}}", run, now) for name, run in zip(called, hello.runs, strict=False)
-    ]
+    runs = aligned(_cells(qualified(run, names), run, now) for run in hello.runs[:_SHOWN])
     reason = f": {_reason(why)}" if why else ""
     return [f"{name}: {_setup(hello)['text']}{reason}", *(runs or ["no run was started here"])]
 
@@ -149,12 +148,11 @@ def _box_time(hello: Hello) -> int:
     return number(hello.facts.get("time", "")) or int(time.time())
 
 
-def _line(called: str, run: Run, now: int) -> str:
+def _cells(called: str, run: Run, now: int) -> tuple[str, ...]:
     age = duration(max(0, now - run.started))
     quiet = (
         f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
     )
-    return (
-        f"  {called}  {run.outcome():<26} started {age} ago, "
-        f"log {size(run.log_bytes)}{quiet}   {run.commit[:12]}  {run.command}"
-    )
+    log = f"log {size(run.log_bytes)}{quiet}"
+    command = run.command if len(run.command) <= _WIDEST else f"{run.command[: _WIDEST - 1]}…"
+    return (f"  {called}", run.outcome(), f"started {age} ago", log, run.commit[:12], command)

@@ -139,14 +139,14 @@ class Feed(threading.Thread):
         super().__init__(name=f"top {asked.host}", daemon=True)
         self._contact = contact(asked, wanted.warn)
         self.view = View(self._contact.known.name)
-        self._every = wanted.every_s
+        self._every, self._most = wanted.every_s, wanted.looks
         self._changes = changes
         self._link: SteadyLink | None = None
         self._closed = threading.Event()
 
     def run(self) -> None:
-        """Look until closed, or until this box can't be looked at."""
-        while not self._closed.is_set():
+        """Look until closed or often enough, or until this box can't be looked at."""
+        while not self._closed.is_set() and not self._enough():
             try:
                 self._link = self._link or self._first_login()
                 self._follow(self._link)
@@ -192,6 +192,8 @@ class Feed(threading.Thread):
         while piece := stream.read(64 * 1024):
             for look in lines.feed(piece):
                 self._take(look)
+                if self._enough():
+                    return
         if self._closed.is_set():
             return
         said = stream.read_err().strip()
@@ -202,6 +204,9 @@ class Feed(threading.Thread):
                 next_="Set the box up again: boxstrap verify",
             )
         raise LinkLost(link.label, "the box stopped telling how it is")
+
+    def _enough(self) -> bool:
+        return 0 < self._most <= self.view.looks
 
     def _take(self, look: Look) -> None:
         if look.missing:

@@ -24,6 +24,7 @@ from bootstrap.link.resolve import Endpoint
 from bootstrap.link.talk import Talk
 
 FirstContact = Literal["pin", "ask", "strict"]
+_SHOWN = "shown now"
 
 
 def host_name(endpoint: Endpoint) -> str:
@@ -157,12 +158,13 @@ class Trust:
         self._is_new = True
 
     def _changed(self, key: HostKey, before: Iterable[HostKey], whose: str) -> HostKeyError:
-        lines = "\n".join(f"  {whose}  {old}" for old in sorted(before, key=str))
+        width = max(len(whose), len(_SHOWN))
+        lines = "\n".join(f"  {whose:<{width}}  {old}" for old in sorted(before, key=str))
         return self._refuse(
-            f"its host key changed.\n{lines}\n  shown now  {key}",
+            f"its host key changed.\n{lines}\n  {_SHOWN:<{width}}  {key}",
             "Nothing was sent. Rented addresses are reused: if this is another box than before, "
-            "add --new-box, which keeps the old one. If it should be the same box, someone may "
-            "be in between: compare with the provider's page.",
+            "set it up with --new-box, which keeps the old one. If it should be the same box, "
+            "someone may be in between: compare with the provider's page.",
         )
 
     def _refuse(self, what: str, next_: str = "") -> HostKeyError:
@@ -198,8 +200,8 @@ def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
     return HostKeyError(
         f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
         where=endpoint.label,
-        next_="Nothing was sent. If this is another box than before, add --new-box. If it should "
-        f"be the same: boxstrap boxes --forget {box.name}\n"
+        next_="Nothing was sent. If this is another box than before, set it up with --new-box. If "
+        f"it should be the same: boxstrap boxes --forget {box.name}\n"
         f"and log in with --host-key {expect}, so that no other key passes for it.",
     )
 

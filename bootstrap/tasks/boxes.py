@@ -32,6 +32,7 @@ def boxes(call: Call) -> None:
     from bootstrap.errors import UsageError
     from bootstrap.link.known import all_boxes, by_name, forget, unreadable
     from bootstrap.setup.alias import drop_alias
+    from bootstrap.ui.layout import aligned
     from bootstrap.ui.sizes import duration
 
     name = call.given["forget"]
@@ -49,13 +50,17 @@ def boxes(call: Call) -> None:
         return
     known = all_boxes()
     now = time.time()
-    rows = [
-        f"{box.name:<28} {_place(box)}"
-        f"  {box.profile or '-'}  seen {duration(max(0.0, now - box.seen))} ago"
+    rows = aligned(
+        (
+            box.name,
+            _place(box),
+            box.profile or "-",
+            f"seen {duration(max(0.0, now - box.seen))} ago",
+        )
         for box in known
-    ]
+    )
     lost = [box.name for box in unreadable()]
-    rows += [f"{name:<28} can't be read: boxstrap boxes --forget {name}" for name in lost]
+    rows += [f"{name}  can't be read: boxstrap boxes --forget {name}" for name in lost]
     call.screen.result(
         {
             "boxes": [

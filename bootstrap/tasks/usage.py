@@ -8,6 +8,7 @@ that is an Exit as well (docs/adr/0003-invoke.md).
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 
@@ -29,6 +30,7 @@ class WrongUsageError(ParseError, Exit):
         quoted = looks_like_unquoted_ssh(sys.argv[1:])
         meant = _meant(text, context)
         hint = f"Put the ssh command in quotes: {quoted}" if quoted else f"{meant}{_HINT}"
+        text = _ARGUMENT.sub(r"--\1", text)
         ParseError.__init__(self, text, context)
         self.text = f"{text}\n{hint}"
         self.message = None  # Invoke prints the ParseError itself
@@ -39,6 +41,8 @@ class WrongUsageError(ParseError, Exit):
 
 _HINT = "See what there is: --list. What a task takes: TASK --help"
 _UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
+_ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
+"""How Invoke's parser writes an option of its own."""
 _NEAR = 0.7
 """How like a name a word must be to be meant for it, of 1."""
 
@@ -50,7 +54,9 @@ def _meant(text: str, context: ParserContext | None) -> str:
         return ""
     word = unknown[2]
     in_task = context is not None and context.name
-    if word.startswith("-"):
+    if context is not None and context.name == "exec" and not word.startswith("-"):
+        near = f"exec -- {shlex.join(sys.argv[sys.argv.index(word) :])}" if word in sys.argv else ""
+    elif word.startswith("-"):
         core = ("--list", "--help", "--version", "--dry")
         near = _nearest(word, [*(context.flags if context else ()), *core])
     elif _looks_like_a_host(word):

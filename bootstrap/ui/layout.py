@@ -1,8 +1,8 @@
-"""One step in one line of a given width. Pure, and all of it printable ASCII or marks."""
+"""One step in one line of a given width, and rows in columns. Pure; printable ASCII or marks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bootstrap.ui import sizes
@@ -82,3 +82,13 @@ def _end(seconds: float | None, price: float | None) -> str:
         return end
     cost = "" if seconds is None else sizes.dollars(seconds / 3600 * price)
     return f"{end}{cost:>{_PRICE}}"
+
+
+def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """A line for each row, its cells under those of the row above."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

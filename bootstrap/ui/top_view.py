@@ -178,8 +178,9 @@ def box_lines(look: Look) -> list[str]:
         lines.append(f"NVML error {look.error}: no GPU can be read")
     if look.run:
         run = look.run
-        ended = f" with exit code {run.rc}" if run.state == "finished" and run.rc else ""
-        lines.append(f"{run.name} {run.state}{ended}" + (f": {run.last}" if run.last else ""))
+        failed = run.state == "finished" and run.rc
+        what = f"ended with exit code {run.rc}" if failed else run.state
+        lines.append(f"{run.name} {what}" + (f": {run.last}" if run.last else ""))
     return lines
 
 

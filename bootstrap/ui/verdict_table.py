@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 
+from bootstrap.ui.layout import aligned
 from bootstrap.verdict import Verdict, gpus_named
 
 HEAD = ("check", "read", "expected", "verdict")
@@ -49,7 +49,7 @@ def end(verdict: Verdict) -> str:
 def _gpu_lines(verdict: Verdict) -> list[str]:
     rows = [(gpus_named(indexes), *kind) for kind, indexes in kinds(verdict).items()]
     versions = f"driver {verdict.driver or '?'}, CUDA up to {verdict.cuda or '?'}"
-    return [*_aligned(rows), versions]
+    return [*aligned(rows), versions]
 
 
 def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
@@ -81,17 +81,8 @@ def rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
 
 
 def _check_lines(verdict: Verdict) -> list[str]:
-    return _aligned([HEAD, *(tuple(map(_short, row)) for row in rows(verdict))])
+    return aligned([HEAD, *(tuple(map(_short, row)) for row in rows(verdict))])
 
 
 def _short(cell: str) -> str:
     return cell if len(cell) <= WIDEST else cell[: WIDEST - 1] + "…"
-
-
-def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

@@ -133,3 +133,13 @@ def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
 def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
     told = status_lines("box", parse(answer))
     assert not UNSEEN.search("".join(told))
+
+
+def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
+    ended = ROW.replace("train-1", "train-10").replace("running", "finished 1 exit 1")
+    told = status_lines("box", parse(f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()))
+    first, second = told[1:]
+    for word in ("started", "log 12 B", "a" * 12, "python x.py"):
+        assert first.index(word) == second.index(word)
+    assert len(second.rpartition("a" * 12)[2].strip()) == 60
+    assert second.endswith("…")

@@ -37,6 +37,8 @@ WRONG = {
     "unknown task": (["setpu"], "setpu"),
     "unknown option": (["setup", "--hots", "x"], "--hots"),
     "no value": (["setup", "--host"], "Flag --host needed value"),
+    "no value for an option of Invoke": (["logs", "-F"], "Flag --list-format needed value"),
+    "a command without its dashes": (["exec", "ls", "-l", "a b"], "mean exec -- ls -l 'a b'?"),
     "no value at all": (["profiles", "--validate"], "Flag --validate needed value"),
     "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
     "two tasks in one": (["setup", "plna"], "plna"),
