@@ -11,7 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bootstrap.contact import Asked, contact
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import (
+    BoxLacksError,
+    BoxstrapError,
+    HostKeyError,
+    UnreachableError,
+    UsageError,
+)
 from bootstrap.paths import state_dir
 from bootstrap.talk.hello import greet
 from bootstrap.ui.screen import Screen
@@ -25,6 +31,8 @@ class Finding:
     well: bool
     says: str
     advice: str = ""
+    error: type[BoxstrapError] = UsageError
+    """What the whole ends with where it isn't."""
 
 
 def examine(asked: Asked, screen: Screen) -> list[Finding]:
@@ -81,17 +89,25 @@ def _state() -> Finding:
 CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state)
 
 
+_ENDS = (HostKeyError, UnreachableError, BoxLacksError)
+
+
+def _unwell(error: BoxstrapError) -> Finding:
+    kind = next((kind for kind in _ENDS if isinstance(error, kind)), UsageError)
+    return Finding("box", False, error.what, error.next, kind)
+
+
 def _box(asked: Asked, screen: Screen) -> Finding:
     try:
         box = contact(asked, screen.say)
         box.dial()
         wire = box.login()
     except BoxstrapError as error:
-        return Finding("box", False, error.what, error.next)
+        return _unwell(error)
     try:
         facts = greet(wire, workdir=box.recall("workdir")).facts
     except BoxstrapError as error:
-        return Finding("box", False, error.what, error.next)
+        return _unwell(error)
     finally:
         wire.close()
     return Finding(

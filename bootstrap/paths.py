@@ -7,6 +7,8 @@ from pathlib import Path
 
 import platformdirs
 
+from bootstrap.errors import BoxstrapError
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -49,4 +51,37 @@ def write_private(path: Path, content: str | bytes) -> None:
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def temporary_dir() -> str:
+    """The folder for what is gone when a command ends. Raises BoxstrapError where there is none.
+
+    Python's last resort is the folder stood in: somebody's repository, whose files travel.
+    """
+    import tempfile  # a start that needs none doesn't wait for it
+
+    named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
+    usual = [folder for folder in (*named, "/tmp", "/var/tmp", "/usr/tmp") if folder]  # noqa: S108
+    try:
+        found = tempfile.gettempdir()
+    except FileNotFoundError:
+        found = ""
+    if found in map(os.path.abspath, usual):
+        return found
+    raise BoxstrapError(
+        f"there is no folder for temporary files: {', '.join(usual)} can't be written.",
+        next_="Make room there, or name another one: TMPDIR=FOLDER",
+    )
+
+
+def write_whole(file: Path, text: str, mode: str = "w") -> None:
+    """Write a file of the person's; half of one is left nowhere. Raises OSError."""
+    opened = file.open(mode, encoding="utf-8", newline="\n")
+    try:
+        with opened:
+            opened.write(text)
+    except OSError:
+        if file.is_file():
+            file.resolve().unlink()
         raise

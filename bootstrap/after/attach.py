@@ -58,6 +58,7 @@ def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
         "UpdateHostKeys": "no",
         "ForwardAgent": "no",
         "ForwardX11": "no",
+        "ControlPath": "none",  # one that stands was held to another pin, or is somebody else's
     }
     flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     if endpoint.chosen_identity:

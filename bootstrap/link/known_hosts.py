@@ -41,8 +41,8 @@ class Known:
 def read_known_hosts(files: Iterable[Path], host: str) -> Known:
     """What the files say of `host` (`name`, or `[name]:port` beside port 22).
 
-    Understands plain, wildcard, negated and hashed names and `@revoked`. Host
-    certificates (`@cert-authority`) say nothing here: paramiko offers none.
+    Understands plain, wildcard, negated and hashed names and `@revoked`. An
+    authority (`@cert-authority`) says nothing here: a key counts, certified or not.
     """
     keys: set[HostKey] = set()
     revoked: set[HostKey] = set()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..paths import temporary_dir
 from .filters import as_git_wrote_them
 from .git import Folders, GitError, broken, run
 from .here import Here
@@ -161,7 +162,7 @@ def _hidden(here: Here) -> set[bytes]:
             hidden.append(rest)
     if not hidden:
         return set()
-    with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
+    with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         listed = b"".join(entry + b"\0" for entry in hidden)
         run(here.folders, "update-index", "-z", "--index-info", stdin=listed, env=own)
@@ -201,7 +202,7 @@ def _may_use_lfs(here: Here, attribute_blobs: list[bytes]) -> bool:
 
 def _lfs(here: Here, paths: list[bytes]) -> set[bytes]:
     """The files with the attribute `filter=lfs`, as the commit's own attributes say."""
-    with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
+    with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
         run(here.folders, "read-tree", here.commit, env=own)
         ask = ("check-attr", "--cached", "--stdin", "-z", "filter")

@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ProfileError
+from ..paths import temporary_dir
 from .git import NOWHERE, Folders, GitError, run
 from .names import shown
 from .urls import UrlKind, check_url, without_user_info
@@ -67,7 +68,7 @@ def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]
         yield (), env
         return
     scheme, _, rest = without_user_info(url).partition("://")
-    with tempfile.TemporaryDirectory(prefix="boxstrap-") as folder:
+    with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
         askpass = Path(folder) / "askpass"
         askpass.write_text(_ASKPASS)
         askpass.chmod(0o700)

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from ..errors import cant_write
+from ..paths import temporary_dir
 from .place import Place, head
 
 Settings = Sequence[tuple[str, str | None]]
@@ -55,10 +57,15 @@ class View:
     def __init__(self, place: Place, settings: Settings) -> None:
         self._place = place
         self._settings = settings
-        self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-", dir=temporary_dir()))
         self.remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         _views.add(self)
-        self.git_dir = self._made("plain", NO_FILTER)
+        try:
+            self.git_dir = self._made("plain", NO_FILTER)
+        except OSError as error:
+            if error.filename is not None:  # else it is a file of ours that has no room
+                raise
+            raise cant_write(self._folder.parent, error) from None
         """What git is told for everything but for asking which filters there would be."""
 
     @cached_property

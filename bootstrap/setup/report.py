@@ -55,7 +55,9 @@ def _ssh(alias: str, folder: str, hello: Hello) -> str:
     """Into the repository's folder and environment, by what each setup leaves on the box."""
     home = hello.facts.get("boxhome", "")
     name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
-    return f"ssh -t {alias} bash {posixpath.join(home, 'box/enter.sh')} {shlex.quote(name)}"
+    words = ("bash", posixpath.join(home, "box/enter.sh"), name)
+    # Two shells read them, ours first; the box chose its folders' names.
+    return f"ssh -t {alias} {' '.join(shlex.quote(shlex.quote(word)) for word in words)}"
 
 
 def program_name(typed: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
+from bootstrap.paths import write_whole
 from bootstrap.setup.doorwork import DoorWork, for_door
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _show(text: str, screen: Screen, given: Mapping[str, Any], data: Mapping[str
 def _write(name: str, text: str) -> Path:
     file = Path(name).expanduser()
     try:
-        file.write_text(text, encoding="utf-8", newline="\n")
+        write_whole(file, text)
     except OSError as error:
         raise UsageError(f"{file} can't be written: {error.strerror}.", where="--output") from error
     return file

@@ -12,7 +12,6 @@ def doctor(call: Call) -> None:
     Example: boxstrap doctor --host my-box
     """
     from bootstrap.doctor import examine
-    from bootstrap.errors import UsageError
 
     findings = examine(call.asked(), call.screen)
     marks = {True: "ok", False: "no"}
@@ -21,4 +20,4 @@ def doctor(call: Call) -> None:
     call.screen.result({"checks": data}, "\n".join(lines))
     ill = [f for f in findings if not f.well]
     if ill:
-        raise UsageError(f"{len(ill)} of {len(findings)} checks failed.", next_=ill[0].advice)
+        raise ill[-1].error(f"{len(ill)} of {len(findings)} checks failed.", next_=ill[0].advice)

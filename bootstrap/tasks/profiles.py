@@ -56,7 +56,8 @@ def init(call: Call) -> None:
 
     Example: boxstrap init
     """
-    from bootstrap.errors import UsageError
+    from bootstrap.errors import UsageError, cant_write
+    from bootstrap.paths import write_whole
     from bootstrap.profile.sketch import look, notes, sketch
     from bootstrap.repo.here import read
 
@@ -69,14 +70,15 @@ def init(call: Call) -> None:
         root, url = place, None
     file, facts = root / "boxstrap.yaml", look(root, url=url)
     try:
-        with file.open("x", encoding="utf-8") as opened:  # never through a link
-            opened.write(sketch(facts))
+        write_whole(file, sketch(facts), "x")  # never through a link
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",
             where=str(file),
             next_=f"See what it says: boxstrap profiles --show {file}",
         ) from None
+    except OSError as error:
+        raise cant_write(file, error) from None
     remarks = notes(facts)
     lines = [f"written: {file}", *remarks, "Read it through, then: boxstrap setup --host …"]
     call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Done
+from tests.person import BIN, Done, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -23,18 +23,24 @@ def mount(*words: str) -> None:
 
 
 @contextmanager
+def mounted(folder: Path, *words: str) -> Iterator[Path]:
+    """A small disk of its own in the folder's place."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount("-t", "tmpfs", *words, "none", str(folder))
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@contextmanager
 def small_state(rented: Rented) -> Iterator[Path]:
     """A state folder that holds a few files, and the ssh config on the same disk."""
-    state = rented.person.state
-    state.mkdir(parents=True)
-    mount("-t", "tmpfs", "-o", "size=256k,mode=0700", "none", str(state))
-    rented.person.env["BOXSTRAP_SSH_CONFIG"] = str(state / "their" / "config")
-    (state / "their").mkdir()
-    (state / "their" / "config").write_text("Host *\n    Compression no\n")
-    try:
+    with mounted(rented.person.state, "-o", "size=256k,mode=0700") as state:
+        rented.person.env["BOXSTRAP_SSH_CONFIG"] = str(state / "their" / "config")
+        (state / "their").mkdir()
+        (state / "their" / "config").write_text("Host *\n    Compression no\n")
         yield state
-    finally:
-        subprocess.run(["umount", str(state)], check=True)
 
 
 def fill(state: Path) -> None:
@@ -54,6 +60,92 @@ def content(state: Path) -> dict[str, bytes]:
 
 def said(done: Done) -> list[str]:
     return [line for line in done.text.splitlines() if "can't be used:" in line]
+
+
+TAKES = "version: 1\nsecrets: [HF_TOKEN]\ntrain: {command: python train.py}\n"
+# What is typed, its exit code on a full disk, and what must not be left half-written there.
+WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "init": (("init", "--repo", "{full}"), 1, "boxstrap.yaml"),
+    "render --output": (("render", "--output", "{full}/setup.sh"), 2, "setup.sh"),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_a_file_that_does_not_fit(person: Person, faults: Faults, what: str) -> None:
+    """One sentence, and no half of it that a later command takes for the whole."""
+    typed, code, name = WRITES[what]
+    person.repository()
+    with mounted(person.home / "full", "-o", "size=512k") as full:
+        fill(full)
+        file, words = full / name, [word.format(full=full) for word in typed]
+        with faults.attempt("disk here full", what) as attempt:
+            refused = person.run(*words).must(code)
+            assert "no space left on device" in refused.err.lower()
+            assert str(file) in refused.err
+            assert "itself failed" not in refused.err
+            assert not file.exists()
+            attempt.outcome("one sentence; nothing half-written")
+        (full / "filler").unlink()
+        person.run(*words).must(0)
+        assert file.stat().st_size > 100
+
+
+def test_consent_that_can_not_be_kept(person: Person, faults: Faults) -> None:
+    person.repository(boxstrap__yaml=TAKES)
+    ask = ("oneliner", "--json")
+    digest = person.run(*ask).must(2).json()["error"]["digest"]
+    with mounted(person.state, "-o", "size=16k,mode=0700") as state:
+        fill(state)
+        with faults.attempt("disk here full", "consent") as attempt:
+            refused = person.run(*ask, "--consent", digest).must(1).json()["error"]
+            assert "no space left" in refused["what"]
+            assert person.run(*ask).must(2).json()["error"]["digest"] == digest
+            attempt.outcome("one sentence; not agreed to")
+        (state / "filler").unlink()
+        person.run(*ask, "--consent", digest)
+        assert "digest" not in person.run(*ask).must(2).json()["error"]
+
+
+# The whole of /tmp and what stands for it read-only, but for the person's home.
+NOWHERE = """\
+mount --bind "$HOME" "$HOME" && mount --rbind /tmp /tmp && mount -o remount,ro,bind /tmp &&
+mount --bind /var/tmp /var/tmp && mount -o remount,ro,bind /var/tmp &&
+cd . && exec "$@"
+"""
+
+
+def test_no_folder_for_temporary_files(person: Person, faults: Faults) -> None:
+    """Python would take the folder stood in: the repository, which then has files of ours."""
+    repository = person.repository()
+    place, told = str(repository.root), "there is no folder for temporary files"
+    person.env["TMPDIR"] = "/proc"
+    argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
+    for task in (("render",), ("status",), ("setup", "--host", "root@127.0.0.1:1")):
+        with faults.attempt("disk here read-only", f"temporary files, {task[0]}") as attempt:
+            done = subprocess.run(
+                [*argv, str(BIN / "boxstrap"), *task],
+                env=person.env,
+                cwd=place,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+            assert "itself failed" not in done.stderr
+            assert repository.git("status", "--porcelain") == ""
+            attempt.outcome("one sentence; nothing in the repository")
+
+
+def test_temporary_files_that_do_not_fit(person: Person, faults: Faults) -> None:
+    person.repository()
+    with (
+        mounted(person.home / "tmp", "-o", "size=4k") as small,
+        faults.attempt("disk here full", "temporary files") as attempt,
+    ):
+        refused = person.run("render", TMPDIR=str(small)).must(1)
+        assert f"{small} can't be used: no space left on device" in refused.err
+        assert list(small.iterdir()) == []
+        attempt.outcome("one sentence; nothing left behind")
 
 
 Change = Callable[[Path], None]

@@ -179,6 +179,16 @@ def dressed_hello(text: str) -> Answer:
     return say
 
 
+# What a shell would run, quoted or not, where somebody pastes a line that a box's words are in.
+PASTED = "$(touch owned)`touch owned`;touch owned;'\"'$(touch owned)'"
+
+
+def pasted_hello(asked: Asked) -> Iterator[bytes]:
+    """The box's own folders, named so that a line made of them would run something here."""
+    yield from hello(asked)
+    yield f"boxhome\t/root/{PASTED}/.boxstrap\ndir\t/root/{PASTED}/-o x\nplaced\tyes\n".encode()
+
+
 def many_runs(asked: Asked) -> Iterator[bytes]:
     yield from hello(asked)
     row = f"run\tkey-1\t{RUN.format(commit='b' * 40)}{'x' * 3000}\n".encode()
@@ -317,6 +327,7 @@ LIES: dict[str, Lie] = {
     },
     "hello full of escapes": {"hello": dressed_hello(ESCAPES)},
     "hello with 2,000 runs": {"hello": many_runs},
+    "folders that a shell would run": {"hello": pasted_hello},
     "hello that is not UTF-8": {"hello": dressed_hello("\udcff\udcc3(")},
     "errors without an end": {"hello": loud},
     "lacks full of escapes": {"launch": fixed(f"lacks\t{ESCAPES}\tno{ESCAPES} room\n")},

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,6 +80,7 @@ SETUP: dict[str, tuple[int, str]] = {
     "hello with an odd bash": (5, "4.4 or later"),
     "hello full of escapes": (0, "step 1"),
     "hello with 2,000 runs": (0, "step 1"),
+    "folders that a shell would run": (0, "step 1"),
     "hello that is not UTF-8": (0, "step 1"),
     "errors without an end": (0, "step 1"),
     "lacks full of escapes": (5, "Nothing was changed"),
@@ -144,6 +147,22 @@ def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faul
         if "--json" in task:
             assert all(isinstance(json.loads(line), dict) for line in seen.out.splitlines())
             assert rc or seen.err == b""
+
+
+def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
+    """The commands at a setup's end are made of what the box calls its folders."""
+    (lying.person.place / "boxstrap.yaml").write_text(
+        "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, results: [out/]}\n"
+    )
+    config = str(tmp_path.with_name("config"))
+    lie = "folders that a shell would run"
+    said = lying.run(lie, "setup", BOXSTRAP_SSH_CONFIG=config).text
+    typed = re.findall(r"^  (?:[a-z]+|VS Code) +((?:ssh|scp|boxstrap) .*)$", said, re.MULTILINE)
+    assert {line.split()[0] for line in typed} == {"ssh", "scp", "boxstrap"}, said
+    quiet = "ssh() { :; }; scp() { :; }; boxstrap() { :; }\n"  # what it is given, not what it does
+    for line in typed:
+        subprocess.run(["bash", "-c", quiet + line], cwd=tmp_path, check=True)
+        assert list(tmp_path.iterdir()) == [], line
 
 
 def test_noise_in_the_place_of_a_log(lying: Lying, faults: Faults) -> None:

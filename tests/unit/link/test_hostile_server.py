@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import paramiko
 import pytest
@@ -20,7 +22,7 @@ from bootstrap.link.errors import LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
 from tests.unit.link.conftest import Person
-from tests.unit.link.sshd import Sshd
+from tests.unit.link.sshd import USER, Sshd, keygen
 
 GREETING = b"SSH-2.0-Box\r\n"
 MIB = 1024 * 1024
@@ -331,6 +333,56 @@ def test_nothing_weak_is_agreed_on(
     with pytest.raises(UnreachableError, match="handshake failed"):
         person.login(host(serve(only(weak)).port))
     person.login(host(serve(only(strong)).port))
+
+
+# What a real sshd, or whoever sits before one, might offer alone: its options, its host key.
+DOWNGRADES: dict[str, tuple[str, str]] = {
+    "a key exchange with SHA-1": ("KexAlgorithms diffie-hellman-group14-sha1", "ed25519"),
+    "a signature with SHA-1": ("HostKeyAlgorithms ssh-rsa", "rsa"),
+    "a cipher that packets can be taken from": ("Ciphers chacha20-poly1305@openssh.com", "ed25519"),
+}
+
+
+@pytest.mark.parametrize("offer", DOWNGRADES)
+def test_nothing_weak_is_agreed_on_with_a_real_server(
+    offer: str, person: Person, start_server: Callable[..., Sshd]
+) -> None:
+    option, kind = DOWNGRADES[offer]
+    server = start_server("box", person.key, host_key_types=(kind,))
+    there = f"{USER}@127.0.0.1:{server.port}"
+    person.login(there)
+    server.stop()
+    server.options = (option,)
+    server.start()
+    with pytest.raises(UnreachableError, match="handshake failed"):
+        person.login(there)
+    assert server.log.read_text().count("Accepted publickey") == 1
+
+
+def test_a_certificate_is_no_pin(
+    person: Person, start_server: Callable[..., Sshd], tmp_path: Path
+) -> None:
+    """Nor does an authority that the person's known_hosts trusts vouch for another key."""
+    ca = keygen(tmp_path / "ca")
+    person.known_hosts.write_text(f"@cert-authority * {ca.with_suffix('.pub').read_text()}")
+    server = start_server("box", person.key)
+    person.login(f"{USER}@127.0.0.1:{server.port}")
+    for changed in (False, True):
+        if changed:
+            server.new_host_key()
+        server.stop()
+        key = server.folder / "host_ed25519.pub"
+        subprocess.run(["ssh-keygen", "-q", "-s", ca, "-h", "-I", "x", key], check=True)
+        server.options = (
+            f"HostCertificate {server.folder}/host_ed25519-cert.pub",
+            "HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com",
+        )
+        server.start()
+        if changed:
+            with pytest.raises(HostKeyError, match="changed"):
+                person.login(f"{USER}@127.0.0.1:{server.port}")
+        else:  # the pinned key, with a certificate or without
+            person.login(f"{USER}@127.0.0.1:{server.port}")
 
 
 def test_a_server_that_says_nothing_has_its_time(

@@ -69,6 +69,33 @@ def test_the_real_ssh_finds_the_pin_in_any_folder(
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
+def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
+    person: Person, start_server: Callable[..., Sshd], tmp_path: Path
+) -> None:
+    """The person's own config shares connections, and one stands to whoever was there before.
+
+    So does one that another user of this machine put where that config looks for it.
+    """
+    server, before = start_server("box", person.key), start_server("before", person.key)
+    socket = tmp_path / "shared"
+    shared = ("ControlMaster auto", f"ControlPath {socket}", "StrictHostKeyChecking no")
+    person.write(person.alias("box", before, *shared))
+    ssh = ["ssh", "-F", str(person.config), "-o", "BatchMode=yes"]
+    subprocess.run(
+        [*ssh, "-o", "ControlPersist=60", "box", "true"], check=True, capture_output=True
+    )
+    person.write(person.alias("box", server, *shared))
+    person.reach("box").close()
+    box = Contact(Asked(), parse_host("box"), person.box("box"), person.endpoint("box"), print)
+    command = ssh_command(box, "true", terminal=False)
+    command[1:1] = ssh[1:]
+    try:
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        assert before.log.read_text().count("Starting session") == 1
+    finally:
+        subprocess.run([*ssh, "-O", "exit", "box"], check=False, capture_output=True)
+
+
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 def test_any_kind_of_host_key_and_the_pinned_kind_is_asked_for(
     person: Person, start_server: Callable[..., Sshd], kind: str

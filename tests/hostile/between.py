@@ -1,0 +1,105 @@
+"""Somebody in between: a relay on loopback that passes a box on, or poses as it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import paramiko
+from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
+
+
+class Between:
+    """Before a box. `pose` makes it answer in the box's place, to whoever comes, with that key."""
+
+    def __init__(self, address: str, port: int = 22) -> None:
+        self._box = (address, port)
+        self._key: paramiko.PKey | None = None
+        self._lines: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.got: list[str] = []
+        """All that came to it once a key was agreed on: names, commands, data."""
+        self.posed = 0
+        """How often somebody came while it did."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def host(self) -> str:
+        """What to type."""
+        return f"root@127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def pose(self, key: paramiko.PKey | None) -> None:
+        """Play the box with this key, or (None) pass it on; what stands is cut."""
+        self._key = key
+        lines, self._lines = self._lines, []
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._listener.close()
+        self.pose(None)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                line, _ = self._listener.accept()
+                serve = self._pass_on if self._key is None else self._play
+                threading.Thread(target=serve, args=(line,), daemon=True).start()
+
+    def _pass_on(self, near: socket.socket) -> None:
+        with near, socket.create_connection(self._box) as far:
+            self._lines += [near, far]
+            back = threading.Thread(target=_pump, args=(far, near), daemon=True)
+            back.start()
+            _pump(near, far)
+            back.join()
+
+    def _play(self, near: socket.socket) -> None:
+        with near, contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            transport = paramiko.Transport(near)
+            transport.add_server_key(self._key)  # type: ignore[arg-type]
+            self.posed += 1
+            transport.start_server(server=_Anybody(self.got))
+            while channel := transport.accept(10):
+                self.got.append("a channel")
+                while data := channel.recv(65536):
+                    self.got.append(data.decode("utf-8", "replace"))
+            transport.close()
+
+
+class _Anybody(paramiko.ServerInterface):
+    """Lets anybody in, and writes down what they say."""
+
+    def __init__(self, got: list[str]) -> None:
+        self._got = got
+
+    def get_allowed_auths(self, username: str) -> str:
+        self._got.append(username)
+        return "publickey,none"
+
+    def check_auth_none(self, username: str) -> int:
+        self._got.append(username)
+        return AUTH_SUCCESSFUL
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
+        self._got.append(username)
+        return AUTH_SUCCESSFUL
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:
+        return OPEN_SUCCEEDED
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        self._got.append(command.decode("utf-8", "replace"))
+        return True
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    for line in (source, sink):
+        with contextlib.suppress(OSError):
+            line.shutdown(socket.SHUT_RDWR)

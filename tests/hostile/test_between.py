@@ -1,0 +1,105 @@
+"""Somebody between a person and a box: what was pinned is kept to, and another key gets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from tests.faults.plugin import Faults
+from tests.hostile.between import Between
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.slow import await_step, go_on, slow
+from tests.unit.link.sshd import keygen
+
+pytestmark = pytest.mark.boxes
+
+FAULT = "somebody in between"
+TOKEN = "hf_" + "k" * 34
+SECRET = ("--set", "secrets=[HF_TOKEN]")
+KEYS: dict[str, Callable[[Path], paramiko.PKey]] = {
+    "another key": lambda file: paramiko.Ed25519Key.from_private_key_file(str(keygen(file))),
+    "another type of key": lambda _: paramiko.RSAKey.generate(2048),
+}
+TASKS = (
+    ("status",),
+    ("logs", "-f"),
+    ("plan",),
+    ("doctor",),
+    ("stop",),
+    ("top", "--looks", "1"),
+    ("code",),
+    ("verify",),
+    ("setup", *SECRET),
+    ("exec", "--", "true"),
+)
+
+
+@pytest.fixture
+def rented(rent: Rent) -> Rented:
+    return rent("vast")
+
+
+@pytest.fixture
+def between(rented: Rented) -> Iterator[Between]:
+    made = Between(rented.box.address)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_key_that_changes_while_a_setup_is_followed(
+    kind: str, rented: Rented, between: Between, tmp_path: Path, faults: Faults
+) -> None:
+    """The link is cut and comes back to another key: the setup goes on, on the box it is on."""
+    slow(rented)
+    with closing(rented.begin("setup", *SECRET, host=between.host, HF_TOKEN=TOKEN)) as going:
+        await_step(rented, "python")
+        with faults.attempt(FAULT, f"{kind} on the way back") as attempt:
+            between.pose(KEYS[kind](tmp_path / "key"))
+            done = going.end(60).must(4)
+            attempt.noticed(at_most=20)
+            assert "its host key changed" in done.err
+            assert (between.posed, between.got) == (1, [])
+    go_on(rented)
+    between.pose(None)
+    again = rented.run("setup", *SECRET, host=between.host, HF_TOKEN=TOKEN).must(0)
+    assert "first contact" not in again.text
+    assert rented.runs() == ["train-1"]
+
+
+def test_a_key_that_changes_between_two_commands(
+    rented: Rented, between: Between, tmp_path: Path, faults: Faults
+) -> None:
+    """No task, and no program that one of them starts, says anything to it."""
+    rented.person.repository()
+    rented.run("setup", host=between.host).must(0)
+    between.pose(KEYS["another key"](tmp_path / "key"))
+    for number, (task, *words) in enumerate(TASKS, 1):
+        with faults.attempt(FAULT, f"before {task}") as attempt:
+            refused = rented.run(task, *words, host=between.host, HF_TOKEN=TOKEN).must(4)
+            attempt.noticed(refused.seconds, at_most=20)
+            assert (between.posed, between.got) == (number, [])
+
+
+def test_a_first_contact_whose_fingerprint_is_known(
+    rented: Rented, between: Between, tmp_path: Path, faults: Faults
+) -> None:
+    """Who was in between from the begin is noticed by the provider's page, or when it is gone."""
+    rented.person.repository()
+    between.pose(KEYS["another key"](tmp_path / "key"))
+    expect = ("--host-key", rented.box.known_fingerprint)
+    with faults.attempt(FAULT, "first contact, --host-key"):
+        rented.run("setup", *SECRET, *expect, host=between.host, HF_TOKEN=TOKEN).must(4)
+        assert (between.posed, between.got) == (1, [])
+    rented.run("status", host=between.host).must(3)  # believed: it lets in, and answers nothing
+    between.pose(None)
+    before = rented.listing()
+    with faults.attempt(FAULT, "gone after a first contact"):
+        rented.run("setup", *SECRET, host=between.host, HF_TOKEN=TOKEN).must(4)
+        assert rented.listing() == before
+    assert TOKEN not in "".join(between.got)
