@@ -22,6 +22,16 @@ def shipped(name: str) -> Path:
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """`path` with its `~` as a shell reads it: a user that isn't there stays as it is written."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises
+
+
+def real(path: Path) -> Path:
+    """Where `path` leads; links that go round in a circle, which nothing can open, stay."""
+    return Path(os.path.realpath(path))
+
+
 def state_dir() -> Path:
     """The folder of what boxstrap remembers: known boxes, host keys, reports."""
     return Path(platformdirs.user_state_dir("boxstrap", appauthor=False))

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link.target import Target
+from bootstrap.paths import expanded
 
 CONNECT_TIMEOUT = 10.0
 """Seconds until a connection counts as timed out, where the ssh config says nothing."""
@@ -201,7 +202,7 @@ def expand(text: str, tokens: Mapping[str, str]) -> str:
     text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
     if text == "~" or text.startswith("~/"):
         return _home() + text[1:]
-    return str(Path(text).expanduser()) if text.startswith("~") else text
+    return str(expanded(text)) if text.startswith("~") else text
 
 
 def _home() -> str:
@@ -211,7 +212,7 @@ def _home() -> str:
 def _existing_identity(text: str | None) -> Path | None:
     if text is None:
         return None
-    path = Path(text).expanduser().absolute()
+    path = expanded(text).absolute()
     if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
         raise UsageError(
             f"there is no key file {path}.",

@@ -7,6 +7,7 @@ extends, and a link in it. Options, and profiles elsewhere, are the person's own
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import paths
-from bootstrap.errors import ProfileError
+from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import find
 from bootstrap.profile.takes import Takes, taking_keys
 from bootstrap.profile.values import ordinary
@@ -68,7 +69,7 @@ def find_takings(loaded: Loaded, roots: Iterable[Path], kinds: Collection[Takes]
         if root is None:
             continue
         labels.add(find.label(layer.path))
-        real = layer.path.resolve()
+        real = paths.real(layer.path)
         if Takes.FILE in kinds and not real.is_relative_to(root):
             found.append(Taking(_FILE_OF_THE_CHAIN, str(real)))
     if root is None:
@@ -78,18 +79,28 @@ def find_takings(loaded: Loaded, roots: Iterable[Path], kinds: Collection[Takes]
         asked = kind in kinds and key != _FILE_OF_THE_CHAIN
         if asked and origin is not None and origin.file in labels:
             found += [Taking(key, what) for what in values_of(loaded.profile, key)]
+    if Takes.REPOSITORY in kinds:
+        found += [Taking("git.url", each) for root_ in roots for each in _others(root_)]
     return Takings(root, tuple(sorted(set(found)))) if found else None
+
+
+def _others(root: Path) -> Iterator[str]:
+    """What a `.git` that came with the files leads to: objects of others would travel."""
+    from bootstrap.repo import place
+    from bootstrap.repo.names import shown
+
+    with contextlib.suppress(UsageError):  # no repository: said where it is needed
+        yield from (shown(str(other)) for other in place.find(root).others())
 
 
 def _leads_through(path: Path, root: Path) -> bool:
     """Whether `path`, as it is written or behind its links, lies in `root`."""
     written = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
-    if paths.config_dir().resolve() == written.parent.resolve():
+    if paths.real(paths.config_dir()) == paths.real(written.parent):
         # The person's own folder, also where it lies in a repository of theirs (a home under git).
-        return path.resolve().is_relative_to(root) and not written.parent.resolve().is_relative_to(
-            root
-        )
-    ways = {path.resolve(), *(each.resolve() for each in written.parents)}
+        inside = (each.is_relative_to(root) for each in map(paths.real, (path, written.parent)))
+        return tuple(inside) == (True, False)
+    ways = {*map(paths.real, (path, *written.parents))}
     folders = {folder for way in ways for folder in (way, *way.parents)}
     return any(_same(folder, root) for folder in folders)
 
@@ -114,7 +125,7 @@ def values_of(profile: Profile, key: str) -> Iterator[str]:
 
 def _real(path: str) -> str:
     try:
-        return ordinary(str(Path(path).expanduser().resolve()))
+        return ordinary(str(paths.real(paths.expanded(path))))
     except ValueError as error:
         raise ProfileError(f"{path}: {error}") from None
 

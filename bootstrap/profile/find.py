@@ -23,7 +23,7 @@ def shipped(name: str) -> Path | None:
 
 def is_shipped(path: Path) -> bool:
     """Whether `path` is a file that comes with boxstrap."""
-    return path.resolve().parent == paths.shipped("profiles").resolve()
+    return paths.real(path).parent == paths.shipped("profiles").resolve()
 
 
 def is_path(text: str) -> bool:
@@ -37,7 +37,7 @@ def find(name_or_path: str) -> Path:
     Raises ProfileError, with the names there are.
     """
     if is_path(name_or_path):
-        return Path(name_or_path).expanduser()
+        return paths.expanded(name_or_path)
     found = _in(paths.config_dir(), name_or_path) or shipped(name_or_path)
     if found:
         return found

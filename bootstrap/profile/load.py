@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.owner import of_another
+from bootstrap.paths import expanded, real
 from bootstrap.profile import find
 from bootstrap.profile.check import build
 from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
@@ -116,7 +117,7 @@ def _chain(path: Path) -> tuple[Layer, ...]:
     seen: set[Path] = set()
     following: Path | None = path
     while following is not None:
-        seen.add(following.resolve())
+        seen.add(real(following))
         _is_ours(following)
         source = read(following, find.label(following))
         tree, problems = read_tree(source, find.label(following))
@@ -128,9 +129,7 @@ def _chain(path: Path) -> tuple[Layer, ...]:
 
 def _is_ours(path: Path) -> None:
     """Raise ProfileError where another user of this machine may have laid the file there."""
-    strange = [
-        each for each in (path, path.resolve()) if os.path.lexists(each) and of_another(each)
-    ]
+    strange = [each for each in (path, real(path)) if os.path.lexists(each) and of_another(each)]
     if not strange or find.is_shipped(path):
         return
     from bootstrap.repo.place import find as find_place
@@ -140,7 +139,7 @@ def _is_ours(path: Path) -> None:
         try:
             folder = find_place(each.parent).root
         except UsageError:
-            folder = each.parent.resolve()
+            folder = real(each.parent)
         if not is_trusted(folder):
             raise ProfileError(
                 "this profile belongs to another user. Nothing of it was used.",
@@ -155,7 +154,7 @@ def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, lis
         return None, []
     try:
         parent = _named(PARENT(str(leaf.value)), path.parent)
-        if parent.resolve() in seen:
+        if real(parent) in seen:
             raise ValueError("goes round in a circle")
         if len(seen) >= LONGEST_CHAIN:
             raise ValueError(f"more than {LONGEST_CHAIN} files")
@@ -173,7 +172,7 @@ def _named(text: str, folder: Path) -> Path:
         if path is None:
             raise find.unknown_name(text, find.shipped_ones())
         return path
-    path = folder / Path(text).expanduser()
+    path = folder / expanded(text)
     if not os.path.isfile(path):  # noqa: PTH113 - pathlib's raises for a name that is too long
         raise ValueError(f"there is no file {find.label(path)}")
     return path

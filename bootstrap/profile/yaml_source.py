@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from bootstrap.paths import real
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import Problem, WrongProfileError
 from bootstrap.profile.values import ordinary, shown
@@ -79,7 +80,7 @@ def read(path: Path, label: str) -> Source:
         # A pipe or a device would keep us waiting, or never end.
         if path.exists() and not path.is_file():
             raise _stop(label, None, "this is not a file")
-        ordinary(str(path.resolve()))
+        ordinary(str(real(path)))
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:

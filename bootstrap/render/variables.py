@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.box.order import BoxOrder, Order
+from bootstrap.paths import expanded, real
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile.values import ordinary
 from bootstrap.render import uv_release
@@ -137,9 +137,9 @@ def public_key(entry: str) -> str:
     """The line of one public key file. Raises ProfileError."""
     from bootstrap.errors import ProfileError
 
-    path = Path(entry).expanduser()
+    path = expanded(entry)
     try:
-        ordinary(str(path.resolve()))
+        ordinary(str(real(path)))
         if not path.is_file():  # a pipe would keep us waiting
             raise FileNotFoundError
         with path.open("rb") as file:

@@ -69,6 +69,9 @@ class Folders:
         return ("-C", tree, "--git-dir", str(self.git_dir), "--work-tree", tree)
 
 
+AT_ONCE_S = 20
+"""Within that it tells what stands in one file: else it waits at a pipe, or for a lost disk."""
+
 NOWHERE = Folders(Path(os.devnull))
 """No repository: for what is asked of the person's configuration, or of a host."""
 
@@ -93,8 +96,8 @@ def run(
 ) -> bytes:
     """What `git <arguments>` prints about the repository at `folders`.
 
-    Raises GitError where it ends with another code than those of `ok`, UsageError
-    where git is missing, subprocess.TimeoutExpired.
+    Raises GitError where it ends with another code than those of `ok`, or not within
+    `timeout` seconds, UsageError where git is missing.
     """
     try:
         done = subprocess.run(
@@ -107,6 +110,8 @@ def run(
         )
     except FileNotFoundError:
         raise not_installed() from None
+    except subprocess.TimeoutExpired:
+        raise GitError(124, f"no answer within {timeout} s") from None
     if done.returncode in ok:
         return done.stdout
     raise GitError(done.returncode, done.stderr.decode("utf-8", "replace").strip())

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import BoxstrapError, UsageError
-from .git import Folders, GitError, broken, run
+from .git import AT_ONCE_S, Folders, GitError, broken, run
 from .identity import identify
 from .names import decoded, sanitised, shown
+from .place import text
 from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
 from .view import Settings
@@ -18,6 +19,8 @@ from .view import Settings
 # The characters of branch, tag and commit names and of `~2`, `^`, `@{u}`; ranges
 # (`a..b`), paths (`a:b`), searches (`:/x`) and options name no one commit.
 _REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
+
+_LONGEST_PROJECT = 1024 * 1024
 
 _REMOTE_URL = re.compile(r"remote\.(.*)\.url", re.DOTALL)
 _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
@@ -106,10 +109,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
 
 def is_boxstrap_checkout(here: Here) -> bool:
     """Whether `here` is boxstrap's own source, which is no training to set a box up for."""
-    try:
-        project = (here.root / "pyproject.toml").read_text("utf-8", "replace")
-    except OSError:
-        return False
+    project = text(here.root / "pyproject.toml", _LONGEST_PROJECT)
     named = re.search(r"""^name\s*=\s*["']boxstrap["']\s*$""", project, re.MULTILINE)
     return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
 
@@ -123,6 +123,7 @@ def _commit(repository: Repository, ref: str | None) -> tuple[str, str]:
                 repository.folders,
                 *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%s"),
                 *("--end-of-options", f"{candidate}^{{commit}}", "--"),
+                timeout=AT_ONCE_S,
             )
         except GitError as failure:
             if not re.search(r"bad revision|unknown revision|ambiguous argument", failure.said):

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import ProfileError
 from ..paths import temporary_dir
@@ -25,12 +25,25 @@ _OF_THE_PERSON = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROM
 _ANY_USER_INFO = re.compile(r"//[^/@\s']*@")
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Of another
-# host, to which the first one may have led, it learns nothing.
+# host, to which the first one may have led, it learns nothing; a name that was given on the way
+# there may look like the first host, as `https://user@host/@other`: older gits don't quote it.
 _ASKPASS = """#!/bin/sh
+of=${1#*"'$BOXSTRAP_SCHEME://"}
 case $1 in
-  "Username for '$BOXSTRAP_SCHEME://$BOXSTRAP_HOST"[\\'/]*) printf '%s\\n' "$BOXSTRAP_USER" ;;
-  "Password for '$BOXSTRAP_SCHEME://"*"@$BOXSTRAP_HOST"[\\'/]*)
-    printf '%s\\n' "$BOXSTRAP_PASSWORD" ;;
+  "Username for '"*) answer=$BOXSTRAP_USER ;;
+  "Password for '"*)
+    answer=$BOXSTRAP_PASSWORD
+    case $of in
+      "$BOXSTRAP_USER@"*) of=${of#"$BOXSTRAP_USER@"} ;;
+      "$BOXSTRAP_USER_QUOTED@"*) of=${of#"$BOXSTRAP_USER_QUOTED@"} ;;
+      *) exit 1 ;;
+    esac
+    ;;
+  *) exit 1 ;;
+esac
+case $of in
+  *@*) exit 1 ;;
+  "$BOXSTRAP_HOST"[\\'/]*) printf '%s\\n' "$answer" ;;
   *) exit 1 ;;
 esac
 """
@@ -78,6 +91,7 @@ def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]
             "BOXSTRAP_SCHEME": scheme,
             "BOXSTRAP_HOST": rest.partition("/")[0],
             "BOXSTRAP_USER": user,
+            "BOXSTRAP_USER_QUOTED": quote(user, safe=""),
             "BOXSTRAP_PASSWORD": password,
         }
         # No helper of the person's: it would be asked first, and told to keep the token.

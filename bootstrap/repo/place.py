@@ -6,14 +6,19 @@ with it: a cloned repository may carry one. So the folder is found here, and git
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
 from ..owner import of_another
+from ..paths import expanded, real
 from .names import shown
 
 _LONGEST = 8 * 1024
+_WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,26 @@ class Place:
         bare_has_no_dot_git = {self.root / ".git"} if self.bare else set[Path]()
         return [path for path in asked if path not in bare_has_no_dot_git and of_another(path)]
 
+    def others(self) -> list[Path]:
+        """What of other repositories would be taken for this one: git folders, objects.
+
+        A worktree or a submodule is the other repository's own word: that one names it.
+        """
+        own = [self.root, self.common_dir] if self._is_named_back() else [self.root]
+        found: list[Path] = []
+        for path in (self.git_dir, self.common_dir, *_object_folders(self.common_dir / "objects")):
+            if not any(path.is_relative_to(folder) for folder in (*own, *found)):
+                found.append(path)
+        return found
+
+    def _is_named_back(self) -> bool:
+        if self.git_dir != self.common_dir:
+            named = text(self.git_dir / "gitdir").strip()
+            is_worktree = self.git_dir.parent == self.common_dir / "worktrees"
+            return is_worktree and real(self.git_dir / named) == self.root / ".git"
+        trees = _WORKTREE.findall(text(self.common_dir / "config"))
+        return bool(trees) and real(self.common_dir / trees[-1]) == self.root
+
 
 def find(path: Path) -> Place:
     """The repository around `path`: the nearest folder upwards with a `.git`.
@@ -41,17 +66,17 @@ def find(path: Path) -> Place:
     A bare repository counts only where it lies in no working tree.
     Raises UsageError where there is none, or its `.git` leads nowhere.
     """
-    start = path.expanduser().absolute()
+    start = expanded(path).absolute()
     if not start.exists():
         raise UsageError("there is no such folder.", where=shown(str(path)))
-    start = start.resolve()
+    start = real(start)
     bare = None
     for folder in (start, *start.parents):
         dot_git = folder / ".git"
         git_dir = _led_to(dot_git) if dot_git.is_file() else dot_git
         common_dir = _common_dir(git_dir)
         if common_dir:
-            return Place(folder, git_dir.resolve(), common_dir, bare=False)
+            return Place(folder, real(git_dir), common_dir, bare=False)
         if dot_git.is_file():
             break
         if bare is None and _common_dir(folder):
@@ -71,7 +96,7 @@ def _none_here(path: Path) -> UsageError:
 
 def _led_to(dot_git: Path) -> Path:
     """The folder that a `.git` file names."""
-    word, _, named = _text(dot_git).partition(":")
+    word, _, named = text(dot_git).partition(":")
     return dot_git.parent / named.strip() if word == "gitdir" and named.strip() else dot_git
 
 
@@ -79,9 +104,9 @@ def _common_dir(git_dir: Path) -> Path | None:
     """What all worktrees of `git_dir` share; None where it is no git folder."""
     if head(git_dir) is None:
         return None
-    named = _text(git_dir / "commondir").strip()
-    common = (git_dir / named).resolve() if named else git_dir.resolve()
-    return common if all((common / part).is_dir() for part in ("objects", "refs")) else None
+    named = text(git_dir / "commondir").strip()
+    common = real(git_dir / named)
+    return common if all(map(os.path.isdir, (common / "objects", common / "refs"))) else None
 
 
 def head(git_dir: Path) -> str | None:
@@ -92,15 +117,54 @@ def head(git_dir: Path) -> str | None:
             return f"ref: {file.readlink()}\n"
     except OSError:
         return None
-    return _text(file) or None
+    return text(file) or None
 
 
-def _text(file: Path) -> str:
+def text(file: Path, longest: int = _LONGEST) -> str:
     """A short file's text; empty where it is none: a pipe would keep us waiting."""
     try:
         if not file.is_file():
             return ""
         with file.open("rb") as opened:
-            return opened.read(_LONGEST).decode("utf-8", "surrogateescape")
+            read = opened.read(longest).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
+    return "" if "\0" in read else read
+
+
+def _object_folders(objects: Path) -> list[Path]:
+    """Where git finds the objects: the folder, what its links lead to, and its alternates."""
+    found: dict[Path, None] = {}
+    left = [objects]
+    while left:
+        folder = real(left.pop())
+        if folder not in found:
+            found[folder] = None
+            left += _alternates(folder)
+            found |= dict.fromkeys(map(real, _links(folder, deep=1)))
+    return list(found)
+
+
+def _alternates(objects: Path) -> list[Path]:
+    file = objects / "info" / "alternates"
+    if not file.is_file():
+        return []
+    lines = (os.fsdecode(line.partition(b"\0")[0]) for line in file.read_bytes().split(b"\n"))
+    # In quotes anything may stand for anything, so it is no folder of ours.
+    return [
+        Path("/", line) if line.startswith('"') else objects / line
+        for line in lines
+        if line and not line.startswith("#")
+    ]
+
+
+def _links(folder: Path, *, deep: int) -> Iterator[Path]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_symlink():
+            yield Path(entry.path)
+        elif deep and entry.is_dir():
+            yield from _links(Path(entry.path), deep=deep - 1)

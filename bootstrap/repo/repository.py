@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from .git import NOWHERE, Folders, GitError, broken, run
+from .git import AT_ONCE_S, NOWHERE, Folders, GitError, broken, run
 from .names import decoded, shown
 from .place import Place, find
 from .view import View
@@ -80,7 +80,7 @@ def is_trusted(root: Path) -> bool:
 def _settings(place: Place) -> tuple[tuple[str, str | None], ...]:
     """All settings, in git's order. Reading them runs nothing."""
     try:
-        printed = run(Folders(place.git_dir), "config", "--null", "--list")
+        printed = run(Folders(place.git_dir), "config", "--null", "--list", timeout=AT_ONCE_S)
     except GitError as failure:
         raise broken(place.root, failure) from failure
     pairs = (entry.partition("\n") for entry in decoded(printed).split("\0") if entry)

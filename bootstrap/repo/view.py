@@ -101,7 +101,8 @@ class View:
 
 def _link(real: Path, folder: Path) -> None:
     for entry in real.iterdir():
-        if _LINKED.fullmatch(entry.name):
+        # A pipe would keep git waiting.
+        if _LINKED.fullmatch(entry.name) and (entry.is_file() or entry.is_dir()):
             (folder / entry.name).symlink_to(entry)
     (folder / "HEAD").write_text(head(real) or "", "utf-8", "surrogateescape")
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import ProfileError, UsageError
+from bootstrap.errors import BoxstrapError, ProfileError
 from bootstrap.profile import find
 from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takings, values_of
 from bootstrap.profile.load import Loaded, load
@@ -83,7 +83,7 @@ def _without_the_own_repository(takings: Takings, place: Path) -> Takings:
 
     try:
         own = read(place).url
-    except UsageError:
+    except BoxstrapError:
         return takings
     others = (each for each in takings.each if (each.kind, each.what) != (Takes.REPOSITORY, own))
     return replace(takings, each=tuple(others))

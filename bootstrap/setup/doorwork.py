@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,8 +91,6 @@ def anyone_may_read(url: str) -> bool | None:
     }
     try:
         run(NOWHERE, *ask, env=nobody, timeout=LOOK_S)
-    except subprocess.TimeoutExpired:
-        return None
     except GitError as failure:
         return False if any(word in failure.said for word in _REFUSED) else None
     return True

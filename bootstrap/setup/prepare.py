@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import ProfileError, UsageError
+from bootstrap.paths import real
 from bootstrap.plan import Step, steps_for
 from bootstrap.setup import secrets
 
@@ -39,7 +40,7 @@ class Prepared:
 
 def repository_root(place: Path) -> Path | None:
     """The nearest folder upwards that holds a `.git`; a look, no git."""
-    place = place.resolve()
+    place = real(place)
     return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import write_whole
+from bootstrap.paths import expanded, write_whole
 from bootstrap.setup.doorwork import DoorWork, for_door
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _show(text: str, screen: Screen, given: Mapping[str, Any], data: Mapping[str
 
 
 def _write(name: str, text: str) -> Path:
-    file = Path(name).expanduser()
+    file = expanded(name)
     try:
         write_whole(file, text)
     except OSError as error:

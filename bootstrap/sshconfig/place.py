@@ -65,7 +65,7 @@ def find_place() -> Place | None:
     if said.lower() == "off":
         return None
     if said:
-        return Place(Path(said).expanduser().absolute(), is_usual=False)
+        return Place(paths.expanded(said).absolute(), is_usual=False)
     home = account_home()
     if Path.home().resolve() != home.resolve():
         return None

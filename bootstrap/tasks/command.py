@@ -11,7 +11,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
@@ -20,6 +19,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from bootstrap.errors import INTERRUPTED, BoxstrapError, UsageError, cant_write
+from bootstrap.paths import expanded
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Call:
             host=given.get("host"),
             profile=given.get("profile"),
             sets=tuple(given.get("set_") or ()),
-            repo=Path(given["repo"]).expanduser() if given.get("repo") else None,
+            repo=expanded(given["repo"]) if given.get("repo") else None,
             identity=given.get("identity"),
             host_key=given.get("host_key"),
             name=given.get("name"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOX, Call, Option, command
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def verify(call: Call) -> None:
     from bootstrap.setup.verify import verify_box
 
     given = call.given
-    report = Path(given["report"]).expanduser() if given["report"] else None
+    report = expanded(given["report"]) if given["report"] else None
     verify_box(_asked(call), call.screen, wait_s=given["wait"], report=report)
 
 

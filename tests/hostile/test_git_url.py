@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -143,9 +144,7 @@ def test_a_token_is_in_no_argument_file_or_output(
             done = person.run(*words)
             assert "Traceback" not in done.text
             assert TOKEN not in done.text, f"{task}: {done.text}"
-            if "--for" in task:  # the narrowest ones may be too narrow
-                assert done.rc == 0 or " bytes" in done.err
-            elif task[0] in ("render", "oneliner", "profiles"):
+            if task[0] in ("render", "oneliner", "profiles"):
                 done.must(0)
     assert watch.seen_git, "nothing was seen: no test"
     assert not watch.found
@@ -193,6 +192,12 @@ def test_a_wrong_token_is_said_and_not_shown(person: Person, hosted: Host) -> No
         ("Password for 'https://me@evil': ", None),
         ("Password for 'http://me@host': ", None),
         ("Password for 'https://evil/@host.evil': ", None),
+        ("Password for 'https://m%40e@host': ", None),
+        # What git before 2.48.1 asks where the first host led to `https://me%40host%2F@evil`.
+        ("Password for 'https://me@host/@evil': ", None),
+        ("Password for 'https://me@host'@evil': ", None),
+        ("Password for 'https://other@host': ", None),
+        ("Username for 'https://host/@evil': ", None),
         ("Enter passphrase for key: ", None),
     ],
 )
@@ -200,17 +205,29 @@ def test_only_the_host_of_the_url_gets_the_token(
     tmp_path: Path, prompt: str, answer: str | None
 ) -> None:
     """git asks for another one after a redirect."""
-    (tmp_path / "askpass").write_text(_ASKPASS)
-    given = {"SCHEME": "https", "HOST": "host", "USER": "me", "PASSWORD": "the token"}
+    assert _answer(tmp_path, prompt, "me") == (f"{answer}\n" if answer else "")
+
+
+@pytest.mark.parametrize("named", ["ann@corp.org", "ann%40corp.org"])
+def test_a_user_with_an_at_is_asked_for_in_both_spellings(tmp_path: Path, named: str) -> None:
+    prompt = f"Password for 'https://{named}@host/path': "
+    assert _answer(tmp_path, prompt, "ann@corp.org") == "the token\n"
+    assert _answer(tmp_path, prompt.replace("host/path", "host/@evil"), "ann@corp.org") == ""
+
+
+def _answer(folder: Path, prompt: str, user: str) -> str:
+    (folder / "askpass").write_text(_ASKPASS)
+    given = {"SCHEME": "https", "HOST": "host", "USER": user, "PASSWORD": "the token"}
+    given["USER_QUOTED"] = quote(user, safe="")
     done = subprocess.run(
-        ["sh", str(tmp_path / "askpass"), prompt],
+        ["sh", str(folder / "askpass"), prompt],
         env={"PATH": os.environ["PATH"], **{f"BOXSTRAP_{k}": v for k, v in given.items()}},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.returncode == 0) is (answer is not None)
-    assert done.stdout == (f"{answer}\n" if answer else "")
+    assert (done.returncode == 0) is bool(done.stdout)
+    return done.stdout
 
 
 def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(

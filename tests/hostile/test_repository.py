@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.repo.git import AT_ONCE_S
 from tests.person import PROFILE, Person, Repository, plain_environment
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
@@ -353,3 +354,83 @@ def test_no_folder_of_ours_stays(person: Person, tmp_path: Path, task: tuple[str
     person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     person.run(*task, TMPDIR=str(tmp_path))
     assert not list(tmp_path.glob("boxstrap-*"))
+
+
+# What never ends, or leads nowhere: a clone carries links, a tarball anything.
+
+PIPES = (
+    "include",
+    "config",
+    "refs/heads/main",
+    "packed-refs",
+    "shallow",
+    "objects/info/alternates",
+)
+
+
+def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(person: Person) -> None:
+    going = {}
+    for name in PIPES:
+        repository = person.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
+        file = repository.root / ".git" / name
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+        if name == "include":
+            repository.git("config", "include.path", str(file))
+        going[name] = person.begin("render", "--committed-only")
+    for name, each in going.items():
+        done = each.end(AT_ONCE_S * 3)
+        waited = name not in ("packed-refs", "shallow")  # git isn't shown these
+        assert done.rc == (1 if waited else 0), f"{name}: {done.text}"
+        assert ("no answer within" in done.err) is waited, f"{name}: {done.text}"
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", ".gitattributes", ".gitignore", "uv.lock"])
+@pytest.mark.parametrize("to", ["/dev/zero", "/dev/tty", "itself"])
+def test_a_file_that_never_ends_is_not_read(person: Person, name: str, to: str) -> None:
+    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    (repository.root / name).symlink_to(name if to == "itself" else to)
+    person.run("render", "--committed-only", timeout=30).must(0)
+    (repository.root / "boxstrap.yaml").unlink()
+    person.run("init", timeout=30).must(0)
+
+
+@pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
+def test_a_git_file_that_leads_nowhere_is_said(person: Person, words: str) -> None:
+    repository = person.repository()
+    shutil.rmtree(repository.root / ".git")
+    (repository.root / ".git").write_text(words)
+    assert "not a git repository" in person.run("render", "--profile", "vast").must(2).err
+
+
+@pytest.mark.parametrize("common", ["loop", "a\0b", "y" * 4000])
+def test_a_commondir_that_leads_nowhere_is_said(person: Person, common: str) -> None:
+    dot_git = person.repository().root / ".git"
+    (dot_git / "loop").symlink_to("loop")
+    (dot_git / "commondir").write_text(common)
+    person.run("render", "--profile", "vast", timeout=30).must(0 if "\0" in common else 2)
+    person.run("status", timeout=30).must(2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("render", "--repo", "~nobody-here/x"),
+        ("render", "--profile", "~nobody-here/x.yaml"),
+        ("render", "--profile", "./loop"),
+        ("render", "--repo", "loop"),
+        ("render",),  # its own profile is such a link
+        ("setup", "--host", NOBODY, "--identity", "~nobody-here/x"),
+        ("setup", "--host", NOBODY, "--identity", "./loop", "--profile", "vast"),
+        ("render", "--profile", "vast", "--output", "~nobody-here/x"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_nothing_can_open_is_a_wrong_word(
+    person: Person, words: tuple[str, ...]
+) -> None:
+    repository = person.repository()
+    for name in ("loop", "boxstrap.yaml"):
+        (repository.root / name).unlink(missing_ok=True)
+        (repository.root / name).symlink_to(name)
+    person.run(*words, "--committed-only" if words[0] == "render" else "--dry-run").must(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -291,3 +292,103 @@ def test_no_other_place_makes_a_profile_usable() -> None:
         if {"load", "load_default"} & {name.name for name in node.names}
     }
     assert found == LOADERS
+
+
+# Another repository's objects: a `.git` that came with the files may lead there
+
+
+@pytest.fixture
+def private(person: Person, clone: Repository) -> Repository:
+    """Another repository of the person's; they stand in the first one."""
+    assert clone.root.is_dir()
+    return Repository(person.home / "private", person.env, {"secret.py": "1\n"})
+
+
+def _git_file(git: Path, other: Path) -> None:
+    shutil.rmtree(git)
+    git.write_text(f"gitdir: {other}\n")
+
+
+def _git_link(git: Path, other: Path) -> None:
+    shutil.rmtree(git)
+    git.symlink_to(other)
+
+
+def _commondir(git: Path, other: Path) -> None:
+    (git / "commondir").write_text(str(other))
+
+
+def _forged_worktree(git: Path, other: Path) -> None:
+    """It says itself that it is one; the other repository knows nothing of it."""
+    own = git.parent / "worktrees" / "x"
+    own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (own / "gitdir").write_text(str(git))
+    (own / "commondir").write_text(str(other))
+    _git_file(git, own)
+
+
+def _alternates(git: Path, other: Path) -> None:
+    (git / "objects/info/alternates").write_text("#" * 99999 + f"\n{other}/objects\n")
+
+
+def _quoted_alternates(git: Path, other: Path) -> None:
+    (git / "objects/info/alternates").write_text(f'"{other}/obj\\145cts"\n')
+
+
+def _chained_alternates(git: Path, other: Path) -> None:
+    (git / "more/info").mkdir(parents=True)
+    (git / "more/info/alternates").write_text(f"{other}/objects\n")
+    (git / "objects/info/alternates").write_text("../more\n")
+
+
+def _linked_objects(git: Path, other: Path) -> None:
+    shutil.rmtree(git / "objects")
+    (git / "objects").symlink_to(other / "objects")
+
+
+def _linked_packs(git: Path, other: Path) -> None:
+    (git / "objects/pack").rmdir()
+    (git / "objects/pack").symlink_to(other / "objects/pack")
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        _git_file, _git_link, _commondir, _forged_worktree, _alternates, _quoted_alternates,
+        _chained_alternates, _linked_objects, _linked_packs,
+    ],
+)  # fmt: skip
+def test_objects_of_another_repository_need_consent(
+    lead: Callable[[Path, Path], None], says: Says, clone: Repository, private: Repository
+) -> None:
+    asked = says("secrets: []")
+    load_profile(asked)
+    lead(clone.root / ".git", private.root / ".git")
+    (each,) = refused(asked).takings.each
+    assert each.kind is Takes.REPOSITORY
+    assert str(private.root / ".git") in each.what
+    load_profile(asked, kinds=FOR_THE_BOX)
+    agree(asked)
+    load_profile(asked)
+
+
+def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
+    says: Says, clone: Repository, private: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other side names them, or it lies inside."""
+    says("secrets: []")
+    clone.git("add", "-A")
+    clone.git("commit", "-qm", "A profile")
+    private.git("worktree", "add", "-q", str(clone.root.parent / "beside"))
+    allow = ("-c", "protocol.file.allow=always")
+    private.git(*allow, "submodule", "add", "-q", str(clone.root), "sub")
+    clone.git("init", "-q", "--separate-git-dir", str(clone.root / ".bare"))
+    for place in (clone.root.parent / "beside", private.root / "sub", clone.root):
+        (place / "boxstrap.yaml").write_text("version: 1\n")
+        monkeypatch.chdir(place)
+        load_profile(Asked(repo=place))
+    alternates = private.root / ".git/objects/info/alternates"
+    alternates.write_text(f"{clone.root}/.bare/objects\n")
+    error = refused(Asked(repo=clone.root.parent / "beside"))
+    assert [each.what for each in error.takings.each] == [f"{clone.root}/.bare/objects"]
