@@ -19,8 +19,9 @@ from bootstrap.ui.screen import Screen
 def attach_to(asked: Asked, screen: Screen, *, run: str | None, every: bool) -> None:
     """Replace this program by the session. Raises UsageError, BoxLacksError."""
     if not sys.stdin.isatty():
+        where = f" --host {shlex.quote(asked.host)}" if asked.host else ""
         raise UsageError(
-            "attaching needs a terminal.", next_="To read the log instead: boxstrap logs -f"
+            "attaching needs a terminal.", next_=f"To read the log instead: boxstrap logs -f{where}"
         )
     with visit(asked, screen) as there:
         chosen = there.runs(run, every=every)[0]

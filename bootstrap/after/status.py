@@ -154,5 +154,5 @@ def _cells(called: str, run: Run, now: int) -> tuple[str, ...]:
         f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
     )
     log = f"log {size(run.log_bytes)}{quiet}"
-    command = run.command if len(run.command) <= _WIDEST else f"{run.command[: _WIDEST - 1]}…"
+    command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
     return (f"  {called}", run.outcome(), f"started {age} ago", log, run.commit[:12], command)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from bootstrap.link.exchange import exchange
@@ -54,7 +53,10 @@ def differences(hello: Hello) -> list[str]:
 
 def not_started(run: Run, commit: str, command: str, differing: list[str]) -> str:
     """Which run holds the place, and what is not as in it."""
-    pairs = {"commit": (run.commit[:12], commit[:12]), "command": (_typed(run.command), command)}
+    pairs = {
+        "commit": (run.commit[:12], commit[:12]),
+        "command": (run.typed[:_SHOWN_COMMAND], command),
+    }
     told = [
         f"{name} ({pairs[name][0]} → {pairs[name][1][:_SHOWN_COMMAND]})" if name in pairs else name
         for name in differing
@@ -63,11 +65,6 @@ def not_started(run: Run, commit: str, command: str, differing: list[str]) -> st
         f"{run.name} is running (commit {run.commit[:12]}); not started: "
         f"other {', '.join(told) or 'work'}."
     )
-
-
-def _typed(command: str) -> str:
-    """A run's command as the profile had it: with `python`, not the environment's by its path."""
-    return re.sub(r"\A/\S*/bin/(?=python3? )", "", command)[:_SHOWN_COMMAND]
 
 
 def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:

@@ -77,7 +77,10 @@ class Sending(threading.Thread):
         finally:
             objects.close()
         stream.close_write()
-        parse_report(_answer(stream).rpartition(_MARK)[2], stream.read_err())
+        answer = _answer(stream)
+        if not self._wire.alive():  # it is we who left, or the link did
+            raise LinkLost(self._wire.label)
+        parse_report(answer.rpartition(_MARK)[2], stream.read_err())
         self.arrived = True
 
 

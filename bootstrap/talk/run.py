@@ -52,6 +52,11 @@ class Run:
         """Its log, below boxstrap's folder on the box."""
         return f"runs/{self.repo_key}/{self.name}/log"
 
+    @property
+    def typed(self) -> str:
+        """Its command as the profile had it: with `python`, not the environment's by its path."""
+        return re.sub(r"\A/\S*/bin/(?=python3? )", "", self.command)
+
     def outcome(self) -> str:
         """What became of it, in a few words."""
         if self.state == "finished":

@@ -151,25 +151,52 @@ class _Silent:
     def close(self) -> None: ...
 
 
-def test_a_report_of_objects_has_an_end(monkeypatch: pytest.MonkeyPatch, wires: Wires) -> None:
+@pytest.fixture
+def send(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scripted, list[BoxstrapError]], Sending]:
+    """Begins to send nothing; what failed is put into the list."""
     monkeypatch.setattr(objects, "ObjectStream", _Silent)
     monkeypatch.setattr(objects, "have_locally", lambda *_: [])
+
+    def begin(wire: Scripted, told: list[BoxstrapError]) -> Sending:
+        here = SimpleNamespace(commit="a" * 40, object_format="sha1")
+        sending = Sending(
+            wire,
+            here,  # type: ignore[arg-type]
+            [],
+            workdir="/nowhere",
+            repo_key="k",
+            repo_root="",
+            progress=lambda *_: None,
+            failed=told.append,
+        )
+        sending.start()
+        return sending
+
+    return begin
+
+
+def test_a_report_of_objects_has_an_end(send: Any, wires: Wires) -> None:
     told: list[BoxstrapError] = []
-    here = SimpleNamespace(commit="a" * 40, object_format="sha1")
-    sending = Sending(
-        wires({"receive-pack": "exec yes"}),
-        here,  # type: ignore[arg-type]
-        [],
-        workdir="/nowhere",
-        repo_key="k",
-        repo_root="",
-        progress=lambda *_: None,
-        failed=told.append,
-    )
-    sending.start()
+    sending = send(wires({"receive-pack": "exec yes"}), told)
     sending.join(20)
     assert not sending.is_alive()
     assert "more than 1 MiB" in told[0].what
+
+
+def test_a_report_that_we_did_not_wait_for_is_no_refusal(send: Any, wires: Wires) -> None:
+    """As after Ctrl-C."""
+    told: list[BoxstrapError] = []
+    wire = wires({"receive-pack": "exec sleep 60"})
+    sending = send(wire, told)
+    sending.join(1)
+    assert sending.is_alive()
+    wire.close()
+    sending.join(20)
+    assert not sending.is_alive()
+    assert told == []
+    ended = send(wires({"receive-pack": "exit"}), told)
+    ended.join(20)
+    assert "gave no report" in told[0].what
 
 
 def test_no_thread_here_ends_with_a_traceback(

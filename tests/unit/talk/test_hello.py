@@ -137,6 +137,7 @@ def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
 
 def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
     ended = ROW.replace("train-1", "train-10").replace("running", "finished 1 exit 1")
+    ended = ended.replace("python x.py", "/w/homework/.venv/bin/python x.py")
     told = status_lines("box", parse(f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()))
     first, second = told[1:]
     for word in ("started", "log 12 B", "a" * 12, "python x.py"):
