@@ -43,8 +43,8 @@ def choose(
         return found
     listed = "".join(f"\n  --run {qualified(run, names)}" for run in (found or runs)[:_SHOWN])
     if several:
-        what = f"{name} is a run of several repositories" if name else "whose run is meant?"
-        raise UsageError(f"{what}:{listed}", where=where, next_="Name one of them.")
+        what = f"{name} is a run of several repositories:" if name else "whose run is meant?"
+        raise UsageError(f"{what}{listed}", where=where, next_="Name one of them.")
     raise _nothing(name, own, listed, where)
 
 

@@ -37,7 +37,7 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
         stopped = [f"{one.name} of {there.repository(one)}" for one in ended]
         if setup and _stop(there, None, left):
             stopped = [f"setup ({there.hello.holder})" if there.hello.holder else "setup"]
-        text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant)
+        text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant, run)
         if not there.box.is_local:
             text += f"\n{still_billing(there.box.recall('console'))}"
         screen.result(
@@ -77,7 +77,7 @@ def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
     return any(word == "stopped" for word, _ in said), left
 
 
-def _nothing(there: Visit, meant: list[Run]) -> str:
+def _nothing(there: Visit, meant: list[Run], name: str | None) -> str:
     """Nothing of what was meant was running; who else lives there is worth a word."""
     runs = there.hello.runs
     names = repository_names({one.repo_key for one in runs})
@@ -85,4 +85,5 @@ def _nothing(there: Visit, meant: list[Run]) -> str:
     if not others:
         return "nothing was running"
     whose = names[meant[0].repo_key]
-    return f"nothing of {whose} was running; these go on: {', '.join(others)} (see --run, --all)"
+    what = f"{qualified(meant[0], names)} was not" if name else f"nothing of {whose} was"
+    return f"{what} running; these go on: {', '.join(others)} (see --run, --all)"

@@ -7,6 +7,7 @@ apply_preflight() {
   [ -w "$place" ] || refuse "$place can't be written"
   free=$(df -Pm "$place" | awk 'NR == 2 { print $4 }')
   [ "${free:-9999}" -ge "$MIN_FREE_MB" ] || refuse "$place has $free MB free, not $MIN_FREE_MB"
+  case $(ldd --version 2>&1) in *musl*) refuse 'its C library is musl; PyTorch needs glibc' ;; esac
   { have git && have python3; } || can_install || refuse "git or python3 is missing, and can't be installed"
 }
 

@@ -123,3 +123,13 @@ def test_a_tree_that_a_paste_made_is_ours(
     person.run("setup", *there, "--set", "env.LINGER=601")
     made.root = moved
     one_training(box, made.head)
+
+
+def test_a_box_with_musl_is_refused_before_anything_changes(
+    rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("musl")
+    hosted(box, extends="vast")
+    said = typed(box, person.run("oneliner").must(0).out)
+    assert (said.returncode, "musl" in said.stderr) == (5, True)
+    assert not box.exists("/workspace/.boxstrap")

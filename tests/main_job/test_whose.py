@@ -83,6 +83,8 @@ def test_stop_ends_ones_own_run_alone_and_says_whose(two: Two) -> None:
     again = two.rented.run("stop").must(0)
     assert "nothing of mine was running" in again.out
     assert "theirs/train-1" in again.out
+    named = two.rented.run("stop", "--run", "train-1").must(0)
+    assert "mine/train-1 was not running" in named.out
     assert living(two.rented) == ["theirs"]
 
 

@@ -56,6 +56,7 @@ def test_what_could_be_anothers_is_refused_with_the_list(
         choose(ALL, own, name, every=every)
     assert "theirs/train-1" in refused.value.what
     assert "mine/train-1" in refused.value.what
+    assert "?:" not in refused.value.what
 
 
 def test_outside_any_repository_the_only_one_is_meant() -> None:
