@@ -9,6 +9,7 @@ shown, no lock taken for convenience; messages are in English, since some are re
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import BoxstrapError, UsageError
+from ..errors import BoxstrapError, UsageError, cant_write
 from .names import shown
 
 _OPTIONS = (
@@ -140,6 +141,9 @@ def not_installed() -> UsageError:
 
 def broken(folder: Path, failure: GitError) -> BoxstrapError:
     """The error for a failure that no state of a sound repository explains."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL is ours: git says it so
+        if os.strerror(code) in failure.said:
+            return cant_write(shown(str(folder)), OSError(code, os.strerror(code)))
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
     return BoxstrapError(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.plugin import Faults
+from tests.hostile.test_git_url import Host, hosted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.person import BIN, Done, Person
 
+__all__ = ["hosted"]
 pytestmark = pytest.mark.boxes
 
 
@@ -104,6 +106,20 @@ def test_consent_that_can_not_be_kept(person: Person, faults: Faults) -> None:
         (state / "filler").unlink()
         person.run(*ask, "--consent", digest)
         assert "digest" not in person.run(*ask).must(2).json()["error"]
+
+
+def test_a_mirror_that_does_not_fit(hosted: Host, person: Person, faults: Faults) -> None:
+    there = hosted()
+    words = ("render", "--profile", str(there.profile))
+    with mounted(person.state, "-o", "size=512k,mode=0700") as state:
+        fill(state)
+        with faults.attempt("disk here full", "mirror of git.url") as attempt:
+            refused = person.run(*words).must(1)
+            assert f"{state}/mirrors" in refused.err
+            assert "can't be used: no space left on device" in refused.err
+            attempt.outcome("one sentence; made anew with room")
+        (state / "filler").unlink()
+        person.run(*words).must(0)
 
 
 # The whole of /tmp and what stands for it read-only, but for the person's home.
