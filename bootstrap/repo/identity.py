@@ -3,7 +3,7 @@
     repositories/DIGEST.json   one each, below the state folder: its id, where its git
                                folder is, the first commit of its main line
 
-Nothing is written into the repository itself (docs/adr/0022).
+Nothing is written into the repository itself (docs/adr/0021).
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ def remember(person: Person, *names: str) -> None:
 
 def test_which_box_is_asked_with_the_list(at: Person) -> None:
     remember(at, "one", "two")
-    for task in ("setup", "status", "logs", "stop", "plan", "verify"):
+    for task in ("setup", "logs", "stop", "plan", "verify"):
         done = at.run(task).must(2)
         assert "--host one" in done.err
         assert "--host two" in done.err
