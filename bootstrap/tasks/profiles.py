@@ -64,10 +64,10 @@ def init(call: Call) -> None:
     place = call.asked().place
     try:
         here = read(place)
-        root, url = here.root, here.url
-    except UsageError:
+        root, url, lacking = here.root, here.url, []
+    except UsageError as error:
         # A folder that is no repository yet, or has no commit, may still get its profile.
-        root, url = place, None
+        root, url, lacking = place, None, [f"{error.what} {error.next}"]
     file, facts = root / "boxstrap.yaml", look(root, url=url)
     try:
         write_whole(file, sketch(facts), "x")  # never through a link
@@ -79,6 +79,6 @@ def init(call: Call) -> None:
         ) from None
     except OSError as error:
         raise cant_write(file, error) from None
-    remarks = notes(facts)
+    remarks = [*notes(facts), *lacking]
     lines = [f"written: {file}", *remarks, "Read it through, then: boxstrap setup --host …"]
     call.screen.result({"written": str(file), "notes": remarks}, "\n".join(lines))

@@ -209,6 +209,14 @@ def test_init_writes_a_profile_that_is_right_and_never_over_one(person: Person) 
     assert (repository.root / "boxstrap.yaml").read_text() == written
 
 
+def test_init_says_what_a_setup_would_lack(person: Person, tmp_path: Path) -> None:
+    person.place = tmp_path
+    assert "git init" in person.run("init").must(0).out
+    (tmp_path / "boxstrap.yaml").unlink()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, env=person.env, check=True)
+    assert "no commit yet" in person.run("init", "--json").must(0).json()["notes"][-1]
+
+
 @pytest.mark.parametrize("target", ["nowhere", "../there"])
 def test_init_writes_through_no_link(target: str, person: Person) -> None:
     repository = person.repository()
