@@ -133,3 +133,21 @@ def test_a_box_with_musl_is_refused_before_anything_changes(
     said = typed(box, person.run("oneliner").must(0).out)
     assert (said.returncode, "musl" in said.stderr) == (5, True)
     assert not box.exists("/workspace/.boxstrap")
+
+
+@pytest.mark.parametrize("last", ["small", "setup"])
+def test_the_small_script_and_a_setup_bring_uv_to_different_places(
+    last: str, rented: Rented, hosted: Hosted, person: Person
+) -> None:
+    box = rented("bare")
+    hosted(box)
+    there = ("--host", box.host_string, "--identity", str(box.identity))
+    for turn in sorted(("small", "setup"), key=last.__eq__):
+        command = ("--set", f"train.command=python train.py {turn}")
+        if turn == "setup":
+            person.run("setup", *there, *command).must(0)
+        else:
+            said = typed(box, person.run("oneliner", "--small", *command).must(0).out)
+            assert said.returncode == 0, said.stderr
+    assert box.run("cat /root/.boxstrap/runs/*/*/log").count("step 1") == 2
+    assert box.run("test -f /root/.boxstrap/uv && echo file").strip() == "file"
