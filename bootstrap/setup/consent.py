@@ -27,13 +27,16 @@ FOR_THE_BOX = frozenset({Takes.FILE, Takes.PUBLIC_KEY})
 class ConsentError(ProfileError):
     """The person has not agreed to what the repository's profile takes."""
 
-    def __init__(self, takings: Takings, before: Collection[Taking], where: str) -> None:
+    def __init__(
+        self, takings: Takings, before: Collection[Taking], given: str | None, where: str
+    ) -> None:
         self.takings = takings
+        other = f"--consent {given} is for another list. " if given else ""
         listed = [f"  {each}{_new(each, before)}" for each in takings.each]
         super().__init__(
             "\n".join(["this repository's profile takes from you:", *listed]),
             where=where,
-            next_="Whoever wrote the repository chose that. If you agree to this list, and to "
+            next_=f"{other}Whoever wrote the repository chose this one. If you agree to it, and to "
             f"nothing else: --consent {takings.digest}",
         )
 
@@ -93,7 +96,7 @@ def _ask(takings: Takings, before: Collection[Taking], given: str | None, where:
     """Return where the person agrees. Raises ConsentError where they don't, or can't be asked."""
     if given == takings.digest:
         return
-    error = ConsentError(takings, before, where)
+    error = ConsentError(takings, before, given, where)
     if given is None and sys.stderr.isatty():
         from bootstrap.link.talk import Talk
 

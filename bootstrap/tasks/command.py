@@ -6,6 +6,7 @@ import errno
 import functools
 import inspect
 import os
+import shlex
 import sys
 import time
 import traceback
@@ -145,7 +146,7 @@ def command(
     """Make a task of a function that takes a `Call`; its options are data.
 
     `changes`: the options with which it changes something, and refuses --dry;
-    None: it always does. `interrupted` is what a person may do after Ctrl-C.
+    None: it always does. `interrupted` is what a person may do after Ctrl-C, a command last.
     """
 
     def make(body: Callable[[Call], None]) -> BoxTask:
@@ -194,8 +195,8 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise
     except KeyboardInterrupt as error:
         _close(call, error)
-        words = (_INTERRUPTED_WORDS, interrupted)
-        raise Exit("\n".join(filter(None, words)), code=INTERRUPTED) from None
+        words = f"\n{interrupted}{_same_host(call)}" if interrupted else ""
+        raise Exit(f"{_INTERRUPTED_WORDS}{words}", code=INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read us has gone (`| head`); there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -204,6 +205,12 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         own = _own_error(error, _hiding(call))
         _close(call, own)
         raise own from None
+
+
+def _same_host(call: Call) -> str:
+    """What makes a command that is recommended mean the same box."""
+    host = call.given.get("host")
+    return f" --host {shlex.quote(host)}" if host else ""
 
 
 def _hiding(call: Call) -> Callable[[str], str]:

@@ -116,6 +116,7 @@ check_out_whole() {
     box_git -C "$tmp" checkout -q --detach "$REPO_COMMIT" --
   fi
   mv -T "$tmp" "$REPO_DIR"
+  rmdir -- "${tmp%/*}" # as after a kill, whose leavings the next setup sweeps
 }
 
 fetch_from_store() {

@@ -306,6 +306,7 @@ def test_no_task_takes_it_unasked(
         done = victim.run(*task, *host, AWS_SECRET_ACCESS_KEY="canary-5e7d").must(2)
         assert "SHA256:" in done.text
         assert "--consent " in done.text
+        assert (f"--consent {'0' * 32} is for another list" in done.text) is ("--consent" in task)
         # To judge a box, and to read the script, no secret is taken: none is asked.
         takes_none = task in (("verify",), ("render",))
         assert ("AWS_SECRET_ACCESS_KEY" in done.text) is not takes_none
