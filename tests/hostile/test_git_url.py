@@ -153,14 +153,15 @@ def test_a_token_is_in_no_argument_file_or_output(
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str) -> None:
+def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Faults) -> None:
     """`verify` renders without a repository: the address is the profile's own."""
-    there = hosted(TOKEN)
-    there.say(access)
-    loaded = load(str(there.profile))
-    script = prepare(loaded, there.origin.root, local=False, with_work=False).script
-    assert TOKEN not in script
-    assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
+    with faults.attempt("token in git.url", f"verify, access {access}"):
+        there = hosted(TOKEN)
+        there.say(access)
+        loaded = load(str(there.profile))
+        script = prepare(loaded, there.origin.root, local=False, with_work=False).script
+        assert TOKEN not in script
+        assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
 
 
 def test_a_ref_that_is_not_there_shows_no_token(person: Person, hosted: Host) -> None:

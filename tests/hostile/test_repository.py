@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.git import AT_ONCE_S
+from tests.faults.plugin import Faults
 from tests.person import PROFILE, Person, Repository, plain_environment
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
@@ -269,15 +270,18 @@ def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
         assert mark in sprung, f"{mark} did not spring: {sprung}"
 
 
-def test_nothing_that_a_configuration_names_runs(person: Person, traps: Traps, calls: Path) -> None:
-    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
-    plant(repository, traps, person.env)
-    calls.write_text("")
-    for task in TASKS:
-        done = person.run(*task)
-        assert not traps.sprung(), f"{task}: {done.text}"
-        assert done.rc != 1, f"{task}: {done.text}"
-    _each_call_names_its_repository(calls)
+def test_nothing_that_a_configuration_names_runs(
+    person: Person, traps: Traps, calls: Path, faults: Faults
+) -> None:
+    with faults.attempt("configuration of a cloned repository names programs"):
+        repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+        plant(repository, traps, person.env)
+        calls.write_text("")
+        for task in TASKS:
+            done = person.run(*task)
+            assert not traps.sprung(), f"{task}: {done.text}"
+            assert done.rc != 1, f"{task}: {done.text}"
+        _each_call_names_its_repository(calls)
 
 
 def test_a_bare_repository_inside_is_not_taken_for_one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.faults.plugin import Faults
 from tests.person import Person
 
 PEM = (
@@ -39,17 +40,18 @@ def given(person: Person) -> Person:
     return person
 
 
-def test_later_commands_mask_it_without_the_profile(given: Person) -> None:
-    for place in (given.place, given.home):
-        given.place = place
-        for task in (("logs",), ("logs", "-f"), ("logs", "--json")):
-            shown = given.run(*task, "--host", "local", **VALUES)
-            assert not [leak for leak in LEAKS if leak in shown.text]
-            assert "token [HF_TOKEN hidden]" in shown.out
-    # Names alone are kept.
-    record = (given.state / "boxes/local/box.json").read_text()
-    assert "HF_TOKEN" in record
-    assert not [leak for leak in LEAKS if leak in record]
+def test_later_commands_mask_it_without_the_profile(given: Person, faults: Faults) -> None:
+    with faults.attempt("secret of several lines in a log"):
+        for place in (given.place, given.home):
+            given.place = place
+            for task in (("logs",), ("logs", "-f"), ("logs", "--json")):
+                shown = given.run(*task, "--host", "local", **VALUES)
+                assert not [leak for leak in LEAKS if leak in shown.text]
+                assert "token [HF_TOKEN hidden]" in shown.out
+        # Names alone are kept.
+        record = (given.state / "boxes/local/box.json").read_text()
+        assert "HF_TOKEN" in record
+        assert not [leak for leak in LEAKS if leak in record]
 
 
 def test_what_is_not_here_any_more_is_said_once(given: Person) -> None:

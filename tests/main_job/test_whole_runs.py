@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
@@ -34,20 +35,23 @@ def alive(rented: Rented) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["vast", "nosudo"])
-def test_stop_ends_what_went_into_sessions_of_its_own(rent: Rent, kind: str) -> None:
-    rented = rent(kind)
-    rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
-    begun = rented.run("setup").must(0)
-    # What is recommended can be done there: without tmux nothing can be attached to.
-    assert ("boxstrap attach" in begun.out) == (kind == "vast")
-    assert "boxstrap logs -f" in begun.out
-    assert "train-1: waiting up to 30 s for its first line" in begun.err
-    assert len(alive(rented)) == 5
-    stopped = rented.run("stop", "--json").must(0).json()
-    assert (stopped["stopped"], stopped["left"]) == (["train-1"], [])
-    assert alive(rented) == []
-    (run,) = rented.status()["runs"]
-    assert (run["rc"], run["ended"]) == (143, "stop")
+def test_stop_ends_what_went_into_sessions_of_its_own(
+    rent: Rent, kind: str, faults: Faults
+) -> None:
+    with faults.attempt("processes of a run in sessions of their own", kind):
+        rented = rent(kind)
+        rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+        begun = rented.run("setup").must(0)
+        # What is recommended can be done there: without tmux nothing can be attached to.
+        assert ("boxstrap attach" in begun.out) == (kind == "vast")
+        assert "boxstrap logs -f" in begun.out
+        assert "train-1: waiting up to 30 s for its first line" in begun.err
+        assert len(alive(rented)) == 5
+        stopped = rented.run("stop", "--json").must(0).json()
+        assert (stopped["stopped"], stopped["left"]) == (["train-1"], [])
+        assert alive(rented) == []
+        (run,) = rented.status()["runs"]
+        assert (run["rc"], run["ended"]) == (143, "stop")
 
 
 def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from bootstrap.paths import cache_dir
 from bootstrap.render.script import KEPT, render_script
+from tests.faults.plugin import Faults
 
 
 def kept() -> list[Path]:
@@ -38,15 +39,16 @@ def test_a_cache_that_cannot_be_written_is_none() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff\xfe", b"\0" * 900, b"#!/usr/bin/env bash\n"])
-def test_a_damaged_one_is_made_anew(damage: bytes) -> None:
+def test_a_damaged_one_is_made_anew(damage: bytes, faults: Faults) -> None:
     """Emptied by a power cut, NUL bytes of a disk, or cut: it is known by its digest."""
-    fresh = render_script("x", [("A", 1)], ())
-    (file,) = kept()
-    file.write_bytes(damage)
-    assert render_script("x", [("A", 1)], ()) == fresh
-    (file,) = kept()
-    assert render_script("x", [("A", 1)], ()) == fresh
-    assert file.read_bytes().endswith(fresh.encode())
+    with faults.attempt("script cache damaged", damage[:2].hex() or "emptied"):
+        fresh = render_script("x", [("A", 1)], ())
+        (file,) = kept()
+        file.write_bytes(damage)
+        assert render_script("x", [("A", 1)], ()) == fresh
+        (file,) = kept()
+        assert render_script("x", [("A", 1)], ()) == fresh
+        assert file.read_bytes().endswith(fresh.encode())
 
 
 def test_another_script_in_its_place_is_not_believed() -> None:
