@@ -82,7 +82,9 @@ def test_vast_is_a_vast_container(box: Start) -> None:
     made = box("vast")
     done = ssh(made, "printenv CONTAINER_ID; echo shell is up")
     assert done.stdout == "21843570\nshell is up\n"
-    assert "open terminal failed: not a terminal" in done.stderr  # auto-tmux
+    # Auto-tmux, whose server is now and then gone before it says why.
+    refusals = ("open terminal failed: not a terminal", "server exited unexpectedly")
+    assert any(words in done.stderr for words in refusals)
     assert "VAST_CONTAINERLABEL=C.21843570" in made.run("tr '\\0' '\\n' </proc/1/environ")
     assert made.run(["/venv/main/bin/python", "-c", "print(1)"]) == "1\n"
     assert made.exists("/workspace")
