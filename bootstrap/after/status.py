@@ -52,7 +52,7 @@ def show_status(asked: Asked, screen: Screen) -> None:
     Raises what stood in the way where no box could be asked, and HostKeyError at any box.
     """
     boxes = [asked] if asked.host else meant(asked, [])
-    here = stood_in(asked)
+    here = None if asked.host else stood_in(asked)  # of a host that is none nothing is kept
     if len(boxes) == 1:
         found = [_look(boxes[0], screen, here)]
     else:
@@ -70,7 +70,7 @@ def show_status(asked: Asked, screen: Screen) -> None:
         raise (trusted or errors)[0]
 
 
-def _look_at_all(boxes: Sequence[Asked], here: Here) -> list[_Status]:
+def _look_at_all(boxes: Sequence[Asked], here: Here | None) -> list[_Status]:
     """All at once, each in a thread of its own; what happens on the way is not told."""
     found = [_Status() for _ in boxes]
 
@@ -93,7 +93,7 @@ def _look_at_all(boxes: Sequence[Asked], here: Here) -> list[_Status]:
     return found
 
 
-def _look(asked: Asked, screen: Screen, here: Here) -> _Status:
+def _look(asked: Asked, screen: Screen, here: Here | None) -> _Status:
     with visit(asked, screen, here) as there:
         hello, name = there.hello, there.box.known.name
         setup, names = _setup(hello), repository_names({run.repo_key for run in hello.runs})

@@ -66,7 +66,7 @@ def test_what_a_killed_one_left_is_ended(
     at_work: tuple[Rented, Going, str], faults: Faults, left: str
 ) -> None:
     rented, going, setup = at_work
-    await_it = "until pgrep -f 'uv pip install .*-e [.]$'; do sleep 0.05; done"
+    await_it = "until pgrep -f 'uv pip install .*-e [.] --exact$'; do sleep 0.05; done"
     building = rented.box.run(await_it).split()
     with faults.attempt(f"lock whose holder died, {left}"):
         if left.startswith("steps"):
