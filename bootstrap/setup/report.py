@@ -32,17 +32,19 @@ def next_steps(
     """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
     name, program = contact.known.name, program_name(sys.argv[0])
     can_attach = run and run.state == "running" and hello.facts.get("tmux")
-    folder = repo_dir(prepared, hello)
+    folder, repo = repo_dir(prepared, hello), contact.asked.repo
+    # Whose run is meant goes by where the person stands: here they named another place.
+    there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
     return what_next(
         Next(
             box=name,
             run=run.name if run else "",
             state=run.outcome() if run else "",
-            attach=f"{program} attach --host {name}" if can_attach else "",
-            follow=f"{program} logs -f --host {name}" if run else "",
-            shell="" if contact.is_local else f"{program} shell --host {name}",
+            attach=f"{program} attach {there}" if can_attach else "",
+            follow=f"{program} logs -f {there}" if run else "",
+            shell="" if contact.is_local else f"{program} shell {there}",
             ssh=_ssh(alias, folder, hello) if alias else "",
-            code="" if contact.is_local else f"{program} code --host {name}",
+            code="" if contact.is_local else f"{program} code {there}",
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
             rented=not contact.is_local,

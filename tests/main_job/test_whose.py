@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -118,3 +119,13 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
     assert "train-3 finished after" in followed.err.splitlines()[-1]
     stopped = rented.run("logs", "-f", "--run", "train-1").must(0)
     assert "train-1 was stopped after" in stopped.err.splitlines()[-1]
+
+
+def test_what_is_recommended_means_the_repository_that_was_named(person: Person) -> None:
+    """The person stands in another repository, as whoever runs the demo does."""
+    named = person.repository("named").root
+    person.repository("stood-in", train__py="print('another')\n")
+    done = person.run("setup", "--host", "local", "--repo", str(named)).must(0)
+    (follow,) = (line for line in done.out.splitlines() if "logs -f" in line)
+    words = shlex.split(follow)
+    assert "step 1" in person.run(*words[words.index("logs") :]).must(0).out
