@@ -47,9 +47,9 @@ class BoxstrapError(Exit):
         head = f"{self.where}: {self.what}" if self.where else self.what
         return f"{head}\n{self.next}" if self.next else head
 
-    def redact(self, hide: Callable[[str], str]) -> None:
-        """Mask the secrets in it: what a box or a library said may hold one."""
-        self.what, self.where, self.next = hide(self.what), hide(self.where), hide(self.next)
+    def redact(self, redact: Callable[[str], str]) -> None:
+        """Redact the secrets in it: what a box or a library said may hold one."""
+        self.what, self.where, self.next = redact(self.what), redact(self.where), redact(self.next)
         self.message = self.text()
 
     def as_dict(self) -> dict[str, object]:
@@ -69,9 +69,9 @@ def _harmless(text: str) -> str:
         text = f"{text[:LONGEST]}…"
     if text.isascii() and text.replace("\n", "").isprintable():
         return text
-    from bootstrap.ui.clean import clean
+    from bootstrap.text.sanitize import sanitize
 
-    return clean(text)
+    return sanitize(text)
 
 
 def cant_write(path: object, error: OSError) -> BoxstrapError:

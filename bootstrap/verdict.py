@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Advice
@@ -22,7 +22,7 @@ MAX_TEXT = 300
 
 
 def _one_line(text: object) -> object:
-    return " ".join(clean(text).split())[:MAX_TEXT] if isinstance(text, str) else text
+    return " ".join(sanitize(text).split())[:MAX_TEXT] if isinstance(text, str) else text
 
 
 Text = Annotated[str, BeforeValidator(_one_line)]

@@ -15,15 +15,15 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
-from bootstrap.setup.secrets import warn_of_unmasked
+from bootstrap.setup.secrets import warn_of_unredacted
 from bootstrap.talk.comebacks import Comebacks
 from bootstrap.talk.follow import after_mark, grow
 from bootstrap.talk.question import question
 from bootstrap.talk.run import Run, as_it_ended
 from bootstrap.talk.watch import EndWatch
-from bootstrap.ui.clean import CleanStream
+from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.text.sizes import duration
 from bootstrap.ui.screen import Screen
-from bootstrap.ui.sizes import duration
 
 _PIECE = 1024 * 1024
 _LONGEST_LINE = 1024 * 1024
@@ -40,7 +40,7 @@ def show_log(  # noqa: PLR0913 - what was asked for
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Write the log to standard output, cleaned, with the secrets of the profile masked.
+    """Write the log to standard output, cleaned, with the secrets of the profile redacted.
 
     Following ends when the run does, and says how. Raises UsageError where there is no such
     run or step, TrainingFailedError where the run that was followed failed.
@@ -52,15 +52,15 @@ def show_log(  # noqa: PLR0913 - what was asked for
         file = one.log if one else _step_log(there, str(step))
         if one:
             screen.note("log", f"{one.name} of {there.repository(one)}")
-        warn_of_unmasked(there.box.known, screen, os.environ)
+        warn_of_unredacted(there.box.known, screen, os.environ)
         on_terminal = sys.stdout.isatty()
-        cleaner = CleanStream(keep_colour=on_terminal, keep_returns=on_terminal)
-        masks = there.masks.stream()
+        sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
+        redactor = there.redactor.stream()
         out = _JsonLines() if as_json else _Plain()
         growing = _Growing(there, file, one)
         for piece in growing.pieces() if follow else _as_it_is(there, file):
-            out.write(masks.feed(cleaner.feed(piece)))
-        out.write(masks.feed(cleaner.finish()) + masks.flush())
+            out.write(redactor.feed(sanitizer.feed(piece)))
+        out.write(redactor.feed(sanitizer.finish()) + redactor.flush())
         out.end()
         if growing.over:
             _tell_end(growing.over, there.repository(growing.over), growing.ended, screen)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bootstrap.after.choose import qualified, repository_names
-from bootstrap.after.top import masks_of_all, meant
+from bootstrap.after.top import meant, redactor_of_all
 from bootstrap.after.visit import Here, Visit, stood_in, visit
 from bootstrap.codes import explain
 from bootstrap.contact import Asked
@@ -19,10 +19,10 @@ from bootstrap.link.said import number
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.run import Run
 from bootstrap.talk.tail import file_tail
+from bootstrap.text.sizes import duration, size
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.screen import Screen
-from bootstrap.ui.sizes import duration, size
 
 _SHOWN = 10
 _WIDEST = 60
@@ -56,7 +56,7 @@ def show_status(asked: Asked, screen: Screen) -> None:
     if len(boxes) == 1:
         found = [_look(boxes[0], screen, here)]
     else:
-        screen.hide = masks_of_all(asked).text
+        screen.redact = redactor_of_all(asked).text
         found = _look_at_all(boxes, here)
     errors = [status.error for status in found if status.error]
     # Of one box its own keys stand at the top as well, where they always were.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bootstrap.after.visit import masks_for
+from bootstrap.after.visit import redactor_for
 from bootstrap.contact import Asked, contact
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
 from bootstrap.link import known
@@ -22,7 +22,7 @@ from bootstrap.link.steady import SteadyLink
 from bootstrap.talk.follow import after_mark
 from bootstrap.talk.look import Look, LookLines
 from bootstrap.talk.question import question
-from bootstrap.ui.redact import Redactor
+from bootstrap.text.redact import Redactor
 
 RETRY_S = 15.0
 """Seconds between two tries of a box that could not be reached at first."""
@@ -98,13 +98,13 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
         raise first
 
 
-def masks_of_all(asked: Asked) -> Redactor:
-    """Masks what any known box was given: which are meant is known later."""
-    from bootstrap.setup.secrets import masks
+def redactor_of_all(asked: Asked) -> Redactor:
+    """Redacts what any known box was given: which are meant is known later."""
+    from bootstrap.setup.secrets import redactor_of
 
     boxes = known.all_boxes()
-    here = masks_for(known.KnownBox("", ""), asked)
-    return Redactor({**masks(boxes).secrets, **here.secrets})
+    here = redactor_for(known.KnownBox("", ""), asked)
+    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
 
 
 def meant(asked: Asked, hosts: Sequence[str]) -> list[Asked]:

@@ -11,7 +11,7 @@ from bootstrap.link.known import KnownBox
 from bootstrap.link.steady import SteadyLink
 from bootstrap.talk.hello import Hello, greet
 from bootstrap.talk.run import Run
-from bootstrap.ui.redact import Redactor
+from bootstrap.text.redact import Redactor
 from bootstrap.ui.screen import Screen
 
 Here = tuple[str, str]
@@ -26,8 +26,8 @@ class Visit:
     link: SteadyLink
     hello: Hello
     workdir: str
-    masks: Redactor
-    """Masks the secrets that the box was given."""
+    redactor: Redactor
+    """Redacts the secrets that the box was given."""
     own: str = ""
     """What the box calls the repository stood in; "" in none."""
 
@@ -56,8 +56,8 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     own, root = here or ("", "")
     box = contact(asked, screen.say, repo_key=own)
     box.dial()
-    masks = masks_for(box.known, asked)
-    screen.hide = masks.text
+    redactor = redactor_for(box.known, asked)
+    screen.redact = redactor.text
     if here is None:
         own, root = stood_in(asked)  # while it connects
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
@@ -75,7 +75,7 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     own = own and (hello.repo_key or own)
     if own and own not in {run.repo_key for run in hello.runs}:
         own = _named_here(asked) or own
-    return Visit(box, link, hello, workdir, masks, own)
+    return Visit(box, link, hello, workdir, redactor, own)
 
 
 def stood_in(asked: Asked) -> Here:
@@ -94,18 +94,18 @@ def stood_in(asked: Asked) -> Here:
         return (root.name if root else "", "")
 
 
-def masks_for(box: KnownBox, asked: Asked) -> Redactor:
-    """Masks what the box was given, or where nobody noted that, what the profile here names."""
+def redactor_for(box: KnownBox, asked: Asked) -> Redactor:
+    """Redacts what the box was given, or where nobody noted that, what the profile here names."""
     from bootstrap.setup.consent import usable
-    from bootstrap.setup.secrets import is_noted, masks
+    from bootstrap.setup.secrets import is_noted, redactor_of
 
     if is_noted(box):
-        return masks([box])
+        return redactor_of([box])
     try:
         names = list(usable(asked, "secrets"))
     except BoxstrapError:
         names = []
-    return masks([replace(box, extra={**box.extra, "secrets": names})])
+    return redactor_of([replace(box, extra={**box.extra, "secrets": names})])
 
 
 def _named_here(asked: Asked) -> str:

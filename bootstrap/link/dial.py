@@ -22,7 +22,7 @@ from typing import IO
 from bootstrap.errors import UnreachableError
 from bootstrap.link import reasons
 from bootstrap.link.resolve import Endpoint
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 _STAGGER = 0.25
 """Seconds before the next address of a name is tried beside the first (RFC 8305)."""
@@ -139,7 +139,7 @@ class _Proxy:
         if not self._stderr.closed:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - 2048))
-            self._said = clean(self._stderr.read()).strip()
+            self._said = sanitize(self._stderr.read()).strip()
         return self._said
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.said import exit_code
 from bootstrap.link.wire import PIECE, Stream, Wire
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 LIMIT = 8 * 1024 * 1024
 """Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
@@ -164,7 +164,9 @@ def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
 
 
 def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> NoAnswer:
-    said = "\n".join(clean(text).strip() for text in (raw[-_NOISE_SHOWN:], errors) if text.strip())
+    said = "\n".join(
+        sanitize(text).strip() for text in (raw[-_NOISE_SHOWN:], errors) if text.strip()
+    )
     said = said[-_NOISE_SHOWN:]
     hint = next((text for sign, text in _HINTS if sign in said.lower()), _DEFAULT_HINT)
     what = f"it gave no answer within {timeout:g} s" if timeout else "it gave no answer"

@@ -9,8 +9,8 @@ import time
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import LoginBroken
 from bootstrap.link.resolve import Endpoint
-from bootstrap.ui.clean import clean
-from bootstrap.ui.sizes import duration
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import duration
 
 _STARTING = "A box that was just rented may still be starting: try again in a minute."
 _KNOWN = "You were last on this box {ago} ago: it may be off, restarting, or given back."
@@ -50,7 +50,7 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) 
 
 def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
     """Something else greeted."""
-    said = clean(seen[:80]).strip().splitlines()
+    said = sanitize(seen[:80]).strip().splitlines()
     return UnreachableError(
         f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
         where=endpoint.address,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 MOST_LINES = 5000
 LONGEST = 4096
@@ -37,6 +37,6 @@ def version(text: str) -> tuple[int, ...]:
 def rows(answer: bytes) -> Iterator[tuple[str, str]]:
     """The lines that are a word, a tab, and a value; both clean. All else is passed over."""
     for line in answer.split(b"\n", MOST_LINES)[:MOST_LINES]:
-        word, tab, value = clean(line[:LONGEST]).partition("\t")
+        word, tab, value = sanitize(line[:LONGEST]).partition("\t")
         if tab:
             yield word, value

@@ -29,7 +29,7 @@ from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.talk import Talk
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 _BANNER_TIMEOUT = 15
 _AUTH_TIMEOUT = 30
@@ -99,8 +99,8 @@ def _open(connection: Connection, dialing: Dialing) -> None:
         connection.open()
     except (paramiko.SSHException, EOFError, OSError) as error:
         transport = connection.client.get_transport()
-        farewell = clean(getattr(transport, "farewell", "")).strip()
-        said = farewell or clean(str(error)).strip() or "it hung up"
+        farewell = sanitize(getattr(transport, "farewell", "")).strip()
+        said = farewell or sanitize(str(error)).strip() or "it hung up"
         proxy = dialing.proxy_errors()
         raise LoginBroken(
             f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),
@@ -147,7 +147,7 @@ class SshWire:
         except (paramiko.SSHException, EOFError, OSError) as error:
             if self.alive():
                 raise UnreachableError(
-                    f"it does not run commands: {clean(str(error))}.",
+                    f"it does not run commands: {sanitize(str(error))}.",
                     where=self.label,
                     next_="Some providers' proxies are interactive only: use the direct SSH "
                     "address that the provider's page shows (RunPod: “SSH over exposed TCP”).",
@@ -186,7 +186,7 @@ class SshWire:
         """Why the link is gone."""
         if self._heartbeat.died:
             return LinkLost(self.label, "the link was lost: nothing came from the box any more")
-        farewell = clean(self._transport.farewell).strip()
+        farewell = sanitize(self._transport.farewell).strip()
         return LinkLost(self.label, f"the box closed the link{f': {farewell}' if farewell else ''}")
 
 

@@ -118,7 +118,7 @@ def _told(
     """What happened, in lines."""
     lines = [] if setup else ["nothing to do: the box is as the profile says"]
     if beginning:
-        lines += [f"  {screen.fair(line)}" for line in beginning.lines]
+        lines += [f"  {screen.sanitize(line)}" for line in beginning.lines]
     elif run:
         lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
     if run and run.state == "running" and differing == ["secrets"]:

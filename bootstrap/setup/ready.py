@@ -70,13 +70,13 @@ def get_ready(
             provider = recognise(box, link, screen)
         loaded = loaded.for_provider(provider)
     prepared = made(loaded)
-    screen.hide = secrets.masks([box.known], prepared.secrets).text
+    screen.redact = secrets.redactor_of([box.known], prepared.secrets).text
     if prepared.warning:
         screen.warn(prepared.warning)
     if with_work:
         screen.note("commit", f"{prepared.commit[:12]} of {prepared.repo_name}")
     link = link or connect(ahead, screen)
-    secrets.warn_of_unmasked(box.known, screen, {**os.environ, **prepared.secrets})
+    secrets.warn_of_unredacted(box.known, screen, {**os.environ, **prepared.secrets})
     if with_work:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.

@@ -1,6 +1,6 @@
 """The secrets that a profile names: taken from here, sent over the login's input alone.
 
-Which ones a box was given is remembered with it, by name, and their values are masked in
+Which ones a box was given is remembered with it, by name, and their values are redacted in
 whatever it says from then on.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir, write_private
-from bootstrap.ui.redact import SHORTEST, Redactor
+from bootstrap.text.redact import SHORTEST, Redactor
 
 if TYPE_CHECKING:
     from bootstrap.contact import Contact
@@ -62,12 +62,12 @@ def given_to(box: KnownBox) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
-def masks(
+def redactor_of(
     boxes: Iterable[KnownBox],
     more: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Redactor:
-    """Masks what these boxes were given, where its value is in the environment, and `more`.
+    """Redacts what these boxes were given, where its value is in the environment, and `more`.
 
     Raises UsageError for one of `more` that is too short.
     """
@@ -77,13 +77,13 @@ def masks(
     return Redactor({**can, **(more or {})})
 
 
-def warn_of_unmasked(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:
-    """Say which of its secrets can't be masked, since their values are not here any more."""
+def warn_of_unredacted(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:
+    """Say which of its secrets can't be redacted, since their values are not here any more."""
     gone = [name for name in given_to(box) if len(environment.get(name, "").strip()) < SHORTEST]
     if gone:
         screen.warn(
             f"{', '.join(gone)}: given to this box, but not in your environment now, "
-            "so it can't be masked in what the box says"
+            "so it can't be redacted in what the box says"
         )
 
 

@@ -10,7 +10,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.talk.hello import Hello
 from bootstrap.talk.question import question
 from bootstrap.talk.run import STATES, Run
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 FIRST_OUTPUT_S = 30
 """How long a run's first output is waited for, in seconds."""
@@ -81,7 +81,7 @@ def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
         ),
         timeout=FIRST_OUTPUT_S + 30,
     )
-    head, _, log = clean(answer).partition("\n")
+    head, _, log = sanitize(answer).partition("\n")
     state, _, rc = head.partition(" ")
     failed = state == "finished" and rc != "0"
     lines = [line for line in log.splitlines() if line.strip()]

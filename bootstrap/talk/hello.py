@@ -14,7 +14,7 @@ from bootstrap.link.said import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
 from bootstrap.talk.run import Run, parse_run
-from bootstrap.ui.sizes import duration
+from bootstrap.text.sizes import duration
 
 OLDEST_BASH = (4, 4)
 _LONGEST_WHAT = 80

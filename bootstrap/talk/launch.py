@@ -13,7 +13,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import ask
 from bootstrap.link.wire import Wire
 from bootstrap.talk.question import question
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 _MOST_LACKS = 20
 """Sentences that are shown; `lacks` in templates/steps/preflight.sh has fewer."""
@@ -59,14 +59,14 @@ def launch(wire: Wire, start: Launch) -> None:
         words=" ".join(start.words),
     )
     answer = ask(wire, asked, script + start.secrets, timeout=120)
-    lines = clean(answer.output).splitlines()
+    lines = sanitize(answer.output).splitlines()
     lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
     if lacks:
         raise _lacks(lacks, wire.label)
     if "short" in lines:
         raise LinkLost(wire.label, "the script did not arrive whole, so nothing was started")
     if "launched" not in lines:
-        said = clean(answer.errors).strip()[-600:]
+        said = sanitize(answer.errors).strip()[-600:]
         raise BoxstrapError(
             f"the box did not start the setup{': ' + said if said else '.'}", where=wire.label
         )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 MAX_LINE = 256 * 1024
 """Bytes of one look; a longer line is none."""
@@ -14,7 +14,7 @@ _MOST_TEXT = 500
 
 
 def _one_line(text: object) -> object:
-    return " ".join(clean(text).split())[:_MOST_TEXT] if isinstance(text, str) else text
+    return " ".join(sanitize(text).split())[:_MOST_TEXT] if isinstance(text, str) else text
 
 
 Text = Annotated[str, BeforeValidator(_one_line)]

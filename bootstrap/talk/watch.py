@@ -9,7 +9,7 @@ from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import number
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 
 EVERY_S = 1.0
 ANSWER_S = 30.0
@@ -65,7 +65,7 @@ class EndWatch(threading.Thread):
                 return
 
     def _is_over(self) -> bool:
-        answer = clean(exchange(self._wire, self._asked, timeout=ANSWER_S)[:_LONGEST])
+        answer = sanitize(exchange(self._wire, self._asked, timeout=ANSWER_S)[:_LONGEST])
         self.state, size, ended = [*answer.strip().split("\t"), "", ""][:3]
         written, self.ended = number(size), number(ended)
         if written is None:

@@ -32,8 +32,8 @@ def boxes(call: Call) -> None:
     from bootstrap.errors import UsageError
     from bootstrap.link.known import all_boxes, by_name, forget, unreadable
     from bootstrap.setup.alias import drop_alias
+    from bootstrap.text.sizes import duration
     from bootstrap.ui.layout import aligned
-    from bootstrap.ui.sizes import duration
 
     name = call.given["forget"]
     if name:

@@ -66,8 +66,8 @@ class Call:
     given: Mapping[str, Any] = field(default_factory=dict)
     dry: bool = False
     """Whether what would be done is only shown."""
-    hide: Callable[[str], str] | None = None
-    """What masks secrets, for a task without a screen of ours."""
+    redact: Callable[[str], str] | None = None
+    """What redacts secrets, for a task without a screen of ours."""
     _screen: Screen | None = None
 
     @property
@@ -190,7 +190,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         _close(call, None)
     except Exit as error:
         if isinstance(error, BoxstrapError):
-            error.redact(_hiding(call))
+            error.redact(_redacting(call))
         _close(call, error)
         raise
     except KeyboardInterrupt as error:
@@ -202,7 +202,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(code=0) from None
     except Exception as error:
-        own = _own_error(error, _hiding(call))
+        own = _own_error(error, _redacting(call))
         _close(call, own)
         raise own from None
 
@@ -213,9 +213,9 @@ def _same_host(call: Call) -> str:
     return f" --host {shlex.quote(host)}" if host else ""
 
 
-def _hiding(call: Call) -> Callable[[str], str]:
-    """What masks the secrets that this call knows, in whatever is said of its end."""
-    return call.hide or (call._screen.hide if call._screen else str)
+def _redacting(call: Call) -> Callable[[str], str]:
+    """What redacts the secrets that this call knows, in whatever is said of its end."""
+    return call.redact or (call._screen.redact if call._screen else str)
 
 
 def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - in the place of a task's body
@@ -242,7 +242,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OURS = (errno.EACCES, errno.EPERM)
 
 
-def _own_error(error: Exception, hide: Callable[[str], str]) -> BoxstrapError:
+def _own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
     from bootstrap.paths import state_dir
 
     named = _NOT_OURS if isinstance(error, OSError) and error.filename else ()
@@ -253,8 +253,8 @@ def _own_error(error: Exception, hide: Callable[[str], str]) -> BoxstrapError:
     next_ = f"What happened is in {report}; please send it with a report of this error."
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        report.write_text(hide("".join(traceback.format_exception(error))), encoding="utf-8")
+        report.write_text(redact("".join(traceback.format_exception(error))), encoding="utf-8")
     except OSError as unwritten:
         next_ = f"No report was kept of it: {cant_write(report, unwritten).what}"
-    what = hide(f"boxstrap itself failed: {type(error).__name__}: {error}")
+    what = redact(f"boxstrap itself failed: {type(error).__name__}: {error}")
     return BoxstrapError(what, next_=next_)

@@ -23,7 +23,7 @@ def top(call: Call) -> None:
     import sys
     from dataclasses import replace
 
-    from bootstrap.after.top import Wanted, masks_of_all, watch_boxes
+    from bootstrap.after.top import Wanted, redactor_of_all, watch_boxes
     from bootstrap.errors import UsageError
     from bootstrap.ui.top_view import make_top_screen
 
@@ -31,8 +31,8 @@ def top(call: Call) -> None:
     if given["every"] < 1 or given["looks"] < 0:
         raise UsageError("--every is a second at the least, --looks no less than 0.")
     asked = replace(call.asked(), host=None)
-    call.hide = hide = masks_of_all(asked).text
-    screen = make_top_screen(sys.stdout, as_json=call.is_json, hide=hide, env=dict(os.environ))
+    call.redact = redact = redactor_of_all(asked).text
+    screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
     wanted = Wanted(every_s=given["every"], looks=given["looks"])
     try:
         watch_boxes(asked, given["host"], wanted, screen)

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from bootstrap.errors import INTERRUPTED, BoxstrapError
 from bootstrap.events import Event
-from bootstrap.ui.screen import Hide, Paint, Screen
+from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import Steps
 
 VERSION = 1
@@ -24,8 +24,8 @@ class DocumentScreen(Screen):
     `error` where there is something to tell; beside them the result's own keys.
     """
 
-    def __init__(self, out: TextIO, hide: Hide = str) -> None:
-        super().__init__(hide)
+    def __init__(self, out: TextIO, redact: Redact = str) -> None:
+        super().__init__(redact)
         self._out = out
         self._steps = Steps()
         self._parts: dict[str, object] = {}
@@ -47,24 +47,26 @@ class DocumentScreen(Screen):
 
     def say(self, text: str) -> None:
         if len(self._said) < MOST:
-            self._said.append(self.fair(text))
+            self._said.append(self.sanitize(text))
 
     def note(self, label: str, text: str) -> None:
         if len(self._notes) < MOST:
-            self._notes[self.fair(label)] = self.fair(text)
+            self._notes[self.sanitize(label)] = self.sanitize(text)
 
     def warn(self, text: str) -> None:
         if len(self._warnings) < MOST:
-            self._warnings.append(self.fair(text))
+            self._warnings.append(self.sanitize(text))
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         if len(self._logs) < MOST:
-            self._logs[self.fair(step)] = self.fair_tail(lines)
+            self._logs[self.sanitize(step)] = self.sanitize_tail(lines)
 
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
-        self._parts.update({self.fair(key): self._fair_value(value) for key, value in data.items()})
+        self._parts.update(
+            {self.sanitize(key): self._fair_value(value) for key, value in data.items()}
+        )
 
     def lost(self, seconds: float) -> None:
         """Nothing: the document tells how it ended."""
@@ -83,7 +85,7 @@ class DocumentScreen(Screen):
         elif isinstance(error, SystemExit):
             self._exit = error.code if isinstance(error.code, int) else int(error.code is not None)
         else:
-            what = self.fair(f"{type(error).__name__}: {error}")
+            what = self.sanitize(f"{type(error).__name__}: {error}")
             self._error = {"error": "Internal", "what": what, "exit": 1}
             self._exit = 1
 
@@ -120,11 +122,11 @@ class DocumentScreen(Screen):
     def _fair_value(self, value: object) -> object:
         """The value with each text redacted and cleaned; raises TypeError for no JSON."""
         if isinstance(value, str):
-            return self.fair(value)
+            return self.sanitize(value)
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):
-            return {self.fair(key): self._fair_value(each) for key, each in value.items()}
+            return {self.sanitize(key): self._fair_value(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [self._fair_value(each) for each in value]
         raise TypeError(f"a result of type {type(value).__name__} is no JSON")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bootstrap.ui import sizes
+from bootstrap.text import sizes
 from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, Row
 from bootstrap.ui.terminal import Marks
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from bootstrap.events import STEPS, Event
-from bootstrap.ui.clean import clean
+from bootstrap.text.sanitize import sanitize
 from bootstrap.ui.layout import line
 from bootstrap.ui.steps import Row, Steps
 from bootstrap.ui.terminal import UNICODE
@@ -43,7 +43,7 @@ def draw(
     rows = sorted(steps.rows.values(), key=lambda row: STEPS.index(row.step))
     if steps.setup.seconds is not None:
         rows.append(steps.setup)
-    below = clean(words).splitlines()[:_MOST_WORDS]
+    below = sanitize(words).splitlines()[:_MOST_WORDS]
     width = _MARGIN * 2 + _COLUMNS * _CHAR + _BARS
     widest = max((len(each) for each in [title, *below]), default=0)
     width = round(max(width, _MARGIN * 2 + widest * _CHAR))
@@ -61,14 +61,14 @@ def _head(width: int, height: int, title: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" '
         f'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" '
-        f'font-size="{_SIZE}">\n<title>{escape(clean(title))}</title>'
+        f'font-size="{_SIZE}">\n<title>{escape(sanitize(title))}</title>'
     )
 
 
 def _window(width: int, height: int, title: str) -> list[str]:
     return [
         f'<rect width="{width}" height="{height}" rx="8" fill="#1e2127"/>',
-        _text(_MARGIN, 24, f"$ {clean(title)}", "dim"),
+        _text(_MARGIN, 24, f"$ {sanitize(title)}", "dim"),
     ]
 
 

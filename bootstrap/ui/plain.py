@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TextIO
 
 from bootstrap.events import Event
-from bootstrap.ui import sizes
-from bootstrap.ui.screen import Hide, Paint, Screen
+from bootstrap.text import sizes
+from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, Row, Steps
 from bootstrap.ui.terminal import write_line
 
@@ -33,12 +33,12 @@ class PlainScreen(Screen):
         self,
         stream: TextIO,
         out: TextIO,
-        hide: Hide = str,
+        redact: Redact = str,
         *,
         now: Callable[[], float] = time.monotonic,
         clock: Callable[[], str] = lambda: time.strftime("%H:%M:%S"),
     ) -> None:
-        super().__init__(hide)
+        super().__init__(redact)
         self._stream, self._out = stream, out
         self._now, self._clock = now, clock
         self._steps = Steps(now)
@@ -70,24 +70,24 @@ class PlainScreen(Screen):
             self._step(row, _WORD[row.state], self._end_of(row))
 
     def say(self, text: str) -> None:
-        for line in self.fair(text).splitlines():
+        for line in self.sanitize(text).splitlines():
             write_line(self._stream, f"{self._clock()}  {line}")
 
     def note(self, label: str, text: str) -> None:
-        self._line(self.fair(label), "", self.fair(text))
+        self._line(self.sanitize(label), "", self.sanitize(text))
 
     def warn(self, text: str) -> None:
-        self._line("warning", "", self.fair(text))
+        self._line("warning", "", self.sanitize(text))
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
-        for line in self.fair_tail(lines):
+        for line in self.sanitize_tail(lines):
             self._line(step, "|", line)
 
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
         if text:
-            write_line(self._out, self.fair(text))
+            write_line(self._out, self.sanitize(text))
 
     def lost(self, seconds: float) -> None:
         if self._lost_at is None:

@@ -16,23 +16,23 @@ from types import TracebackType
 from typing import TextIO, TypeVar
 
 from bootstrap.events import Event
+from bootstrap.text.sanitize import sanitize
 from bootstrap.ui import terminal
-from bootstrap.ui.clean import clean
 
 TAIL_LINES = 40
 TAIL_WIDTH = 2000  # characters of one line
 TEXT_LENGTH = 100_000  # characters of one text
 
 Paint = Callable[[str], str]
-Hide = Callable[[str], str]
+Redact = Callable[[str], str]
 _S = TypeVar("_S", bound="Screen")
 
 
 class Screen(ABC):
     """What a task can tell. A context manager: leaving it closes it."""
 
-    def __init__(self, hide: Hide = str) -> None:
-        self.hide = hide  # a Redactor's `text`, once the secrets are known
+    def __init__(self, redact: Redact = str) -> None:
+        self.redact = redact  # a Redactor's `text`, once the secrets are known
         self.price: float | None = None  # dollars an hour, once it is known
 
     @abstractmethod
@@ -97,14 +97,16 @@ class Screen(ABC):
             self.failed(error)
         self.close()
 
-    def fair(self, text: str | bytes) -> str:
+    def sanitize(self, text: str | bytes) -> str:
         """The text as it may be shown: bounded, cleaned, redacted."""
         # Cleaned first: a secret with an escape code in its midst is a secret still.
-        return self.hide(clean(text[:TEXT_LENGTH]))
+        return self.redact(sanitize(text[:TEXT_LENGTH]))
 
-    def fair_tail(self, lines: Iterable[str | bytes]) -> list[str]:
+    def sanitize_tail(self, lines: Iterable[str | bytes]) -> list[str]:
         """Log lines as they may be shown; of a progress bar, what it showed last."""
-        tail = (self.fair(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES))
+        tail = (
+            self.sanitize(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
+        )
         return [line[:TAIL_WIDTH].expandtabs(4) for line in tail]
 
 
@@ -113,7 +115,7 @@ def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
     stream: TextIO | None = None,
     out: TextIO | None = None,
     *,
-    hide: Hide = str,
+    redact: Redact = str,
     price: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Screen:
@@ -125,20 +127,22 @@ def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
     """
     stream, out = stream or sys.stderr, out or sys.stdout
     env = os.environ if env is None else env
-    screen = _choose(json, stream, out, hide, env)
+    screen = _choose(json, stream, out, redact, env)
     screen.price = price
     return screen
 
 
-def _choose(json: bool, stream: TextIO, out: TextIO, hide: Hide, env: Mapping[str, str]) -> Screen:
+def _choose(
+    json: bool, stream: TextIO, out: TextIO, redact: Redact, env: Mapping[str, str]
+) -> Screen:
     if json:
         from bootstrap.ui.document import DocumentScreen
 
-        return DocumentScreen(out, hide)
+        return DocumentScreen(out, redact)
     if terminal.is_live(stream, env):
         from bootstrap.ui.timeline import TimelineScreen
 
-        return TimelineScreen(stream, out, hide, env=env)
+        return TimelineScreen(stream, out, redact, env=env)
     from bootstrap.ui.plain import PlainScreen
 
-    return PlainScreen(stream, out, hide)
+    return PlainScreen(stream, out, redact)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bootstrap.codes import explain
 from bootstrap.events import WHY, Event
 from bootstrap.plan import DOING
-from bootstrap.ui import sizes
+from bootstrap.text import sizes
 from bootstrap.ui.pace import Pace
 
 WAITING, RUNNING, OK, SKIPPED, WARNED, FAILED = (

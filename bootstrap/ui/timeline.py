@@ -14,9 +14,10 @@ from rich.live import Live
 from rich.text import Text
 
 from bootstrap.events import Event
-from bootstrap.ui import sizes, terminal
+from bootstrap.text import sizes
+from bootstrap.ui import terminal
 from bootstrap.ui.layout import Part, fit, line
-from bootstrap.ui.screen import Hide, Paint, Screen
+from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import Row, Steps
 
 FRAMES = 8  # a second
@@ -33,13 +34,13 @@ class TimelineScreen(Screen):
         self,
         stream: TextIO,
         out: TextIO,
-        hide: Hide = str,
+        redact: Redact = str,
         *,
         env: Mapping[str, str],
         now: Callable[[], float] = time.monotonic,
         console: Console | None = None,
     ) -> None:
-        super().__init__(hide)
+        super().__init__(redact)
         self._stream, self._out = stream, out
         self._now = now
         self._marks = terminal.marks(stream)
@@ -70,18 +71,20 @@ class TimelineScreen(Screen):
             self.warn(warning)
 
     def say(self, text: str) -> None:
-        self._above(Text(self.fair(text)))
+        self._above(Text(self.sanitize(text)))
 
     def note(self, label: str, text: str) -> None:
-        self._above(Text.assemble((f"   {self.fair(label):<{_LABEL}}  ", "dim"), self.fair(text)))
+        self._above(
+            Text.assemble((f"   {self.sanitize(label):<{_LABEL}}  ", "dim"), self.sanitize(text))
+        )
 
     def warn(self, text: str) -> None:
-        self._above(Text.assemble((f" {self._marks.of['warned']} ", "yellow"), self.fair(text)))
+        self._above(Text.assemble((f" {self._marks.of['warned']} ", "yellow"), self.sanitize(text)))
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         self._end()
         self._above(Text(f" {step}:", "dim"))
-        for each in self.fair_tail(lines):
+        for each in self.sanitize_tail(lines):
             self._above(Text.assemble((" | ", "dim"), each))
 
     def result(
@@ -89,8 +92,8 @@ class TimelineScreen(Screen):
     ) -> None:
         if text:
             self._end()
-            fair = self.fair(text)
-            terminal.write_line(self._out, paint(fair) if paint and self._paints else fair)
+            sanitize = self.sanitize(text)
+            terminal.write_line(self._out, paint(sanitize) if paint and self._paints else sanitize)
 
     def lost(self, seconds: float) -> None:
         with self._lock:
@@ -107,8 +110,8 @@ class TimelineScreen(Screen):
     def close(self) -> None:
         self._end()
 
-    def fair(self, text: str | bytes) -> str:
-        return terminal.fitting(self._stream, super().fair(text))
+    def sanitize(self, text: str | bytes) -> str:
+        return terminal.fitting(self._stream, super().sanitize(text))
 
     def frame(self, width: int, height: int | None = None) -> list[Text]:
         """The lines to show in `width` columns; of more than `height` the least important go."""

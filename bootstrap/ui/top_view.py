@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from bootstrap.text.sizes import duration, size
 from bootstrap.ui import terminal
-from bootstrap.ui.sizes import duration, size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,21 +22,23 @@ SILENT_S = 10.0
 GIB = 1024**3
 _COLOURS = {"live": "green", "lost": "yellow", "gone": "red"}
 
-Hide = Callable[[str], str]
+Redact = Callable[[str], str]
 
 
-def make_top_screen(out: TextIO, *, as_json: bool, hide: Hide, env: dict[str, str]) -> TopScreen:
-    """The screen that suits `out`; `hide` masks secrets in what a training logs."""
+def make_top_screen(
+    out: TextIO, *, as_json: bool, redact: Redact, env: dict[str, str]
+) -> TopScreen:
+    """The screen that suits `out`; `redact` redacts secrets in what a training logs."""
     if as_json:
-        return JsonLines(out, hide)
-    return LiveTable(out, hide) if terminal.is_live(out, env) else PlainLines(out, hide)
+        return JsonLines(out, redact)
+    return LiveTable(out, redact) if terminal.is_live(out, env) else PlainLines(out, redact)
 
 
 class JsonLines:
     """One JSON object for each thing that a box tells, with its version."""
 
-    def __init__(self, out: TextIO, hide: Hide) -> None:
-        self._out, self._hide = out, hide
+    def __init__(self, out: TextIO, redact: Redact) -> None:
+        self._out, self._hide = out, redact
 
     def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
         """One line."""
@@ -51,7 +53,7 @@ class JsonLines:
         self._out.flush()
 
     def _hidden(self, value: object) -> object:
-        """The value with the secrets in each text masked."""
+        """The value with the secrets in each text redacted."""
         if isinstance(value, str):
             return self._hide(value)
         if isinstance(value, dict):
@@ -67,8 +69,8 @@ class JsonLines:
 class PlainLines:
     """A line for each GPU, and one for the box."""
 
-    def __init__(self, out: TextIO, hide: Hide) -> None:
-        self._out, self._hide = out, hide
+    def __init__(self, out: TextIO, redact: Redact) -> None:
+        self._out, self._hide = out, redact
         self._said: dict[str, str] = {}
 
     def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
@@ -94,11 +96,11 @@ class PlainLines:
 class LiveTable:
     """All boxes in one table that is drawn over."""
 
-    def __init__(self, out: TextIO, hide: Hide) -> None:
+    def __init__(self, out: TextIO, redact: Redact) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self._hide = hide
+        self._hide = redact
         self._live = Live(console=Console(file=out), auto_refresh=False, transient=False)
         self._live.start()
 

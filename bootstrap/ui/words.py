@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.ui import sizes
+from bootstrap.text import sizes
 
 
 @dataclass(frozen=True)

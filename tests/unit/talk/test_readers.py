@@ -38,7 +38,7 @@ from bootstrap.talk.look import LookLines
 from bootstrap.talk.run import parse_run
 from bootstrap.talk.tail import file_tail
 from bootstrap.talk.watch import EndWatch
-from bootstrap.ui.clean import CleanStream
+from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import JsonLines, LiveTable, PlainLines
 
@@ -122,7 +122,7 @@ def edited(wire: Any) -> None:
 
 READERS: dict[str, Callable[[Any], object]] = {
     "after/attach.py": lambda wire: exchange(wire, "x").strip(),
-    "after/logs.py": lambda wire: CleanStream().feed(all_of(wire)),
+    "after/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "after/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "after/stop.py": lambda wire: what_ended(exchange(wire, "x")),
     "after/top.py": looked,

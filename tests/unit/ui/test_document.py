@@ -8,10 +8,10 @@ from bootstrap.ui.document import MOST, DocumentScreen
 from bootstrap.ui.screen import make_screen
 
 
-def told(do, hide=str):
+def told(do, redact=str):
     out, err = paper(), paper()
     try:
-        with make_screen(json=True, stream=err, out=out, hide=hide) as screen:
+        with make_screen(json=True, stream=err, out=out, redact=redact) as screen:
             assert isinstance(screen, DocumentScreen)
             do(screen)
             assert written(out) == ""
@@ -95,7 +95,7 @@ def test_secrets_are_hidden_everywhere():
         raise StepFailedError("hunter22", where="hunter22")
 
     with pytest.raises(StepFailedError):
-        told(do, hide=lambda text: text.replace("hunter22", "*"))
+        told(do, redact=lambda text: text.replace("hunter22", "*"))
     assert "hunter22" not in json.dumps(told.document)
 
 

@@ -91,7 +91,7 @@ def test_log_tails_are_bounded_in_lines_and_width(clock):
 def test_what_the_box_says_cannot_command_and_holds_no_secret(clock):
     stream, out = paper(), paper()
     screen = plain(clock, stream, out)
-    screen.hide = lambda text: text.replace("hunter22", "[PW hidden]")
+    screen.redact = lambda text: text.replace("hunter22", "[PW hidden]")
     screen.say("a\x1b]0;t\x07b hunt\x1b[0mer22")
     screen.warn("c\x9b31m hunter22")
     screen.note("box\x1b[1m", "\u202ehunter22")

@@ -53,12 +53,12 @@ def live(name: str = "my-box") -> View:
     return View(name, "live", look=LOOK, looked=time.monotonic(), looks=1)
 
 
-def hide(text: str) -> str:
+def redact(text: str) -> str:
     return text.replace("hunter22", "***")
 
 
 def screen(out: io.StringIO, *, as_json: bool = False) -> TopScreen:
-    return make_top_screen(out, as_json=as_json, hide=hide, env={})
+    return make_top_screen(out, as_json=as_json, redact=redact, env={})
 
 
 def test_plain_lines() -> None:
@@ -102,7 +102,7 @@ def drawn(views: list[View], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
-    table = make_top_screen(out, as_json=False, hide=hide, env={"TERM": "xterm"})
+    table = make_top_screen(out, as_json=False, redact=redact, env={"TERM": "xterm"})
     assert isinstance(table, LiveTable)
     table.show(views, None)
     table.close()

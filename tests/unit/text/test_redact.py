@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.errors import UsageError
-from bootstrap.ui.redact import Redactor
+from bootstrap.text.redact import Redactor
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -42,10 +42,10 @@ def test_each_disguise_is_masked(form):
 @pytest.mark.parametrize("before", ["u:", "me:", "you:", "user:"])
 def test_a_secret_inside_base64_of_more_is_masked(before):
     encoded = base64.b64encode(f"{before}{TOKEN}:tail".encode()).decode()
-    masked = Redactor({"T": TOKEN}).text(f"Authorization: Basic {encoded}")
-    assert "[T hidden]" in masked
+    redacted = Redactor({"T": TOKEN}).text(f"Authorization: Basic {encoded}")
+    assert "[T hidden]" in redacted
     start = len("Authorization: Basic ")
-    left = masked[start:].replace("[T hidden]", "")
+    left = redacted[start:].replace("[T hidden]", "")
     assert len(left) <= len(encoded) - len(TOKEN)
 
 
@@ -82,9 +82,9 @@ SECRETS = st.dictionaries(
 def test_pieces_and_whole_agree(secrets, parts, data):
     redactor = Redactor(secrets)
     parts = [*parts, data.draw(st.sampled_from(list(secrets.values())))]
-    masked = pieces(redactor, [part.encode() for part in parts])
-    assert masked == redactor.redact("".join(parts).encode())
-    assert not any(value.encode() in masked for value in secrets.values())
+    redacted = pieces(redactor, [part.encode() for part in parts])
+    assert redacted == redactor.redact("".join(parts).encode())
+    assert not any(value.encode() in redacted for value in secrets.values())
 
 
 def test_a_newline_at_a_values_end_is_not_part_of_the_secret():

@@ -1,4 +1,4 @@
-"""What a box was given is masked afterwards: by the names that are kept with it."""
+"""What a box was given is redacted afterwards: by the names that are kept with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.link.known import KnownBox
-from bootstrap.setup.secrets import given_to, masks
+from bootstrap.setup.secrets import given_to, redactor_of
 from bootstrap.tasks.command import Call, _guarded
 
 PEM = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\nxY==\n"
@@ -19,25 +19,27 @@ def box(*names: object) -> KnownBox:
 
 
 def test_each_line_of_a_key_is_masked_by_itself() -> None:
-    redactor = masks([box("KEY")], environment={"KEY": PEM})
+    redactor = redactor_of([box("KEY")], environment={"KEY": PEM})
     for line in PEM.splitlines()[1:-1]:
         assert redactor.text(f"> {line} <") == "> [KEY hidden] <"
     assert redactor.text(PEM.strip()) == "[KEY hidden]"
     crossed = redactor.text(PEM.replace("\n", "\r\n"))
     assert not any(line in crossed for line in PEM.splitlines()[:-1])
     # As a program prints it that puts the lines back.
-    packed = masks([box("KEY")], environment={"KEY": PEM.replace("\n", "\\n")})
+    packed = redactor_of([box("KEY")], environment={"KEY": PEM.replace("\n", "\\n")})
     assert "Ab3/" not in packed.text(PEM)
 
 
 def test_a_stream_that_stops_within_a_key_shows_no_line_of_it() -> None:
-    stream = masks([box("KEY")], environment={"KEY": PEM}).stream()
+    stream = redactor_of([box("KEY")], environment={"KEY": PEM}).stream()
     shown = b"".join(stream.feed(line.encode() + b"\n") for line in PEM.splitlines()[:4])
     assert b"Ab3/" not in shown + stream.flush()
 
 
 def test_short_lines_stand_in_any_log() -> None:
-    redactor = masks([box("DOC")], environment={"DOC": '{\n"a": 1,\n"private": "s3cr3t-value"\n}'})
+    redactor = redactor_of(
+        [box("DOC")], environment={"DOC": '{\n"a": 1,\n"private": "s3cr3t-value"\n}'}
+    )
     assert redactor.text('"a": 1, { }') == '"a": 1, { }'
     assert redactor.text('"private": "s3cr3t-value"') == "[DOC hidden]"
 
@@ -45,7 +47,7 @@ def test_short_lines_stand_in_any_log() -> None:
 @pytest.mark.parametrize("value", [None, "", "abc"])
 def test_what_is_not_here_any_more_is_no_error(value: str | None) -> None:
     environment = {} if value is None else {"KEY": value}
-    assert masks([box("KEY")], environment=environment).text("abc") == "abc"
+    assert redactor_of([box("KEY")], environment=environment).text("abc") == "abc"
 
 
 def test_names_that_are_none_are_left_out() -> None:
@@ -56,7 +58,7 @@ def test_names_that_are_none_are_left_out() -> None:
 @pytest.mark.parametrize("error", [StepFailedError("hf_abcdef12 leaked", next_="hf_abcdef12")])
 def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
     def body(call: Call) -> None:
-        call.hide = masks([box("HF")], environment={"HF": "hf_abcdef12"}).text
+        call.redact = redactor_of([box("HF")], environment={"HF": "hf_abcdef12"}).text
         raise error
 
     with pytest.raises(StepFailedError) as ended:
@@ -67,7 +69,7 @@ def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
 
 def test_so_do_exceptions_and_their_reports(own_home: Path) -> None:
     def body(call: Call) -> None:
-        call.hide = masks([box("HF")], environment={"HF": "hf_abcdef12"}).text
+        call.redact = redactor_of([box("HF")], environment={"HF": "hf_abcdef12"}).text
         raise RuntimeError("hf_abcdef12")
 
     with pytest.raises(BoxstrapError) as ended:

@@ -67,7 +67,7 @@ _BAD_WIDE = re.compile(
 )
 
 
-def clean(text: bytes | str) -> str:
+def sanitize(text: bytes | str) -> str:
     """The text without anything that a terminal would obey.
 
     Lines may be many. A carriage return begins a new line, as it does to the eye.
@@ -83,8 +83,8 @@ def _without_returns(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-class CleanStream:
-    """`clean` for a log that arrives in pieces: bytes in, bytes out.
+class SanitizeStream:
+    """`sanitize` for a log that arrives in pieces: bytes in, bytes out.
 
     `keep_returns` keeps carriage returns, which draw progress bars on a
     terminal; without it they become newlines. `keep_colour` keeps `ESC [ … m`

@@ -1,4 +1,4 @@
-"""Mask secrets in whatever leaves boxstrap: screens, logs, reports.
+"""Redact secrets in whatever leaves boxstrap: screens, logs, reports.
 
 A secret is looked for as it is and as programs like to disguise it: base64 at
 each of its three alignments, URL-quoted, JSON-quoted; of one that has several
@@ -17,14 +17,14 @@ from urllib.parse import quote, quote_plus
 
 from bootstrap.errors import UsageError
 
-SHORTEST = 6  # characters; a shorter value would mask half of any log
+SHORTEST = 6  # characters; a shorter value would redact half of any log
 _SHORTEST_BASE64 = 8
 _LONG_LINE = 10
-"""Characters of a line that is masked by itself: a shorter one may stand in any log."""
+"""Characters of a line that is redacted by itself: a shorter one may stand in any log."""
 
 
 class Redactor:
-    """Masks the values of `secrets` (name → value) as `[NAME hidden]`.
+    """Redacts the values of `secrets` (name → value) as `[NAME hidden]`.
 
     Raises UsageError for a value under `SHORTEST` characters, naming it by its name alone.
     """
@@ -36,7 +36,7 @@ class Redactor:
             value = given.strip()  # a newline at the end of a token isn't printed with it
             if len(value) < SHORTEST:
                 raise UsageError(
-                    f"the secret {name} has fewer than {SHORTEST} characters: too short to mask",
+                    f"the secret {name} has fewer than {SHORTEST} characters: too short to redact",
                     next_=f"set {name} to its whole value, or take it out of the profile's secrets",
                 )
             for form in (*_forms(value), *_lines(value)):
@@ -47,24 +47,24 @@ class Redactor:
         self._needles = _shortest(self.forms)
 
     def redact(self, data: bytes) -> bytes:
-        """The data with every secret masked."""
-        return self.pattern.sub(self.mask, data) if self.may_hold(data) else data
+        """The data with every secret redacted."""
+        return self.pattern.sub(self.replacement, data) if self.may_hold(data) else data
 
     def text(self, text: str) -> str:
-        """The text with every secret masked."""
+        """The text with every secret redacted."""
         return self.redact(text.encode("utf-8", "surrogateescape")).decode(
             "utf-8", "surrogateescape"
         )
 
     def stream(self) -> RedactStream:
-        """A masker for data that arrives in pieces."""
+        """A redactor for data that arrives in pieces."""
         return RedactStream(self)
 
     def may_hold(self, data: bytes) -> bool:
         """Whether it is worth a closer look. Runs at memory speed."""
         return any(needle in data for needle in self._needles)
 
-    def mask(self, found: re.Match[bytes]) -> bytes:
+    def replacement(self, found: re.Match[bytes]) -> bytes:
         """What stands in a secret's place."""
         return self._masks[found[0]]
 
@@ -74,11 +74,11 @@ class Redactor:
 
 
 class RedactStream:
-    """Masks secrets in a byte stream, also those that a piece's end cuts in two.
+    """Redacts secrets in a byte stream, also those that a piece's end cuts in two.
 
     Only what may be the beginning of a secret waits for the next piece, so a
     line normally passes at once. `flush` when the stream pauses or ends: it
-    lets out what waits, masking the secrets that are whole.
+    lets out what waits, redacting the secrets that are whole.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -86,7 +86,7 @@ class RedactStream:
         self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """What of the data so far can no longer be part of a secret, masked."""
+        """What of the data so far can no longer be part of a secret, redacted."""
         data, redactor = self._held + piece, self._redactor
         done: list[bytes] = []
         at = 0
@@ -94,7 +94,7 @@ class RedactStream:
         if redactor.may_hold(data):
             # A secret that begins before the cut is decided; it may reach over the cut.
             while (found := redactor.pattern.search(data, at)) and found.start() < cut:
-                done += data[at : found.start()], redactor.mask(found)
+                done += data[at : found.start()], redactor.replacement(found)
                 at = found.end()
                 if cut < at:
                     cut = redactor.unfinished_at(data, at)

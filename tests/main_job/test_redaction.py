@@ -1,4 +1,4 @@
-"""A secret of several lines that the training prints: masked at once, and in each later command."""
+"""A secret of several lines that the training prints: redacted at once, and by later commands."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ def test_later_commands_mask_it_without_the_profile(given: Person, faults: Fault
 def test_what_is_not_here_any_more_is_said_once(given: Person) -> None:
     shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
-    assert "can't be masked" in shown.err
+    assert "can't be redacted" in shown.err
     assert "DEPLOY_KEY" not in shown.err
     assert "Ab3/" not in shown.text

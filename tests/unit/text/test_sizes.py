@@ -1,6 +1,6 @@
 import pytest
 
-from bootstrap.ui import sizes
+from bootstrap.text import sizes
 
 
 @pytest.mark.parametrize(

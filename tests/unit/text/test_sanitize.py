@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.ui.clean import CleanStream, clean
+from bootstrap.text.sanitize import SanitizeStream, sanitize
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -76,7 +76,7 @@ NASTY_BYTES = st.lists(
     ],
 )
 def test_clean(dirty, expected):
-    assert clean(dirty) == expected
+    assert sanitize(dirty) == expected
 
 
 @calm
@@ -84,16 +84,16 @@ def test_clean(dirty, expected):
 @example("\x1b\x1b[[31m")
 @example("\x00\x1b[31m")
 def test_clean_text_has_nothing_to_obey_and_stays_as_it_is(dirty):
-    text = clean(dirty)
+    text = sanitize(dirty)
     assert not HARM.search(text)
-    assert clean(text) == text
+    assert sanitize(text) == text
     text.encode()
 
 
 def stream(data: bytes, cuts=(), **options) -> bytes:
-    cleaner, places = CleanStream(**options), sorted({min(cut, len(data)) for cut in cuts})
+    sanitizer, places = SanitizeStream(**options), sorted({min(cut, len(data)) for cut in cuts})
     ends = zip([0, *places], [*places, len(data)], strict=True)
-    return b"".join(cleaner.feed(data[a:b]) for a, b in ends) + cleaner.finish()
+    return b"".join(sanitizer.feed(data[a:b]) for a, b in ends) + sanitizer.finish()
 
 
 @calm
@@ -106,7 +106,7 @@ def test_a_stream_comes_out_the_same_in_any_pieces(data, cuts, returns, colour):
 @calm
 @given(NASTY_BYTES, st.lists(st.integers(0, 60), max_size=8))
 def test_a_stream_is_as_clean_as_a_text(data, cuts):
-    assert stream(data, cuts).decode() == clean(data)
+    assert stream(data, cuts).decode() == sanitize(data)
 
 
 @calm
@@ -125,13 +125,13 @@ def test_every_split_of_each_sequence():
 
 
 def test_clean_text_is_not_held_back():
-    cleaner = CleanStream()
-    assert cleaner.feed(b"step 1 loss") == b"step 1 loss"
-    assert cleaner.feed(b" 0.5\n") == b" 0.5\n"
-    assert cleaner.feed(b"x\x1b[3") == b"x"
-    assert cleaner.feed(b"1my") == b"y"
-    assert cleaner.feed("é".encode()[:1]) == b""
-    assert cleaner.feed("é".encode()[1:]) == "é".encode()
+    sanitizer = SanitizeStream()
+    assert sanitizer.feed(b"step 1 loss") == b"step 1 loss"
+    assert sanitizer.feed(b" 0.5\n") == b" 0.5\n"
+    assert sanitizer.feed(b"x\x1b[3") == b"x"
+    assert sanitizer.feed(b"1my") == b"y"
+    assert sanitizer.feed("é".encode()[:1]) == b""
+    assert sanitizer.feed("é".encode()[1:]) == "é".encode()
 
 
 def test_returns_are_kept_for_a_terminal():
@@ -147,9 +147,9 @@ def test_colours_left_on_are_switched_off():
 
 @pytest.mark.parametrize("opening", [b"\x1b]", b"\x1b[", b"\x1bP", b"\xc2\x9d", b"\x1b "])
 def test_an_endless_sequence_is_neither_held_nor_obeyed(opening):
-    cleaner, out = CleanStream(), 0
+    sanitizer, out = SanitizeStream(), 0
     for _ in range(200):
-        out += len(cleaner.feed(opening + b"1" * 50_000))
-        assert len(cleaner._held) <= 4098
+        out += len(sanitizer.feed(opening + b"1" * 50_000))
+        assert len(sanitizer._held) <= 4098
     assert out > 200 * 40_000
-    assert b"\x1b" not in cleaner.finish()
+    assert b"\x1b" not in sanitizer.finish()
