@@ -11,7 +11,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # Most tests wait for a box: two a core.
 WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # What most of a day's mistakes turn red, in less than a minute.
-QUICK := $(addprefix tests/unit/,profile setup talk ui repo test_events.py render/test_golden.py \
+QUICK := $(addprefix tests/unit/,profile setup protocol text ui repo test_events.py render/test_golden.py \
   render/test_values.py) tests/docs
 # uv and pip both take the certificates of the system.
 export UV_SYSTEM_CERTS := 1

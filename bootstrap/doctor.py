@@ -19,7 +19,7 @@ from bootstrap.errors import (
     UsageError,
 )
 from bootstrap.paths import state_dir
-from bootstrap.talk.hello import greet
+from bootstrap.protocol.probe import probe
 from bootstrap.ui.screen import Screen
 
 
@@ -105,7 +105,7 @@ def _box(asked: Asked, screen: Screen) -> Finding:
     except BoxstrapError as error:
         return _unwell(error)
     try:
-        facts = greet(wire, workdir=box.recall("workdir")).facts
+        facts = probe(wire, workdir=box.recall("workdir")).facts
     except BoxstrapError as error:
         return _unwell(error)
     finally:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from bootstrap.errors import UsageError
-from bootstrap.talk.run import Run
+from bootstrap.protocol.run import Run
 
 _FINGERPRINT = re.compile(r"-[0-9a-f]{8}$")
 _SHOWN = 20

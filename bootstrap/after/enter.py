@@ -32,7 +32,7 @@ def enter(asked: Asked, screen: Screen, command: Sequence[str]) -> None:
         )
     with visit(asked, screen) as there:
         project, box = project_of(there), there.box
-        home = there.hello.facts.get("boxhome", "")
+        home = there.box_state.facts.get("boxhome", "")
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
     script += shell_part("box", "enter")

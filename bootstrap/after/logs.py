@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from bootstrap.after.visit import Visit, visit
 from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError, UsageError
+from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
+from bootstrap.protocol.completion import CompletionPoller
+from bootstrap.protocol.follow import after_mark, grow
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.setup.secrets import warn_of_unredacted
-from bootstrap.talk.comebacks import Comebacks
-from bootstrap.talk.follow import after_mark, grow
-from bootstrap.talk.question import question
-from bootstrap.talk.run import Run, as_it_ended
-from bootstrap.talk.watch import EndWatch
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import duration
 from bootstrap.ui.screen import Screen
@@ -78,7 +78,11 @@ def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> N
 
 
 def _step_log(there: Visit, step: str) -> str:
-    setup = there.hello.working[0] if there.hello.working else there.hello.last_setup.get("setup")
+    setup = (
+        there.box_state.working[0]
+        if there.box_state.working
+        else there.box_state.last_setup.get("setup")
+    )
     if not setup:
         raise UsageError("no setup was made on this box.", where=there.link.label)
     return f"setups/{setup}/logs/{step}.log"
@@ -86,7 +90,7 @@ def _step_log(there: Visit, step: str) -> str:
 
 def _as_it_is(there: Visit, file: str) -> Iterator[bytes]:
     mark = os.urandom(16).hex()
-    asked = question("tail", workdir=there.workdir, file=file, bytes="+1")
+    asked = build_query("tail", workdir=there.workdir, file=file, bytes="+1")
     stream = there.link.wire.start(shell_command(f"echo\necho {mark}\n{asked}"))
     yield from _pieces(after_mark(stream, mark, there.link.label))
 
@@ -109,12 +113,14 @@ class _Growing:
     """When that was, on the box's clock."""
 
     def pieces(self) -> Iterator[bytes]:
-        there, run, read, comebacks = self.there, self.run, 0, Comebacks()
+        there, run, read, backoff = self.there, self.run, 0, Backoff()
         while True:
             try:
                 wire = there.link.wire
                 stream = grow(wire, self.file, workdir=there.workdir, start=read)
-                end = EndWatch(wire, stream, _end_of(there, run), seen=read) if run else None
+                end = (
+                    CompletionPoller(wire, stream, _end_of(there, run), seen=read) if run else None
+                )
                 for piece in _pieces(stream):
                     read += len(piece)
                     if end:
@@ -127,12 +133,12 @@ class _Growing:
                     raise end.trouble
                 raise LinkLost(there.link.label)
             except LinkLost as lost:
-                comebacks.lost(lost, news=read)
+                backoff.lost(lost, news=read)
                 there.link.again(lost)
 
 
 def _end_of(there: Visit, run: Run) -> str:
-    return question("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
+    return build_query("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
 
 
 class _Plain:

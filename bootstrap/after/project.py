@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bootstrap.after.choose import repository_names
 from bootstrap.after.visit import Visit
 from bootstrap.errors import UsageError
-from bootstrap.talk.hello import Hello, greet
+from bootstrap.protocol.probe import BoxState, probe
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def project_of(there: Visit) -> RemoteProject:
 
     Raises UsageError where there is none, and where standing nowhere it could be one of several.
     """
-    keys = {run.repo_key for run in there.hello.runs}
+    keys = {run.repo_key for run in there.box_state.runs}
     if not there.own and len(keys) > 1:
         names = sorted(repository_names(keys).values())
         raise UsageError(
@@ -38,11 +38,11 @@ def project_of(there: Visit) -> RemoteProject:
             next_="Stand in one of them, or name it: --repo PATH",
         )
     box = there.box
-    found = _of(there, there.hello)
+    found = _of(there, there.box_state)
     if found is None and there.own and box.known.repo_key:
         key, root = box.known.repo_key, box.recall("repo_root")
         wire, workdir = there.link.wire, there.workdir
-        found = _of(there, greet(wire, workdir=workdir, repo_key=key, repo_root=root))
+        found = _of(there, probe(wire, workdir=workdir, repo_key=key, repo_root=root))
     if found is None:
         raise UsageError(
             "no repository was set up on this box yet.",
@@ -52,10 +52,10 @@ def project_of(there: Visit) -> RemoteProject:
     return found
 
 
-def _of(there: Visit, hello: Hello) -> RemoteProject | None:
+def _of(there: Visit, box_state: BoxState) -> RemoteProject | None:
     """The project whose key the box was asked about, if its folder is there."""
-    facts = hello.facts
-    folder = hello.repo_dir
+    facts = box_state.facts
+    folder = box_state.repo_dir
     if "placed" not in facts or not folder.startswith("/"):
         return None
     venv = facts.get("venv") or there.box.recall("venv") or ".venv"

@@ -16,9 +16,9 @@ from bootstrap.contact import Asked
 from bootstrap.errors import BoxstrapError, HostKeyError
 from bootstrap.events import Event, parse
 from bootstrap.link.said import number
-from bootstrap.talk.hello import Hello
-from bootstrap.talk.run import Run
-from bootstrap.talk.tail import file_tail
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.tail import file_tail
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned
@@ -95,29 +95,31 @@ def _look_at_all(boxes: Sequence[Asked], here: Here | None) -> list[_Status]:
 
 def _look(asked: Asked, screen: Screen, here: Here | None) -> _Status:
     with visit(asked, screen, here) as there:
-        hello, name = there.hello, there.box.known.name
-        setup, names = _setup(hello), repository_names({run.repo_key for run in hello.runs})
+        box_state, name = there.box_state, there.box.known.name
+        setup, names = _setup(box_state), repository_names({run.repo_key for run in box_state.runs})
         why = _why(there, setup)
         told = {key: value for key, value in setup.items() if key != "text"}
-        runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in hello.runs]
+        runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in box_state.runs]
         if why:
             told["why"] = {"step": why.step, "code": why.word("code")}
-        return _Status({"box": name, "setup": told, "runs": runs}, status_lines(name, hello, why))
+        return _Status(
+            {"box": name, "setup": told, "runs": runs}, status_lines(name, box_state, why)
+        )
 
 
-def status_lines(name: str, hello: Hello, why: Event | None = None) -> list[str]:
+def status_lines(name: str, box_state: BoxState, why: Event | None = None) -> list[str]:
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
-    now = _box_time(hello)
-    names = repository_names({run.repo_key for run in hello.runs})
-    runs = aligned(_cells(qualified(run, names), run, now) for run in hello.runs[:_SHOWN])
+    now = _box_time(box_state)
+    names = repository_names({run.repo_key for run in box_state.runs})
+    runs = aligned(_cells(qualified(run, names), run, now) for run in box_state.runs[:_SHOWN])
     reason = f": {_reason(why)}" if why else ""
-    return [f"{name}: {_setup(hello)['text']}{reason}", *(runs or ["no run was started here"])]
+    return [f"{name}: {_setup(box_state)['text']}{reason}", *(runs or ["no run was started here"])]
 
 
-def _setup(hello: Hello) -> dict[str, object]:
-    last = hello.last_setup
-    if hello.working:
-        return {"id": hello.working[0], "state": "at work", "text": "a setup is at work"}
+def _setup(box_state: BoxState) -> dict[str, object]:
+    last = box_state.last_setup
+    if box_state.working:
+        return {"id": box_state.working[0], "state": "at work", "text": "a setup is at work"}
     if not last:
         return {"id": None, "state": "none", "text": "no setup was made here"}
     code = last.get("exit")
@@ -144,8 +146,8 @@ def _reason(why: Event) -> str:
     return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 
 
-def _box_time(hello: Hello) -> int:
-    return number(hello.facts.get("time", "")) or int(time.time())
+def _box_time(box_state: BoxState) -> int:
+    return number(box_state.facts.get("time", "")) or int(time.time())
 
 
 def _cells(called: str, run: Run, now: int) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from bootstrap.contact import Asked
 from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import rows
-from bootstrap.talk.question import question
-from bootstrap.talk.run import Run
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import Run
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.words import still_billing
 
@@ -36,7 +36,7 @@ def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setu
         ]
         stopped = [f"{one.name} of {there.repository(one)}" for one in ended]
         if setup and _stop(there, None, left):
-            stopped = [f"setup ({there.hello.holder})" if there.hello.holder else "setup"]
+            stopped = [f"setup ({there.box_state.holder})" if there.box_state.holder else "setup"]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant, run)
         if not there.box.is_local:
             text += f"\n{still_billing(there.box.recall('console'))}"
@@ -64,7 +64,7 @@ def _stop(there: Visit, run: Run | None, left: list[list[str]]) -> bool:
     """End the run, or the setup at work; whether the box says that it did. What it left is added:
     the run, and a process's number, user and program."""
     what, key = (run.name, run.repo_key) if run else ("setup", "")
-    asked = question("stop", workdir=there.workdir, what=what, repo_key=key)
+    asked = build_query("stop", workdir=there.workdir, what=what, repo_key=key)
     did, others = what_ended(exchange(there.link.wire, asked, timeout=60))
     left += others
     return did
@@ -79,7 +79,7 @@ def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
 
 def _nothing(there: Visit, meant: list[Run], name: str | None) -> str:
     """Nothing of what was meant was running; who else lives there is worth a word."""
-    runs = there.hello.runs
+    runs = there.box_state.runs
     names = repository_names({one.repo_key for one in runs})
     others = [qualified(one, names) for one in runs if one.state == "running" and meant]
     if not others:

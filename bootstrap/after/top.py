@@ -19,9 +19,9 @@ from bootstrap.link import known
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.steady import SteadyLink
-from bootstrap.talk.follow import after_mark
-from bootstrap.talk.look import Look, LookLines
-from bootstrap.talk.question import question
+from bootstrap.protocol.follow import after_mark
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.samples import Sample, SampleLines
 from bootstrap.text.redact import Redactor
 
 RETRY_S = 15.0
@@ -38,17 +38,17 @@ class View:
     state: str = "connecting"
     """connecting, live, lost (it is tried again), gone (it is not)."""
     why: str = ""
-    look: Look | None = None
-    looked: float = 0.0
+    sample: Sample | None = None
+    sampled: float = 0.0
     """When the look came, by this machine's monotonic clock."""
-    looks: int = 0
+    samples: int = 0
     error: BoxstrapError | None = None
     announced: bool = False
     """It stands in the queue already: a box that tells without end must not fill the memory."""
 
     def age(self) -> float:
         """Seconds since its last look."""
-        return time.monotonic() - self.looked
+        return time.monotonic() - self.sampled
 
 
 class TopScreen(Protocol):
@@ -66,7 +66,7 @@ class Wanted:
     """How to look: every so many seconds, and how often; 0 is until somebody ends it."""
 
     every_s: int = 2
-    looks: int = 0
+    samples: int = 0
     warn: Callable[[str], None] = field(default=lambda _text: None)
 
 
@@ -82,7 +82,7 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
         views = [feed.view for feed in feeds]
         for feed in feeds:
             feed.start()
-        while not over(views, wanted.looks):
+        while not over(views, wanted.samples):
             try:
                 changed = changes.get(timeout=TICK_S)
                 changed.announced = False
@@ -94,7 +94,7 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
         for feed in feeds:
             feed.close()
     first = next((view.error for view in views if view.error), None)
-    if first is not None and not any(view.looks for view in views):
+    if first is not None and not any(view.samples for view in views):
         raise first
 
 
@@ -123,13 +123,13 @@ def meant(asked: Asked, hosts: Sequence[str]) -> list[Asked]:
     return [dataclasses.replace(asked, host=host) for host in dict.fromkeys(hosts)]
 
 
-def over(views: Sequence[View], looks: int) -> bool:
+def over(views: Sequence[View], samples: int) -> bool:
     """Whether nothing more is to come."""
-    unreached = [view for view in views if view.error and not view.looks]
+    unreached = [view for view in views if view.error and not view.samples]
     left = [view for view in views if view.state != "gone" and view not in unreached]
     if not left:
         return all(view.error for view in views)
-    return looks > 0 and all(view.looks >= looks for view in left)
+    return samples > 0 and all(view.samples >= samples for view in left)
 
 
 class Feed(threading.Thread):
@@ -139,7 +139,7 @@ class Feed(threading.Thread):
         super().__init__(name=f"top {asked.host}", daemon=True)
         self._contact = contact(asked, wanted.warn)
         self.view = View(self._contact.known.name)
-        self._every, self._most = wanted.every_s, wanted.looks
+        self._every, self._most = wanted.every_s, wanted.samples
         self._changes = changes
         self._link: SteadyLink | None = None
         self._closed = threading.Event()
@@ -185,13 +185,13 @@ class Feed(threading.Thread):
 
     def _follow(self, link: SteadyLink) -> None:
         mark = secrets.token_hex(16)
-        asked = question("top", workdir=self._contact.recall("workdir"), every=self._every)
+        asked = build_query("top", workdir=self._contact.recall("workdir"), every=self._every)
         command = shell_command(f"echo\necho {mark}\n{asked}")
         stream = after_mark(link.wire.start(command), mark, link.label)
-        lines = LookLines()
+        lines = SampleLines()
         while piece := stream.read(64 * 1024):
-            for look in lines.feed(piece):
-                self._take(look)
+            for sample in lines.feed(piece):
+                self._take(sample)
                 if self._enough():
                     return
         if self._closed.is_set():
@@ -206,17 +206,17 @@ class Feed(threading.Thread):
         raise LinkLost(link.label, "the box stopped telling how it is")
 
     def _enough(self) -> bool:
-        return 0 < self._most <= self.view.looks
+        return 0 < self._most <= self.view.samples
 
-    def _take(self, look: Look) -> None:
-        if look.missing:
+    def _take(self, sample: Sample) -> None:
+        if sample.missing:
             raise BoxLacksError(
                 "there is nothing to look with on this box.",
                 where=self.view.name,
                 next_=f"It comes with a setup, or with: boxstrap verify --host {self.view.name}",
             )
         view = self.view
-        view.look, view.looked, view.looks = look, time.monotonic(), view.looks + 1
+        view.sample, view.sampled, view.samples = sample, time.monotonic(), view.samples + 1
         self._tell("live", "")
 
     def _tell(self, state: str, why: str, error: BoxstrapError | None = None) -> None:

@@ -9,8 +9,8 @@ from bootstrap.contact import Asked, Contact, contact
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.known import KnownBox
 from bootstrap.link.steady import SteadyLink
-from bootstrap.talk.hello import Hello, greet
-from bootstrap.talk.run import Run
+from bootstrap.protocol.probe import BoxState, probe
+from bootstrap.protocol.run import Run
 from bootstrap.text.redact import Redactor
 from bootstrap.ui.screen import Screen
 
@@ -24,7 +24,7 @@ class Visit:
 
     box: Contact
     link: SteadyLink
-    hello: Hello
+    box_state: BoxState
     workdir: str
     redactor: Redactor
     """Redacts the secrets that the box was given."""
@@ -39,11 +39,11 @@ class Visit:
 
     def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
         """The runs that are meant, the newest first. Raises UsageError, see `choose`."""
-        return choose(self.hello.runs, self.own, name, every=every, where=self.link.label)
+        return choose(self.box_state.runs, self.own, name, every=every, where=self.link.label)
 
     def repository(self, run: Run) -> str:
         """What the run's repository is called on this box."""
-        return repository_names({one.repo_key for one in self.hello.runs})[run.repo_key]
+        return repository_names({one.repo_key for one in self.box_state.runs})[run.repo_key]
 
 
 def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
@@ -63,7 +63,7 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
-        hello = greet(
+        box_state = probe(
             link.wire,
             workdir=workdir,
             repo_key=own or box.known.repo_key,
@@ -72,10 +72,10 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     except BaseException:
         link.close()
         raise
-    own = own and (hello.repo_key or own)
-    if own and own not in {run.repo_key for run in hello.runs}:
+    own = own and (box_state.repo_key or own)
+    if own and own not in {run.repo_key for run in box_state.runs}:
         own = _named_here(asked) or own
-    return Visit(box, link, hello, workdir, redactor, own)
+    return Visit(box, link, box_state, workdir, redactor, own)
 
 
 def stood_in(asked: Asked) -> Here:

@@ -162,7 +162,7 @@ def read_git(url: str) -> None:
         if scheme in ("http", "https"):
             take_ref(url, deadline)
         else:
-            greet(user_host, port, speaks_first=scheme != "git")
+            probe(user_host, port, speaks_first=scheme != "git")
     except (OSError, HTTPException, ValueError) as error:
         said = None if is_ours(error) else {"host": user_host, "error": why(error)}
         say(None, "git", said)
@@ -188,7 +188,7 @@ def take_ref(url: str, deadline: float) -> None:
             raise
 
 
-def greet(host: str, port: int, *, speaks_first: bool) -> None:
+def probe(host: str, port: int, *, speaks_first: bool) -> None:
     """Connect; where the host speaks first, wait for its first word."""
     with socket.create_connection((host, port), timeout=LIMIT_S) as line:
         if speaks_first and not line.recv(4):

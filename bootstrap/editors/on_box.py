@@ -10,7 +10,7 @@ from bootstrap.editors.editors import Editor
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import rows
 from bootstrap.link.wire import Wire
-from bootstrap.talk.question import question
+from bootstrap.protocol.query import build_query
 
 _LARGEST = 1_000_000
 """Bytes of settings; a box that sends more is not believed."""
@@ -46,7 +46,7 @@ class Wanted:
 
 def look(wire: Wire, editor: Editor, python: str) -> Found:
     """Ask the box. Nothing is changed."""
-    script = question("editor", settings=editor.machine_settings, python=python)
+    script = build_query("editor", settings=editor.machine_settings, python=python)
     head, _, rest = exchange(wire, script, timeout=60).partition(b"settings\n")
     facts: dict[str, list[str]] = {}
     for name, value in rows(head):
@@ -97,5 +97,7 @@ def name_of(path: tuple[str, ...]) -> str:
 def write(wire: Wire, editor: Editor, found: Found, text: str) -> bool:
     """Write the settings; False where somebody changed them meanwhile, or there is no room."""
     data = text.encode("utf-8", errors="surrogateescape")
-    script = question("settings", settings=editor.machine_settings, bytes=len(data), sum=found.sum)
+    script = build_query(
+        "settings", settings=editor.machine_settings, bytes=len(data), sum=found.sum
+    )
     return b"written" in exchange(wire, script, stdin=data, timeout=60)

@@ -1,1 +1,1 @@
-"""One setup, as this machine sees it: prepare, say hello, launch, follow, report."""
+"""One setup, as this machine sees it: prepare, probe, launch, follow, report."""

@@ -15,7 +15,7 @@ from bootstrap.contact import Contact
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.wire import Wire
 from bootstrap.profile.providers import all_hints
-from bootstrap.talk.hello import Hello, greet
+from bootstrap.protocol.probe import BoxState, probe
 
 Look = tuple[str, str, str, str]
 """What a look is about: working folder, repository, its first commit, script."""
@@ -35,7 +35,7 @@ class Ahead(threading.Thread):
             box.recall("repo_root"),
             box.recall("script"),
         )
-        self._hello: Hello | None = None
+        self._hello: BoxState | None = None
         self._logged_in = threading.Event()
         # A box that isn't known yet hears of us once everything here is right.
         self._began = box.is_known
@@ -55,7 +55,7 @@ class Ahead(threading.Thread):
             hints = all_hints()
             # What goes wrong here goes wrong again, in its own place, when it is asked for.
             with contextlib.suppress(BoxstrapError):
-                self._hello = greet(
+                self._hello = probe(
                     self._wire,
                     workdir=workdir,
                     repo_key=repo_key,
@@ -76,7 +76,7 @@ class Ahead(threading.Thread):
         assert self._wire is not None  # noqa: S101 - one of the two is there
         return self._wire
 
-    def look(self, about: Look) -> Hello | None:
+    def look(self, about: Look) -> BoxState | None:
         """What the box said of exactly this; None where something else was asked, or nothing."""
         if about != self._about or self._wire is None:
             return None

@@ -1,4 +1,4 @@
-"""A setup from hello to done: what must travel goes over, the box works, its events are told."""
+"""A setup from probe to done: what must travel goes over, the box works, its events are told."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.steady import SteadyLink
 from bootstrap.link.wire import Wire
 from bootstrap.profile.providers import all_hints
+from bootstrap.protocol.follow import follow_events
+from bootstrap.protocol.launch import Launch, launch, new_setup_id
+from bootstrap.protocol.objects import Sending
+from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.setup import secrets
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.prepare import Prepared
-from bootstrap.talk.follow import follow_events
-from bootstrap.talk.hello import Hello, greet
-from bootstrap.talk.launch import Launch, launch, new_setup_id
-from bootstrap.talk.objects import Sending
 from bootstrap.ui.screen import Screen
 
 _OBJECT_TELLS_S = 0.2
@@ -79,13 +79,13 @@ class Drive:
         """The working folder, as the profile has it."""
         return self.prepared.profile.box.workdir
 
-    def hello(self) -> Hello:
+    def box_state(self) -> BoxState:
         """Ask the box what it has of this work, for as long as it takes to get an answer."""
-        return self.link.ask(self._greet)
+        return self.link.ask(self._probe)
 
-    def _greet(self, wire: Wire) -> Hello:
+    def _probe(self, wire: Wire) -> BoxState:
         prepared, hints = self.prepared, all_hints()
-        return greet(
+        return probe(
             wire,
             workdir=self.workdir,
             repo_key=prepared.repo_key,
@@ -95,36 +95,36 @@ class Drive:
             hint_files=hints.files,
         )
 
-    def run(self, hello: Hello) -> str:
+    def run(self, box_state: BoxState) -> str:
         """Bring the box to the profile; the setup's id, or "" where nothing was to do.
 
         A setup of the same script that is at work already is followed. Raises
         what `outcome.raise_for` raises.
         """
-        if hello.working and hello.working[1] == self.prepared.script_id:
-            return self._follow_another(hello.working[0], hello)
-        if hello.nothing_to_do and not self.wishes.restart:
+        if box_state.working and box_state.working[1] == self.prepared.script_id:
+            return self._follow_another(box_state.working[0], box_state)
+        if box_state.nothing_to_do and not self.wishes.restart:
             return ""
         if self.prepared.secrets:
             self.screen.note("secrets", ", ".join(self.prepared.secrets))
-        if self.wishes.restart and hello.alive:
-            self.screen.note("restart", f"{hello.alive.name} is running: it is stopped first")
+        if self.wishes.restart and box_state.alive:
+            self.screen.note("restart", f"{box_state.alive.name} is running: it is stopped first")
         setup = new_setup_id()
         try:
             launch(self.link.wire, self._launch(setup))
         except LinkLost as lost:
             return self._look_after(setup, lost)
-        return self._follow(setup, hello.have)
+        return self._follow(setup, box_state.have)
 
-    def _follow_another(self, setup: str, hello: Hello) -> str:
+    def _follow_another(self, setup: str, box_state: BoxState) -> str:
         """Somebody began the same already. It may be asked for less: the rest is done then."""
         self.screen.say(f"this setup is at work already ({setup}): following it")
-        self._follow(setup, hello.have)
-        hello = self.hello()
-        if self.wishes.only or hello.nothing_to_do:
+        self._follow(setup, box_state.have)
+        box_state = self.box_state()
+        if self.wishes.only or box_state.nothing_to_do:
             return setup
         self._count_the_same()
-        return self.run(hello) or setup
+        return self.run(box_state) or setup
 
     def _look_after(self, setup: str, lost: LinkLost) -> str:
         """The link broke while a setup was launched: the box knows whether it began."""
@@ -132,10 +132,10 @@ class Drive:
         if self._launches > _LAUNCHES:
             raise lost
         self.link.again(lost)
-        hello = self.hello()
-        if setup in (hello.working or ()) or setup == hello.last_setup.get("setup"):
-            return self._follow(setup, hello.have)
-        return self.run(hello)
+        box_state = self.box_state()
+        if setup in (box_state.working or ()) or setup == box_state.last_setup.get("setup"):
+            return self._follow(setup, box_state.have)
+        return self.run(box_state)
 
     def _launch(self, setup: str) -> Launch:
         wishes = {"restart": self.wishes.restart, "adopt": self.wishes.adopt}
@@ -182,8 +182,12 @@ class Drive:
     def _follow_the_same(self) -> str:
         """Two of the same began at once, and the other one won."""
         self._count_the_same()
-        hello = self.hello()
-        return self._follow(hello.working[0], hello.have) if hello.working else self.run(hello)
+        box_state = self.box_state()
+        return (
+            self._follow(box_state.working[0], box_state.have)
+            if box_state.working
+            else self.run(box_state)
+        )
 
     def _count_the_same(self) -> None:
         self._same += 1
@@ -196,7 +200,7 @@ class Drive:
 
     def _say_for_whom(self) -> None:
         """Another setup holds the box: which, and how long it is waited for."""
-        holder = self.hello().holder
+        holder = self.box_state().holder
         if holder and holder.setup != self.setup:
             self._holder = str(holder)
             self.screen.say(f"waits for {holder}; at most {self.wishes.wait_s} s (--wait)")
@@ -213,7 +217,7 @@ class Drive:
         sending = self._sending
         if sending is not None and not sending.arrived:
             sending.join()
-            self._send_commit(self._greet(self.link.wire).have)
+            self._send_commit(self._probe(self.link.wire).have)
 
     def _send_commit(self, have: Sequence[str]) -> None:
         here = self.prepared.here

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from bootstrap.events import WHY
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import Row, rows
+from bootstrap.protocol.probe import parse, probe
 from bootstrap.setup.ready import Ready, get_ready
-from bootstrap.talk.hello import greet, parse
 
 if TYPE_CHECKING:
     from bootstrap.contact import Asked
@@ -46,15 +46,15 @@ def foresee(
 
 def _answers(ready: Ready, *, restart: bool) -> dict[str, str]:
     prepared = ready.prepared
-    hello = greet(
+    box_state = probe(
         ready.link.wire,
         workdir=prepared.profile.box.workdir,
         repo_key=prepared.repo_key,
         repo_root=prepared.repo_root,
         script=prepared.script_id,
     )
-    if hello.plan and not restart:
-        return hello.plan
+    if box_state.plan and not restart:
+        return box_state.plan
     command = "bash -s -- plan" + (" restart" if restart else "")
     answer = exchange(ready.link.wire, command, stdin=prepared.script.encode(), timeout=120)
     return parse(answer).plan

@@ -9,6 +9,8 @@ from functools import partial
 
 from bootstrap.contact import Asked
 from bootstrap.errors import BusyError, TrainingFailedError
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.run import Run
 from bootstrap.setup.alias import be_ready, keep_alias
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready, remember, warn_of_provider
@@ -21,8 +23,6 @@ from bootstrap.setup.training import (
     run_of_work,
     watch_beginning,
 )
-from bootstrap.talk.hello import Hello
-from bootstrap.talk.run import Run
 from bootstrap.ui.screen import Screen
 
 
@@ -46,21 +46,21 @@ def perform(order: Order, screen: Screen) -> None:
     ready.link.then.append(drive.again)
     try:
         be_ready(ready.box)  # while the box answers
-        hello = ready.look() or drive.hello()
-        warn_of_provider(ready, hello, screen)
-        setup = drive.run(hello)
+        box_state = ready.look() or drive.box_state()
+        warn_of_provider(ready, box_state, screen)
+        setup = drive.run(box_state)
         remember(ready)
-        _finish(ready, drive, drive.hello() if setup else hello, setup, began)
+        _finish(ready, drive, drive.box_state() if setup else box_state, setup, began)
     finally:
         ready.link.close()
 
 
-def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) -> None:
+def _finish(ready: Ready, drive: Drive, box_state: BoxState, setup: str, began: float) -> None:
     prepared, screen = ready.prepared, drive.screen
-    blocking = _blocking(hello)
+    blocking = _blocking(box_state)
     run = None
     if prepared.profile.train and not blocking:
-        run = run_of_work(hello, prepared.commit)
+        run = run_of_work(box_state, prepared.commit)
     beginning = None
     if run and (drive.began_run or (setup and run.state == "running")):
         screen.say(
@@ -69,10 +69,10 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         )
         beginning = ready.link.ask(partial(watch_beginning, run=run, workdir=drive.workdir))
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
-    differing = differences(hello)
+    differing = differences(box_state)
     text = [] if blocking else _told(screen, run, beginning, setup, differing)
     if drive.own_folder:
-        text.append(f"another repository has its name on this box: it lies in {hello.repo_dir}")
+        text.append(f"another repository has its name on this box: it lies in {box_state.repo_dir}")
     alias = keep_alias(ready.box, screen)
     took = time.monotonic() - began
     screen.result(
@@ -81,13 +81,13 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
             "box": ready.box.known.name,
             "alias": alias or None,
             "commit": prepared.commit,
-            "repo_dir": repo_dir(prepared, hello),
+            "repo_dir": repo_dir(prepared, box_state),
             "run": run.as_dict() if run else None,
             "waits_for": blocking.name if blocking else None,
             "differs": differing,
             "seconds": round(took, 3),
         },
-        "\n".join([*text, "", next_steps(ready.box, prepared, hello, run or blocking, alias)]),
+        "\n".join([*text, "", next_steps(ready.box, prepared, box_state, run or blocking, alias)]),
     )
     if blocking:
         train = prepared.profile.train
@@ -106,10 +106,10 @@ def _finish(ready: Ready, drive: Drive, hello: Hello, setup: str, began: float) 
         )
 
 
-def _blocking(hello: Hello) -> Run | None:
+def _blocking(box_state: BoxState) -> Run | None:
     """The live run in this repository's folder, if tree, environment or work wait for it."""
-    waits = "alive" in hello.plan.values() and hello.plan.get("train") != "done"
-    return hello.alive if waits else None
+    waits = "alive" in box_state.plan.values() and box_state.plan.get("train") != "done"
+    return box_state.alive if waits else None
 
 
 def _told(

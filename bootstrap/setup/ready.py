@@ -11,11 +11,11 @@ from bootstrap.link.steady import SteadyLink
 from bootstrap.profile.load import Loaded
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
+from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.setup import secrets
 from bootstrap.setup.ahead import Ahead
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.prepare import Prepared, prepare
-from bootstrap.talk.hello import Hello, greet
 from bootstrap.ui.screen import Screen
 
 
@@ -29,7 +29,7 @@ class Ready:
     loaded: Loaded
     ahead: Ahead
 
-    def look(self) -> Hello | None:
+    def look(self) -> BoxState | None:
         """What the box said of this very script already, if it was asked."""
         prepared = self.prepared
         return self.ahead.look(
@@ -113,30 +113,30 @@ def connect(ahead: Ahead, screen: Screen) -> SteadyLink:
 def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
     """Ask the box which provider's it is, say it, and keep it."""
     hints = all_hints()
-    hello = link.ask(partial(greet, hint_names=hints.env, hint_files=hints.files))
-    provider = by_hints(hello.env, hello.files)
-    signs = _signs(hello)
+    box_state = link.ask(partial(probe, hint_names=hints.env, hint_files=hints.files))
+    provider = by_hints(box_state.env, box_state.files)
+    signs = _signs(box_state)
     why = f"it shows {signs}" if signs else "it shows no provider's signs"
     screen.note("profile", f"{provider} ({why})")
     box.remember(provider=provider)
     return provider
 
 
-def warn_of_provider(ready: Ready, hello: Hello, screen: Screen) -> None:
+def warn_of_provider(ready: Ready, box_state: BoxState, screen: Screen) -> None:
     """Say it where the profile is one provider's, and the box shows another one's signs."""
     provider = ready.prepared.profile.provider
     own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
-    shown = other_than(own, hello.env, hello.files)
+    shown = other_than(own, box_state.env, box_state.files)
     if shown:
         screen.warn(
-            f"the profile is for {provider.name}, and this box shows {_signs(hello)}. "
+            f"the profile is for {provider.name}, and this box shows {_signs(box_state)}. "
             f"If it is one of {shown}: --profile {shown}, or extends: {shown}"
         )
 
 
-def _signs(hello: Hello) -> str:
+def _signs(box_state: BoxState) -> str:
     hints = all_hints()
-    return ", ".join(sorted((hello.env & hints.env) | (hello.files & hints.files))[:3])
+    return ", ".join(sorted((box_state.env & hints.env) | (box_state.files & hints.files))[:3])
 
 
 def remember(ready: Ready) -> None:

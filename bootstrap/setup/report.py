@@ -13,26 +13,26 @@ from bootstrap.ui.words import Next, what_next
 if TYPE_CHECKING:
     from bootstrap.contact import Contact
     from bootstrap.profile.schema import Profile
+    from bootstrap.protocol.probe import BoxState
+    from bootstrap.protocol.run import Run
     from bootstrap.setup.prepare import Prepared
-    from bootstrap.talk.hello import Hello
-    from bootstrap.talk.run import Run
 
 
-def repo_dir(prepared: Prepared, hello: Hello) -> str:
+def repo_dir(prepared: Prepared, box_state: BoxState) -> str:
     """Where the repository lies on the box, as an absolute path."""
-    if hello.repo_dir:
-        return hello.repo_dir
-    box_home = hello.facts.get("boxhome", "")
+    if box_state.repo_dir:
+        return box_state.repo_dir
+    box_home = box_state.facts.get("boxhome", "")
     return posixpath.join(posixpath.dirname(box_home), prepared.repo_name)
 
 
 def next_steps(
-    contact: Contact, prepared: Prepared, hello: Hello, run: Run | None, alias: str = ""
+    contact: Contact, prepared: Prepared, box_state: BoxState, run: Run | None, alias: str = ""
 ) -> str:
     """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
     name, program = contact.known.name, program_name(sys.argv[0])
-    can_attach = run and run.state == "running" and hello.facts.get("tmux")
-    folder, repo = repo_dir(prepared, hello), contact.asked.repo
+    can_attach = run and run.state == "running" and box_state.facts.get("tmux")
+    folder, repo = repo_dir(prepared, box_state), contact.asked.repo
     # Whose run is meant goes by where the person stands: here they named another place.
     there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
     return what_next(
@@ -43,7 +43,7 @@ def next_steps(
             attach=f"{program} attach {there}" if can_attach else "",
             follow=f"{program} logs -f {there}" if run else "",
             shell="" if contact.is_local else f"{program} shell {there}",
-            ssh=_ssh(alias, folder, hello) if alias else "",
+            ssh=_ssh(alias, folder, box_state) if alias else "",
             code="" if contact.is_local else f"{program} code {there}",
             fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
@@ -53,9 +53,9 @@ def next_steps(
     )
 
 
-def _ssh(alias: str, folder: str, hello: Hello) -> str:
+def _ssh(alias: str, folder: str, box_state: BoxState) -> str:
     """Into the repository's folder and environment, by what each setup leaves on the box."""
-    home = hello.facts.get("boxhome", "")
+    home = box_state.facts.get("boxhome", "")
     name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
     words = ("bash", posixpath.join(home, "box/enter.sh"), name)
     # Two shells read them, ours first; the box chose its folders' names.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import exit_code
 from bootstrap.link.wire import Wire
-from bootstrap.talk.hello import Hello
-from bootstrap.talk.question import question
-from bootstrap.talk.run import STATES, Run
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import STATES, Run
 from bootstrap.text.sanitize import sanitize
 
 FIRST_OUTPUT_S = 30
@@ -37,17 +37,17 @@ class Beginning:
     lines: tuple[str, ...]
 
 
-def run_of_work(hello: Hello, commit: str) -> Run | None:
+def run_of_work(box_state: BoxState, commit: str) -> Run | None:
     """The run of this repository's last work: by what the box calls it, else by the commit."""
-    own = [run for run in hello.runs if run.repo_key == hello.repo_key]
-    work = hello.facts.get("work")
-    exact = [run for run in hello.runs if work and run.work == work]
+    own = [run for run in box_state.runs if run.repo_key == box_state.repo_key]
+    work = box_state.facts.get("work")
+    exact = [run for run in box_state.runs if work and run.work == work]
     return next(iter(exact or [run for run in own if run.commit == commit]), None)
 
 
-def differences(hello: Hello) -> list[str]:
+def differences(box_state: BoxState) -> list[str]:
     """What of this setup is not as in the run that lives in its folder; nothing without one."""
-    told = hello.facts.get("differs", "").split()
+    told = box_state.facts.get("differs", "").split()
     return [name for word, name in _NAMES.items() if word in told]
 
 
@@ -71,7 +71,7 @@ def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
     answer = exchange(
         wire,
-        question(
+        build_query(
             "first",
             workdir=workdir,
             repo_key=run.repo_key,

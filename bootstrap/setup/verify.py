@@ -32,7 +32,7 @@ def verify_box(asked: Asked, screen: Screen, *, wait_s: int, report: Path | None
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, wishes)
     try:
         try:
-            drive.run(drive.hello())
+            drive.run(drive.box_state())
         except ReturnBoxError:
             if report:
                 _write_report(report, _verdict(ready), ready, screen)

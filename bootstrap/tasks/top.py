@@ -33,7 +33,7 @@ def top(call: Call) -> None:
     asked = replace(call.asked(), host=None)
     call.redact = redact = redactor_of_all(asked).text
     screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
-    wanted = Wanted(every_s=given["every"], looks=given["looks"])
+    wanted = Wanted(every_s=given["every"], samples=given["looks"])
     try:
         watch_boxes(asked, given["host"], wanted, screen)
     except KeyboardInterrupt:

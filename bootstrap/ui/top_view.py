@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from bootstrap.after.top import TopScreen, View
-    from bootstrap.talk.look import Card, Look
+    from bootstrap.protocol.samples import Card, Sample
 
 VERSION = 1
 SILENT_S = 10.0
@@ -38,15 +38,15 @@ class JsonLines:
     """One JSON object for each thing that a box tells, with its version."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
-        self._out, self._hide = out, redact
+        self._out, self._redact = out, redact
 
     def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
         """One line."""
         if changed is None:
             return
         line: dict[str, object] = {"v": VERSION, "box": changed.name, "state": changed.state}
-        if changed.state == "live" and changed.look:
-            line.update(changed.look.model_dump(exclude={"v", "missing"}))
+        if changed.state == "live" and changed.sample:
+            line.update(changed.sample.model_dump(exclude={"v", "missing"}))
         elif changed.why:
             line["why"] = changed.why
         self._out.write(json.dumps(self._hidden(line)) + "\n")
@@ -55,7 +55,7 @@ class JsonLines:
     def _hidden(self, value: object) -> object:
         """The value with the secrets in each text redacted."""
         if isinstance(value, str):
-            return self._hide(value)
+            return self._redact(value)
         if isinstance(value, dict):
             return {key: self._hidden(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
@@ -70,7 +70,7 @@ class PlainLines:
     """A line for each GPU, and one for the box."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
-        self._out, self._hide = out, redact
+        self._out, self._redact = out, redact
         self._said: dict[str, str] = {}
 
     def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
@@ -78,8 +78,8 @@ class PlainLines:
         if changed is None:
             return
         now = time.strftime("%H:%M:%S")
-        if changed.state == "live" and changed.look:
-            lines = [*map(card_line, changed.look.gpus), *box_lines(changed.look)]
+        if changed.state == "live" and changed.sample:
+            lines = [*map(card_line, changed.sample.gpus), *box_lines(changed.sample)]
             lines = lines or ["tells nothing of itself"]
         else:
             lines = [f"{changed.state} {changed.why}".strip()]
@@ -87,7 +87,7 @@ class PlainLines:
                 return
         self._said[changed.name] = lines[0]
         for line in lines:
-            terminal.write_line(self._out, self._hide(f"{now}  {changed.name}  {line}"))
+            terminal.write_line(self._out, self._redact(f"{now}  {changed.name}  {line}"))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -100,7 +100,7 @@ class LiveTable:
         from rich.console import Console
         from rich.live import Live
 
-        self._hide = redact
+        self._redact = redact
         self._live = Live(console=Console(file=out), auto_refresh=False, transient=False)
         self._live.start()
 
@@ -124,18 +124,18 @@ class LiveTable:
             state = _state(view)
             head = Text.assemble((view.name, "bold"), "  ", (state, _COLOURS.get(view.state, "")))
             blocks.append(head)
-            if view.look is None:
+            if view.sample is None:
                 continue
             table = Table(box=box.SIMPLE, padding=(0, 1), show_edge=False)
             for title in ("GPU", "load", "memory", "power", "heat", "clock", "processes"):
                 words = title in ("GPU", "processes")
                 table.add_column(title, justify="left" if words else "right", no_wrap=True)
-            for card in view.look.gpus:
-                table.add_row(*(Text(self._hide(cell)) for cell in card_cells(card)))
-            if view.look.gpus:
+            for card in view.sample.gpus:
+                table.add_row(*(Text(self._redact(cell)) for cell in card_cells(card)))
+            if view.sample.gpus:
                 blocks.append(table)
-            for line in box_lines(view.look):
-                blocks.append(Text(self._hide(line), no_wrap=True, overflow="ellipsis"))
+            for line in box_lines(view.sample):
+                blocks.append(Text(self._redact(line), no_wrap=True, overflow="ellipsis"))
             blocks.append(Text(""))
         return Group(*blocks)
 
@@ -168,18 +168,18 @@ def card_line(card: Card) -> str:
     return "  ".join([f"GPU {name}", *(cell for cell in cells if cell not in ("", "-"))])
 
 
-def box_lines(look: Look) -> list[str]:
+def box_lines(sample: Sample) -> list[str]:
     """The machine; why no GPU can be read; what trains on it."""
     lines = []
-    if look.host:
-        host = look.host
+    if sample.host:
+        host = sample.host
         memory = _of(_gib(host.memory_used), _gib(host.memory_total), "GiB", 1)
         cpu = f"cpu {_of(host.cpu, None, '%')} of {host.cpus or '?'}"
         lines.append(f"{cpu}  memory {memory}  disk {size(host.disk_free)} free")
-    if look.error is not None:
-        lines.append(f"NVML error {look.error}: no GPU can be read")
-    if look.run:
-        run = look.run
+    if sample.error is not None:
+        lines.append(f"NVML error {sample.error}: no GPU can be read")
+    if sample.run:
+        run = sample.run
         failed = run.state == "finished" and run.rc
         what = f"ended with exit code {run.rc}" if failed else run.state
         lines.append(f"{run.name} {what}" + (f": {run.last}" if run.last else ""))

@@ -83,7 +83,7 @@ def event(asked: Asked, seq: int, step: str, word: str, **fields: object) -> byt
 RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\t1700000001 12\tpython train.py"
 
 
-def hello(asked: Asked) -> Iterator[bytes]:
+def box_state(asked: Asked) -> Iterator[bytes]:
     facts = ["system\tLinux x86_64", "user\troot", "home\t/root", "bash\t5.2.15(1)-release"]
     facts += [f"time\t{int(time.time())}", "boxhome\t/root/.boxstrap"]
     key = asked.values.get("repo_key") or "homework-01234567"
@@ -123,7 +123,7 @@ def log(asked: Asked) -> Iterator[bytes]:
 
 
 HONEST: dict[str, Answer] = {
-    "hello": hello,
+    "hello": box_state,
     "launch": launch,
     "receive": receive,
     "follow": follow,
@@ -165,7 +165,7 @@ def dressed_hello(text: str) -> Answer:
     """Every fact, and every part of a run, with `text` in it."""
 
     def say(asked: Asked) -> Iterator[bytes]:
-        yield from hello(asked)
+        yield from box_state(asked)
         key = asked.values.get("repo_key") or "homework-01234567"
         facts = f"home\t/root{text}\nboxhome\t/root{text}/.boxstrap\nuser\t{text}\n"
         facts += f"env\tVAST_CONTAINERLABEL{text}\nfile\t/etc/x{text}\n"
@@ -185,12 +185,12 @@ PASTED = "$(touch owned)`touch owned`;touch owned;'\"'$(touch owned)'"
 
 def pasted_hello(asked: Asked) -> Iterator[bytes]:
     """The box's own folders, named so that a line made of them would run something here."""
-    yield from hello(asked)
+    yield from box_state(asked)
     yield f"boxhome\t/root/{PASTED}/.boxstrap\ndir\t/root/{PASTED}/-o x\nplaced\tyes\n".encode()
 
 
 def many_runs(asked: Asked) -> Iterator[bytes]:
-    yield from hello(asked)
+    yield from box_state(asked)
     row = f"run\tkey-1\t{RUN.format(commit='b' * 40)}{'x' * 3000}\n".encode()
     yield row * 2000
 
@@ -260,7 +260,7 @@ def same_for_ever(asked: Asked) -> Iterator[bytes]:
 
 
 def working_hello(asked: Asked) -> Iterator[bytes]:
-    yield from hello(asked)
+    yield from box_state(asked)
     yield f"working\t{SETUP}\t{'b' * 64}\n".encode()
 
 
@@ -303,14 +303,14 @@ def noise_first(piece: bytes) -> Answer:
 
 def half(asked: Asked) -> Iterator[bytes]:
     asked.end = lambda: b""  # type: ignore[method-assign]
-    yield from hello(asked)
+    yield from box_state(asked)
 
 
 def loud(asked: Asked) -> Iterator[bytes]:
     """Errors without end beside the answer."""
     for _ in range(60):
         os.write(2, ESCAPES.encode() * 5000)
-    yield from hello(asked)
+    yield from box_state(asked)
 
 
 Lie = dict[str, Answer]

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.after import top
 from bootstrap.after.top import Feed, View, Wanted, watch_boxes
 from bootstrap.contact import Asked
-from bootstrap.talk.look import Look
+from bootstrap.protocol.samples import Sample
 
 MANY = 100_000
 
@@ -30,21 +30,21 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
         nonlocal longest
         queues.append(feed._changes)
         for number in range(MANY):
-            feed._take(Look(t=float(number)))
+            feed._take(Sample(t=float(number)))
             longest = max(longest, feed._changes.qsize())
 
     class Screen:
         shown: float = -1.0
 
         def show(self, views: Sequence[View], changed: View | None) -> None:
-            if changed is not None and changed.look is not None:
-                self.shown = changed.look.t
+            if changed is not None and changed.sample is not None:
+                self.shown = changed.sample.t
 
         def close(self) -> None:
             assert queues[0].qsize() <= 1
 
     monkeypatch.setattr(top.Feed, "run", run)
     screen = Screen()
-    watch_boxes(Asked(), ["local"], Wanted(looks=MANY), screen)
+    watch_boxes(Asked(), ["local"], Wanted(samples=MANY), screen)
     assert longest == 1
     assert screen.shown >= 0

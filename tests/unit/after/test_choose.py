@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.after.choose import choose, repository_names
 from bootstrap.errors import UsageError
-from bootstrap.talk.run import Run
+from bootstrap.protocol.run import Run
 
 MINE, THEIRS = "mine-0123abcd", "theirs-89abcdef"
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.protocol.query import build_query
 from bootstrap.render import short
 from bootstrap.render.parts import box_files
-from bootstrap.talk.question import question
 
 EDITIONS = {"whole": dict(box_files()), "short": dict(short.files())}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
@@ -131,7 +131,7 @@ def test_each_process_is_asked_once_to_end(
     if killed:
         runner.kill()
         runner.wait()
-    text = question("stop", workdir=str(tmp_path), what="train-1", repo_key="homework")
+    text = build_query("stop", workdir=str(tmp_path), what="train-1", repo_key="homework")
     # As on a box: somebody waits for a runner that ends.
     waiting = threading.Thread(target=runner.wait)
     waiting.start()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.exchange import _frame, shell_command
-from bootstrap.talk.question import question
+from bootstrap.protocol.query import build_query
 from tests.faults.plugin import Faults
 from tests.unit.render.scripts import shipped_script
 
@@ -146,7 +146,7 @@ QUESTIONS = {
 
 def asked(name: str, home: Path) -> str:
     more = {"wait_seconds": 1, "client_time": 0, "words": ""} if name == "launch" else {}
-    text = question(name, workdir=str(home / "work"), **QUESTIONS[name], **more)
+    text = build_query(name, workdir=str(home / "work"), **QUESTIONS[name], **more)
     return _frame(text.replace("-gt 1000", "-gt 5"), SENTINEL)
 
 

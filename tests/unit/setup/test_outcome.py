@@ -14,11 +14,11 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.run import Run
 from bootstrap.setup import outcome
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import run_of_work
-from bootstrap.talk.hello import Hello
-from bootstrap.talk.run import Run
 from bootstrap.ui.document import DocumentScreen
 
 
@@ -116,21 +116,23 @@ def run(name: str, **changes: object) -> Run:
 
 def test_the_run_of_a_work_is_the_newest_of_it() -> None:
     runs = (run("train-3"), run("train-2", work="w2"), run("train-1", work="w2"))
-    hello = Hello(facts={"work": "w2", "key": "k-1"}, runs=runs)
-    found = run_of_work(hello, "a" * 40)
+    box_state = BoxState(facts={"work": "w2", "key": "k-1"}, runs=runs)
+    found = run_of_work(box_state, "a" * 40)
     assert found is not None
     assert found.name == "train-2"
     # The folder is part of the work: whoever began it, it is the same.
-    assert run_of_work(replace(hello, facts={"work": "w2", "key": "other"}), "c" * 40) == found
-    assert run_of_work(replace(hello, facts={"work": "w9", "key": "other"}), "a" * 40) is None
+    assert run_of_work(replace(box_state, facts={"work": "w2", "key": "other"}), "c" * 40) == found
+    assert run_of_work(replace(box_state, facts={"work": "w9", "key": "other"}), "a" * 40) is None
 
 
 def test_without_a_work_the_commit_tells() -> None:
-    hello = Hello(facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1")))
-    found = run_of_work(hello, "a" * 40)
+    box_state = BoxState(
+        facts={"key": "k-1"}, runs=(run("train-2", commit="b" * 40), run("train-1"))
+    )
+    found = run_of_work(box_state, "a" * 40)
     assert found is not None
     assert found.name == "train-1"
-    assert run_of_work(hello, "c" * 40) is None
+    assert run_of_work(box_state, "c" * 40) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from bootstrap.after.top import TopScreen, View
-from bootstrap.talk.look import Card, Look, Machine, Newest, Process
+from bootstrap.protocol.samples import Card, Machine, Newest, Process, Sample
 from bootstrap.ui.top_view import LiveTable, make_top_screen
 
 GIB = 1024**3
@@ -34,7 +34,7 @@ CARD = Card(
     clock=1410,
     processes=(Process(pid=7, name="python", memory=69 * GIB),),
 )
-LOOK = Look(
+LOOK = Sample(
     t=1.0,
     host=Machine(
         cpus=32,
@@ -50,7 +50,7 @@ LOOK = Look(
 
 
 def live(name: str = "my-box") -> View:
-    return View(name, "live", look=LOOK, looked=time.monotonic(), looks=1)
+    return View(name, "live", sample=LOOK, sampled=time.monotonic(), samples=1)
 
 
 def redact(text: str) -> str:
@@ -111,7 +111,7 @@ def drawn(views: list[View], monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = live("silent-box")
-    silent.looked -= 30
+    silent.sampled -= 30
     shown = drawn([live(), View("lost-box", "lost", "for 8 s"), silent], monkeypatch)
     for text in ("my-box", "97 %", "391/400 W", "lost for 8 s", "silent for 30 s", "token=***"):
         assert text in shown, text
@@ -120,5 +120,5 @@ def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_markup_of_a_box_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     view = live()
-    view.look = LOOK.model_copy(update={"gpus": (Card(index=0, name="[red]A[/red]"),)})
+    view.sample = LOOK.model_copy(update={"gpus": (Card(index=0, name="[red]A[/red]"),)})
     assert "[red]A[/red]" in drawn([view], monkeypatch)

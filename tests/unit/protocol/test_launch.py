@@ -12,8 +12,8 @@ import pytest
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalWire
-from bootstrap.talk.launch import Launch, launch, new_setup_id
-from bootstrap.talk.question import question
+from bootstrap.protocol.launch import Launch, launch, new_setup_id
+from bootstrap.protocol.query import build_query
 
 # As the real script is called, and as little as it can be.
 SCRIPT = """\
@@ -56,7 +56,7 @@ def test_it_starts_with_its_words_and_secrets(workdir: Path) -> None:
 @pytest.mark.parametrize("at", [0, 1, 50, len(SCRIPT) - 1, len(SCRIPT), len(SCRIPT) + 3])
 def test_a_cut_upload_starts_nothing(at: int, workdir: Path) -> None:
     whole = SCRIPT.encode() + SECRETS
-    asked = question(
+    asked = build_query(
         "launch",
         workdir=str(workdir),
         setup_id=SETUP,
@@ -127,10 +127,10 @@ def test_a_script_that_does_not_begin_is_told_with_its_words(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dying = SCRIPT.replace("run)", "run) echo 'no fifo here' >&2; exit 1;")
-    fast = question("launch").replace("-gt 1000", "-gt 10")
+    fast = build_query("launch").replace("-gt 1000", "-gt 10")
     monkeypatch.setattr(
-        "bootstrap.talk.launch.question",
-        lambda name, **values: question(name, **values).replace("-gt 1000", "-gt 10"),
+        "bootstrap.protocol.launch.build_query",
+        lambda name, **values: build_query(name, **values).replace("-gt 1000", "-gt 10"),
     )
     assert "-gt 10 " in fast
     with pytest.raises(BoxstrapError, match="no fifo here") as caught:

@@ -12,8 +12,8 @@ from bootstrap.events import STEPS, WHY
 from bootstrap.link.exchange import exchange
 from bootstrap.link.said import number, rows, version
 from bootstrap.link.wire import Wire
-from bootstrap.talk.question import question
-from bootstrap.talk.run import Run, parse_run
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import Run, parse_run
 from bootstrap.text.sizes import duration
 
 OLDEST_BASH = (4, 4)
@@ -38,7 +38,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Hello:
+class BoxState:
     """What a box said of itself. Every text in it is clean."""
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Hello:
         )
 
 
-def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
+def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
     wire: Wire,
     *,
     workdir: str = "",
@@ -90,7 +90,7 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
     script: str = "",
     hint_names: Collection[str] = (),
     hint_files: Collection[str] = (),
-) -> Hello:
+) -> BoxState:
     """Ask; one exchange, nothing is written on the box. `script` is the id of the one to compare,
     `repo_root` the repository's first commit, where that is known.
 
@@ -98,7 +98,7 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
     """
     answer = exchange(
         wire,
-        question(
+        build_query(
             "hello",
             workdir=workdir,
             repo_key=repo_key,
@@ -109,13 +109,13 @@ def greet(  # noqa: PLR0913 - one value for each thing a box can be asked
         ),
         timeout=60,
     )
-    hello = parse(answer)
-    _check_system(hello, wire.label)
-    _check_bash(hello, wire.label)
-    return hello
+    box_state = parse(answer)
+    _check_system(box_state, wire.label)
+    _check_bash(box_state, wire.label)
+    return box_state
 
 
-def parse(answer: bytes) -> Hello:
+def parse(answer: bytes) -> BoxState:
     """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
     facts: dict[str, str] = {}
     many: dict[str, list[str]] = {"env": [], "file": [], "have": [], "run": [], "plan": []}
@@ -125,7 +125,7 @@ def parse(answer: bytes) -> Hello:
         else:
             facts[word] = value
     runs = [run for run in map(parse_run, many["run"]) if run]
-    return Hello(
+    return BoxState(
         facts=facts,
         env=frozenset(many["env"]),
         files=frozenset(many["file"]),
@@ -171,8 +171,8 @@ def _plan(lines: list[str]) -> dict[str, str]:
     return {step: why for step, _, why in rows if step in STEPS and why in WHY}
 
 
-def _check_system(hello: Hello, label: str) -> None:
-    system = hello.facts.get("system", "")
+def _check_system(box_state: BoxState, label: str) -> None:
+    system = box_state.facts.get("system", "")
     if not system.startswith("Linux"):
         raise BoxLacksError(
             f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
@@ -182,8 +182,8 @@ def _check_system(hello: Hello, label: str) -> None:
         )
 
 
-def _check_bash(hello: Hello, label: str) -> None:
-    bash = hello.facts.get("bash", "")
+def _check_bash(box_state: BoxState, label: str) -> None:
+    bash = box_state.facts.get("bash", "")
     numbers = version(bash)
     if not numbers:
         raise BoxLacksError(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bootstrap.talk.look import MAX_LINE, Look, LookLines, parse
+from bootstrap.protocol.samples import MAX_LINE, Sample, SampleLines, parse
 
 HOST = {"memory_used": 1, "memory_total": 2, "disk_free": 3, "disk_total": 4}
 WHOLE: dict[str, Any] = {
@@ -38,21 +38,21 @@ def line(**changed: Any) -> bytes:
 
 
 def test_a_look_is_read() -> None:
-    look = parse(line())
-    assert look is not None
-    assert (look.gpus[0].load, look.gpus[0].processes[0].name) == (97, "python")
-    assert look.run is not None
-    assert look.run.last == "step 1"
+    sample = parse(line())
+    assert sample is not None
+    assert (sample.gpus[0].load, sample.gpus[0].processes[0].name) == (97, "python")
+    assert sample.run is not None
+    assert sample.run.last == "step 1"
 
 
 def test_text_cannot_command_a_terminal() -> None:
     run = {**WHOLE["run"], "last": "\x1b]0;owned\x07\x1b[2Jstep\r\n1\u202e" + "x" * 9000}
-    look = parse(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
-    assert look is not None
-    assert look.run is not None
-    assert look.run.last.startswith("step 1x")
-    assert len(look.run.last) == 500
-    assert look.gpus[0].name == "A100"
+    sample = parse(line(run=run, gpus=[{"index": 0, "name": "\x1b[31mA100\x9b"}]))
+    assert sample is not None
+    assert sample.run is not None
+    assert sample.run.last.startswith("step 1x")
+    assert len(sample.run.last) == 500
+    assert sample.gpus[0].name == "A100"
 
 
 @pytest.mark.parametrize(
@@ -84,16 +84,16 @@ def test_what_is_no_look_is_nothing(text: bytes) -> None:
 @given(st.lists(st.integers(1, 500), max_size=20))
 def test_looks_come_whole_out_of_any_pieces(cuts: list[int]) -> None:
     stream = line(t=1.0) + b"\nnoise\n" + line(t=2.0) + b"\n" + line(t=3.0)[:-9]
-    lines, found, at = LookLines(), [], 0
+    lines, found, at = SampleLines(), [], 0
     for cut in [*cuts, len(stream)]:
         found += lines.feed(stream[at : at + cut])
         at += cut
-    assert [look.t for look in found] == [1.0, 2.0]
+    assert [sample.t for sample in found] == [1.0, 2.0]
 
 
 def test_of_an_endless_line_little_is_kept() -> None:
-    lines = LookLines()
+    lines = SampleLines()
     for _ in range(40):
         assert lines.feed(b"x" * 64 * 1024) == []
     assert len(lines._rest) <= MAX_LINE + 1
-    assert lines.feed(b"\n" + line() + b"\n") == [Look.model_validate_json(line())]
+    assert lines.feed(b"\n" + line() + b"\n") == [Sample.model_validate_json(line())]

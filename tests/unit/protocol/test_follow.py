@@ -16,8 +16,8 @@ from bootstrap.errors import StepFailedError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.steady import SteadyLink
-from bootstrap.talk.follow import follow_events
-from tests.unit.talk.conftest import DEAD, identity
+from bootstrap.protocol.follow import follow_events
+from tests.unit.protocol.conftest import DEAD, identity
 
 SETUP = "20260101-000000-abcdef"
 

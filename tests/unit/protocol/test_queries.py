@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link.exchange import shell_command
+from bootstrap.protocol.probe import parse
+from bootstrap.protocol.query import build_query
 from bootstrap.render.quote import Value
-from bootstrap.talk.hello import parse
-from bootstrap.talk.question import question
 from tests.unit.profile import hostile
-from tests.unit.talk.conftest import BoxHome
+from tests.unit.protocol.conftest import BoxHome
 
 SHELLS = {
     "dash": ["dash", "-c"],
@@ -58,7 +58,7 @@ def answer(argv: list[str], text: str, home: Path) -> bytes:
 
 
 def asked(name: str, box_home: BoxHome) -> str:
-    return question(name, workdir=str(box_home.workdir), **ASKED[name])
+    return build_query(name, workdir=str(box_home.workdir), **ASKED[name])
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -81,32 +81,32 @@ def test_every_login_shell_hands_it_on(login: str, box_home: BoxHome, tmp_path: 
 
 
 def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
-    hello = parse(answer(["sh", "-c"], asked("hello", box_home), tmp_path))
-    states = {run.name: (run.state, run.rc) for run in hello.runs}
+    box_state = parse(answer(["sh", "-c"], asked("hello", box_home), tmp_path))
+    states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
         "train-1": ("finished", 0),
         "train-2": ("finished", 3),
         "train-3": ("running", None),
         "train-4": ("died", None),
     }
-    assert hello.working == ("20260101-000000-abcdef", "b" * 64)
-    assert hello.env == {"HINT"}
-    assert hello.files == {"/etc/passwd"}
-    assert hello.facts["work"] == "w" * 64
-    assert hello.facts["boxhome"] == str(box_home.path)
-    assert hello.plan == {"train": "done"}
+    assert box_state.working == ("20260101-000000-abcdef", "b" * 64)
+    assert box_state.env == {"HINT"}
+    assert box_state.files == {"/etc/passwd"}
+    assert box_state.facts["work"] == "w" * 64
+    assert box_state.facts["boxhome"] == str(box_home.path)
+    assert box_state.plan == {"train": "done"}
     log = box_home.path / "runs/homework-1/train-2/log"
-    run = next(run for run in hello.runs if run.name == "train-2")
+    run = next(run for run in box_state.runs if run.name == "train-2")
     assert (run.log_bytes, run.written) == (log.stat().st_size, int(log.stat().st_mtime))
 
 
 def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    hello = parse(answer(["sh", "-c"], question("hello", **NOTHING), home))
-    assert hello.runs == ()
-    assert hello.working is None
-    assert hello.plan == {}
+    box_state = parse(answer(["sh", "-c"], build_query("hello", **NOTHING), home))
+    assert box_state.runs == ()
+    assert box_state.working is None
+    assert box_state.plan == {}
     assert list(home.iterdir()) == []
 
 
@@ -115,7 +115,7 @@ NOTHING: dict[str, Value] = {"repo_key": "", "script_id": "", "hint_names": "", 
 
 def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: Path) -> None:
     values = {**ASKED["hello"], "script_id": "c" * 64}
-    text = question("hello", workdir=str(box_home.workdir), **values)
+    text = build_query("hello", workdir=str(box_home.workdir), **values)
     assert parse(answer(["sh", "-c"], text, tmp_path)).plan == {}
 
 
@@ -126,7 +126,7 @@ def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: P
 )
 def test_values_of_a_question_are_data(case: hostile.Case, box_home: BoxHome) -> None:
     folder = box_home.path / "runs"
-    text = question("tail", workdir=case.value, file=case.value, bytes=1)
+    text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
     done = subprocess.run(
         ["sh", "-c", text], stdin=subprocess.DEVNULL, cwd=folder, capture_output=True, check=False
     )

@@ -12,7 +12,7 @@ from bootstrap.errors import BoxLacksError, BoxstrapError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import ask
 from bootstrap.link.wire import Wire
-from bootstrap.talk.question import question
+from bootstrap.protocol.query import build_query
 from bootstrap.text.sanitize import sanitize
 
 _MOST_LACKS = 20
@@ -48,7 +48,7 @@ def launch(wire: Wire, start: Launch) -> None:
     can't work there (nothing was changed), LinkLost, NoAnswer.
     """
     script = start.script.encode()
-    asked = question(
+    query = build_query(
         "launch",
         workdir=start.workdir,
         setup_id=start.setup,
@@ -58,7 +58,7 @@ def launch(wire: Wire, start: Launch) -> None:
         client_time=int(time.time()),
         words=" ".join(start.words),
     )
-    answer = ask(wire, asked, script + start.secrets, timeout=120)
+    answer = ask(wire, query, script + start.secrets, timeout=120)
     lines = sanitize(answer.output).splitlines()
     lacks = [line.split("\t", 2)[1:] for line in lines if line.startswith("lacks\t")]
     if lacks:

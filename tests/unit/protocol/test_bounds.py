@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError
+from bootstrap.link import backoff
+from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.steady import SteadyLink
-from bootstrap.talk import comebacks, follow, objects, watch
-from bootstrap.talk.comebacks import Comebacks
-from bootstrap.talk.follow import after_mark, follow_events
-from bootstrap.talk.objects import Sending
+from bootstrap.protocol import completion, follow, objects
+from bootstrap.protocol.follow import after_mark, follow_events
+from bootstrap.protocol.objects import Sending
 
 SETUP = "20260101-000000-abcdef"
 
@@ -64,10 +65,10 @@ def wires() -> Iterator[Wires]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience of tenths of a second."""
-    monkeypatch.setattr(watch, "EVERY_S", 0.05)
-    monkeypatch.setattr(watch, "ANSWER_S", 0.2)
+    monkeypatch.setattr(completion, "EVERY_S", 0.05)
+    monkeypatch.setattr(completion, "ANSWER_S", 0.2)
     monkeypatch.setattr(follow, "MARK_S", 0.3)
-    monkeypatch.setattr(comebacks, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(backoff, "PAUSES_S", (0.01, 0.02))
 
 
 def steady(login: Callable[[], Any]) -> SteadyLink:
@@ -119,7 +120,7 @@ def test_logins_that_bring_nothing_new_get_rarer_and_end(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """Each login succeeds, and what follows ends at once."""
-    monkeypatch.setattr(follow, "Comebacks", lambda: Comebacks(patience_s=0.5))
+    monkeypatch.setattr(follow, "Backoff", lambda: Backoff(patience_s=0.5))
     logins: list[float] = []
 
     def login() -> Scripted:
@@ -132,7 +133,7 @@ def test_logins_that_bring_nothing_new_get_rarer_and_end(
 
 
 def test_news_begin_the_patience_anew() -> None:
-    back = Comebacks(patience_s=0.0)
+    back = Backoff(patience_s=0.0)
     for news in range(5):
         back.lost(LinkLost("box"), news)
     time.sleep(0.01)
@@ -203,13 +204,13 @@ def test_no_thread_here_ends_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """The size in an answer may be no number at all, or one of a million digits."""
-    monkeypatch.setattr(watch, "EVERY_S", 0.02)
+    monkeypatch.setattr(completion, "EVERY_S", 0.02)
     ended: list[object] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
     for size in ("9" * 50_000, "\u00b2", "-1", "1e9", "", "0x10"):
         frame = f"echo; echo MARK+; printf 'gone\\t%s\\n' '{size}'; echo MARK >&2; echo MARK- 0"
         wire = wires({"state=gone": frame})
-        end = watch.EndWatch(wire, LocalWire.start(wire, "exec sleep 5"), "state=gone")
+        end = completion.CompletionPoller(wire, LocalWire.start(wire, "exec sleep 5"), "state=gone")
         end.join(10)
         assert end.trouble is not None
         assert not end.reached

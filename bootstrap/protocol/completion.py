@@ -19,15 +19,15 @@ _LONGEST = 200
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
-class EndWatch(threading.Thread):
+class CompletionPoller(threading.Thread):
     """Asks now and then, over the same login; closes the stream once all was read.
 
-    `asked` is a question whose answer is `running`, or other words, then a tab and the
+    `query` is a question whose answer is `running`, or other words, then a tab and the
     size of the file in bytes, then perhaps a tab and when the writer ended. A box that leaves
     it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
     """
 
-    def __init__(self, wire: Wire, stream: Stream, asked: str, seen: int = 0) -> None:
+    def __init__(self, wire: Wire, stream: Stream, query: str, seen: int = 0) -> None:
         super().__init__(name="end-watch", daemon=True)
         self.seen = seen
         """Bytes of the file that were read so far; the reader keeps it."""
@@ -41,7 +41,7 @@ class EndWatch(threading.Thread):
         """Why nothing more is to be expected of this box."""
         self._wire = wire
         self._stream = stream
-        self._asked = asked
+        self._asked = query
         self._done = threading.Event()
         self.start()
 

@@ -27,17 +27,17 @@ from bootstrap.events import Event
 from bootstrap.link.exchange import ask, exchange, shell_command
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol.completion import CompletionPoller
+from bootstrap.protocol.follow import after_mark, follow_events
+from bootstrap.protocol.launch import Launch, launch
+from bootstrap.protocol.probe import parse, probe
+from bootstrap.protocol.run import parse_run
+from bootstrap.protocol.samples import SampleLines
+from bootstrap.protocol.tail import file_tail
 from bootstrap.repo.objects import parse_report
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import watch_beginning
 from bootstrap.setup.verdict import fetch_verdict
-from bootstrap.talk.follow import after_mark, follow_events
-from bootstrap.talk.hello import greet, parse
-from bootstrap.talk.launch import Launch, launch
-from bootstrap.talk.look import LookLines
-from bootstrap.talk.run import parse_run
-from bootstrap.talk.tail import file_tail
-from bootstrap.talk.watch import EndWatch
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import JsonLines, LiveTable, PlainLines
@@ -104,11 +104,11 @@ def end_of_setup(wire: Any) -> None:
 
 
 def looked(wire: Any) -> None:
-    for look in LookLines().feed(all_of(wire)):
-        view = View("box", look=look, state="live")
+    for look in SampleLines().feed(all_of(wire)):
+        view = View("box", sample=look, state="live")
         for screen in (PlainLines(io.StringIO(), str), JsonLines(io.StringIO(), str)):
             screen.show([view], view)
-        assert LiveTable.table(SimpleNamespace(_hide=str), [view])  # type: ignore[arg-type]
+        assert LiveTable.table(SimpleNamespace(_redact=str), [view])  # type: ignore[arg-type]
 
 
 def edited(wire: Any) -> None:
@@ -132,12 +132,12 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/outcome.py": end_of_setup,
     "setup/training.py": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/verdict.py": lambda wire: fetch_verdict(wire, "/w", Advice()),
-    "talk/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
-    "talk/hello.py": greet,
-    "talk/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
-    "talk/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
-    "talk/tail.py": lambda wire: file_tail(wire, "x", "/w", 100),
-    "talk/watch.py": lambda wire: EndWatch._is_over(
+    "protocol/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
+    "protocol/probe.py": probe,
+    "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
+    "protocol/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
+    "protocol/tail.py": lambda wire: file_tail(wire, "x", "/w", 100),
+    "protocol/completion.py": lambda wire: CompletionPoller._is_over(
         SimpleNamespace(_wire=wire, _asked="x", seen=0)  # type: ignore[arg-type]
     ),
 }
@@ -145,8 +145,8 @@ READERS: dict[str, Callable[[Any], object]] = {
 
 ASKS = re.compile(
     r"^from bootstrap\.link\.exchange import.*\b(exchange|ask)\b"
-    r"|^from bootstrap\.talk\.tail import"
-    r"|^from bootstrap\.talk\.follow import.*\b(after_mark|grow)\b"
+    r"|^from bootstrap\.protocol\.tail import"
+    r"|^from bootstrap\.protocol\.follow import.*\b(after_mark|grow)\b"
     r"|\bwire\.start\(",
     re.MULTILINE,
 )
@@ -215,7 +215,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 def test_whatever_a_box_says(
     module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.talk.comebacks.PAUSES_S", (0,))
+    monkeypatch.setattr("bootstrap.link.backoff.PAUSES_S", (0,))
     words = ""
     try:
         READERS[module](Saying(said, code))

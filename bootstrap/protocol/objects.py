@@ -9,9 +9,9 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream, Wire
+from bootstrap.protocol.query import build_query
 from bootstrap.repo.here import Here
 from bootstrap.repo.objects import ObjectStream, Progress, have_locally, parse_report, wanted_ref
-from bootstrap.talk.question import question
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024
@@ -55,14 +55,14 @@ class Sending(threading.Thread):
             self._failed(error)
 
     def _send(self) -> None:
-        asked = question(
+        query = build_query(
             "receive",
             workdir=self._workdir,
             repo_key=self._repo_key,
             repo_root=self._repo_root,
             object_format=self._here.object_format,
         )
-        stream = self._wire.start(shell_command(asked))
+        stream = self._wire.start(shell_command(query))
         objects = ObjectStream(
             self._here,
             ref=wanted_ref(self._here.commit),

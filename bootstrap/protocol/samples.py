@@ -77,7 +77,7 @@ class Newest(_Part):
     last: Text
 
 
-class Look(_Part):
+class Sample(_Part):
     """How a box is at one moment; `t` is in seconds on its own clock."""
 
     v: Literal[1] = 1
@@ -91,24 +91,24 @@ class Look(_Part):
     run: Newest | None = None
 
 
-def parse(line: bytes) -> Look | None:
+def parse(line: bytes) -> Sample | None:
     """The look that a line holds; None where it is none. Never raises."""
     if len(line) > MAX_LINE:
         return None
     try:
-        return Look.model_validate_json(line)
+        return Sample.model_validate_json(line)
     except (ValidationError, RecursionError):
         return None
 
 
-class LookLines:
+class SampleLines:
     """Looks out of a byte stream that arrives in any pieces; of an endless line little is kept."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, piece: bytes) -> list[Look]:
+    def feed(self, piece: bytes) -> list[Sample]:
         """The looks of the lines that this piece ends."""
         *whole, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[: MAX_LINE + 1]
-        return [look for look in map(parse, whole) if look is not None]
+        return [sample for sample in map(parse, whole) if sample is not None]

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 from bootstrap.errors import StepFailedError
 from bootstrap.events import Event, EventLines
+from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.steady import SteadyLink
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.talk.comebacks import Comebacks
-from bootstrap.talk.question import question
-from bootstrap.talk.watch import EndWatch
+from bootstrap.protocol.completion import CompletionPoller
+from bootstrap.protocol.query import build_query
 
 MOST_TOLD = 16 * 1024 * 1024
 """Bytes of events that one setup may tell: two events a second for most of a day."""
@@ -33,8 +33,8 @@ def grow(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
     NoAnswer where the box says something else.
     """
     sentinel = secrets.token_hex(16)
-    asked = question("follow", workdir=workdir, file=file, **{"from": start + 1})
-    stream = wire.start(shell_command(f"echo\necho {sentinel}\n{asked}"))
+    query = build_query("follow", workdir=workdir, file=file, **{"from": start + 1})
+    stream = wire.start(shell_command(f"echo\necho {sentinel}\n{query}"))
     return after_mark(stream, sentinel, wire.label)
 
 
@@ -45,9 +45,9 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
     give up with UnreachableError). Raises StepFailedError where the setup died without a word,
     NoAnswer where the box tells no end of anything, or answers no more.
     """
-    lines, comebacks = EventLines(), Comebacks()
+    lines, backoff = EventLines(), Backoff()
     last = told = 0
-    asked = question("setup_end", workdir=workdir, setup_id=setup)
+    query = build_query("setup_end", workdir=workdir, setup_id=setup)
     while True:
         try:
             wire = link.wire
@@ -55,7 +55,7 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
                 wire, f"setups/{setup}/events.jsonl", workdir=workdir, start=lines.consumed
             )
             # What was read over an earlier link counts: there may be nothing more to come.
-            end = EndWatch(wire, stream, asked, seen=lines.consumed)
+            end = CompletionPoller(wire, stream, query, seen=lines.consumed)
             while piece := stream.read(64 * 1024):
                 told += len(piece)
                 if told > MOST_TOLD or lines.refused > MOST_REFUSED:
@@ -79,7 +79,7 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
             raise LinkLost(link.label, "the box stopped telling how the setup goes")
         except LinkLost as lost:
             lines.link_lost()
-            comebacks.lost(lost, news=lines.consumed)
+            backoff.lost(lost, news=lines.consumed)
             link.again(lost)
 
 

@@ -15,7 +15,7 @@ _ALSO = {
 """More of the library, for those that need it: these bytes travel too."""
 
 
-def question(name: str, /, **values: Value) -> str:
+def build_query(name: str, /, **values: Value) -> str:
     """The script of `templates/ask/<name>.sh`; `workdir` and its own variables are set first."""
     also = [("lib", part) for part in _ALSO.get(name, ())]
     parts = [shell_part(kind, part) for kind, part in (*_SHARED, *also, ("ask", name))]

@@ -12,7 +12,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.steady import PATIENCE_S, PAUSES_S
 
 
-class Comebacks:
+class Backoff:
     """Call `lost` before a link is taken up again."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
-from bootstrap.talk.question import question
+from bootstrap.protocol.query import build_query
 
 
 def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
@@ -12,4 +12,4 @@ def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
 
     Raises LinkLost, NoAnswer.
     """
-    return exchange(wire, question("tail", workdir=workdir, file=file, bytes=most), timeout=60)
+    return exchange(wire, build_query("tail", workdir=workdir, file=file, bytes=most), timeout=60)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bootstrap.after.status import status_lines
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import STEPS, WHY
-from bootstrap.talk import hello as hello_module
-from bootstrap.talk.hello import Hello, parse
-from bootstrap.talk.run import STATES, parse_run
+from bootstrap.protocol import probe as probe_module
+from bootstrap.protocol.probe import BoxState, parse
+from bootstrap.protocol.run import STATES, parse_run
 
 WORDS = ["env", "file", "have", "run", "plan", "working", "last", "time", "bash", "script", "x"]
 ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))
@@ -30,7 +30,7 @@ def answers(draw: st.DrawFn) -> bytes:
     return "\n".join(f"{word}\t{value}" for word, value in lines).encode()
 
 
-def check(found: Hello) -> None:
+def check(found: BoxState) -> None:
     """What the rest of boxstrap may rely on."""
     nothing: frozenset[str] = frozenset()
     as_data = dataclasses.asdict(dataclasses.replace(found, env=nothing, files=nothing))
@@ -123,10 +123,10 @@ def test_what_is_no_run_is_none(value: str) -> None:
 def test_an_old_bash_is_said(bash: str, word: str | None) -> None:
     found = parse(f"system\tLinux x86_64\nbash\t{bash}\n".encode())
     if word is None:
-        hello_module._check_bash(found, "box")
+        probe_module._check_bash(found, "box")
         return
     with pytest.raises(BoxLacksError, match=word):
-        hello_module._check_bash(found, "box")
+        probe_module._check_bash(found, "box")
 
 
 @given(answers())
