@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from bootstrap.contact import LOCAL, Asked
+from bootstrap.link.handle import LOCAL, BoxOptions
 from bootstrap.paths import shipped, state_dir
 from bootstrap.repo.git import Folders, GitError, broken, run
 from bootstrap.setup.drive import Wishes
@@ -23,7 +23,7 @@ def show(screen: Screen) -> None:
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
     screen.note("demo", f"everything lies in {folder}; delete it when you like")
-    asked = Asked(
+    asked = BoxOptions(
         host=LOCAL,
         profile="demo",
         sets=(f"box.workdir={folder / 'box'}",),

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bootstrap.contact import Asked, contact
 from bootstrap.errors import (
     BoxLacksError,
     BoxstrapError,
@@ -18,6 +17,7 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
+from bootstrap.link.handle import BoxOptions, find_box
 from bootstrap.paths import state_dir
 from bootstrap.protocol.probe import probe
 from bootstrap.ui.screen import Screen
@@ -35,7 +35,7 @@ class Finding:
     """What the whole ends with where it isn't."""
 
 
-def examine(asked: Asked, screen: Screen) -> list[Finding]:
+def examine(asked: BoxOptions, screen: Screen) -> list[Finding]:
     """All checks of this machine; and where a host was named, of the way to it."""
     findings = [check() for check in CHECKS]
     if asked.host:
@@ -97,9 +97,9 @@ def _unwell(error: BoxstrapError) -> Finding:
     return Finding("box", False, error.what, error.next, kind)
 
 
-def _box(asked: Asked, screen: Screen) -> Finding:
+def _box(asked: BoxOptions, screen: Screen) -> Finding:
     try:
-        box = contact(asked, screen.say)
+        box = find_box(asked, screen.say)
         box.dial()
         wire = box.login()
     except BoxstrapError as error:

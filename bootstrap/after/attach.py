@@ -9,14 +9,14 @@ import signal
 import sys
 
 from bootstrap.after.visit import visit
-from bootstrap.contact import Asked, Contact
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.exchange import exchange, shell_command
+from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.sshconfig.entry import quoted
 from bootstrap.ui.screen import Screen
 
 
-def attach_to(asked: Asked, screen: Screen, *, run: str | None, every: bool) -> None:
+def attach_to(asked: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
     """Replace this program by the session. Raises UsageError, BoxLacksError."""
     if not sys.stdin.isatty():
         where = f" --host {shlex.quote(asked.host)}" if asked.host else ""
@@ -47,7 +47,7 @@ def attach_to(asked: Asked, screen: Screen, *, run: str | None, every: bool) -> 
     become(ssh_command(there.box, line, terminal=True) or tmux)
 
 
-def ssh_command(box: Contact, line: str, *, terminal: bool) -> list[str]:
+def ssh_command(box: BoxHandle, line: str, *, terminal: bool) -> list[str]:
     """The real ssh, which runs this command line on the box; nothing for this machine."""
     endpoint = box.endpoint
     if endpoint is None:

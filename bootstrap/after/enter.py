@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from bootstrap.after.attach import become, ssh_command
 from bootstrap.after.project import project_of
 from bootstrap.after.visit import visit
-from bootstrap.contact import Asked
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import shell_command
+from bootstrap.link.handle import BoxOptions
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
 from bootstrap.ui.screen import Screen
@@ -20,7 +20,7 @@ _LONGEST = 90_000
 """Bytes of a script that fits, as base64, into one argument of a program on Linux (128 KiB)."""
 
 
-def enter(asked: Asked, screen: Screen, command: Sequence[str]) -> None:
+def enter(asked: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
     """Replace this program by the command there, or by a shell where there is none.
 
     Its exit code is this program's. Raises UsageError, and as `visit`.

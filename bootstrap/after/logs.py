@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bootstrap.after.visit import Visit, visit
-from bootstrap.contact import Asked
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
+from bootstrap.link.handle import BoxOptions
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
 from bootstrap.protocol.completion import CompletionPoller
@@ -31,7 +31,7 @@ _LONGEST_LINE = 1024 * 1024
 
 
 def show_log(  # noqa: PLR0913 - what was asked for
-    asked: Asked,
+    asked: BoxOptions,
     screen: Screen,
     *,
     run: str | None,
@@ -134,7 +134,7 @@ class _Growing:
                 raise LinkLost(there.link.label)
             except LinkLost as lost:
                 backoff.lost(lost, news=read)
-                there.link.again(lost)
+                there.link.reconnect(lost)
 
 
 def _end_of(there: Visit, run: Run) -> str:

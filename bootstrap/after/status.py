@@ -12,10 +12,10 @@ from bootstrap.after.choose import qualified, repository_names
 from bootstrap.after.top import meant, redactor_of_all
 from bootstrap.after.visit import Here, Visit, stood_in, visit
 from bootstrap.codes import explain
-from bootstrap.contact import Asked
 from bootstrap.errors import BoxstrapError, HostKeyError
 from bootstrap.events import Event, parse
-from bootstrap.link.said import number
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.parsing import number
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.tail import file_tail
@@ -46,7 +46,7 @@ class _Status:
     error: BoxstrapError | None = None
 
 
-def show_status(asked: Asked, screen: Screen) -> None:
+def show_status(asked: BoxOptions, screen: Screen) -> None:
     """Show the box; without a host all that are meant. One out of reach doesn't hide the others.
 
     Raises what stood in the way where no box could be asked, and HostKeyError at any box.
@@ -70,7 +70,7 @@ def show_status(asked: Asked, screen: Screen) -> None:
         raise (trusted or errors)[0]
 
 
-def _look_at_all(boxes: Sequence[Asked], here: Here | None) -> list[_Status]:
+def _look_at_all(boxes: Sequence[BoxOptions], here: Here | None) -> list[_Status]:
     """All at once, each in a thread of its own; what happens on the way is not told."""
     found = [_Status() for _ in boxes]
 
@@ -93,7 +93,7 @@ def _look_at_all(boxes: Sequence[Asked], here: Here | None) -> list[_Status]:
     return found
 
 
-def _look(asked: Asked, screen: Screen, here: Here | None) -> _Status:
+def _look(asked: BoxOptions, screen: Screen, here: Here | None) -> _Status:
     with visit(asked, screen, here) as there:
         box_state, name = there.box_state, there.box.known.name
         setup, names = _setup(box_state), repository_names({run.repo_key for run in box_state.runs})

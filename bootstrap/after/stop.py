@@ -6,10 +6,10 @@ from itertools import islice
 
 from bootstrap.after.choose import qualified, repository_names
 from bootstrap.after.visit import Visit, visit
-from bootstrap.contact import Asked
 from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import exchange
-from bootstrap.link.said import rows
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.parsing import rows
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
 from bootstrap.ui.screen import Screen
@@ -19,7 +19,9 @@ _MOST_NAMED = 20
 """Processes that are named; a stranger's box may send as many as it likes."""
 
 
-def stop_run(asked: Asked, screen: Screen, *, run: str | None, every: bool, setup: bool) -> None:
+def stop_run(
+    asked: BoxOptions, screen: Screen, *, run: str | None, every: bool, setup: bool
+) -> None:
     """End what is meant, wait until it has ended, and say so. Nothing running is no error.
 
     That is one run, with `every` all that live on the box, with `setup` the setup at work.

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from bootstrap.after.visit import redactor_for
-from bootstrap.contact import Asked, contact
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
-from bootstrap.link import known
+from bootstrap.link import registry
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.handle import BoxOptions, find_box
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.follow import after_mark
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.samples import Sample, SampleLines
@@ -70,7 +70,7 @@ class Wanted:
     warn: Callable[[str], None] = field(default=lambda _text: None)
 
 
-def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopScreen) -> None:
+def watch_boxes(asked: BoxOptions, hosts: Sequence[str], wanted: Wanted, screen: TopScreen) -> None:
     """Show the boxes until they were looked at often enough, or somebody ends it.
 
     Raises UsageError where no box is meant; what stood in the way, where no box can be reached.
@@ -98,24 +98,24 @@ def watch_boxes(asked: Asked, hosts: Sequence[str], wanted: Wanted, screen: TopS
         raise first
 
 
-def redactor_of_all(asked: Asked) -> Redactor:
+def redactor_of_all(asked: BoxOptions) -> Redactor:
     """Redacts what any known box was given: which are meant is known later."""
     from bootstrap.setup.secrets import redactor_of
 
-    boxes = known.all_boxes()
-    here = redactor_for(known.KnownBox("", ""), asked)
+    boxes = registry.all_boxes()
+    here = redactor_for(registry.KnownBox("", ""), asked)
     return Redactor({**redactor_of(boxes).secrets, **here.secrets})
 
 
-def meant(asked: Asked, hosts: Sequence[str]) -> list[Asked]:
+def meant(asked: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
     """One question for each box: those named, else those of this repository, else all known."""
     if not hosts:
         from bootstrap.repo.here import read
 
         with contextlib.suppress(UsageError):
             key = read(asked.place).key
-            hosts = [box.name for box in known.all_boxes() if box.repo_key == key]
-        hosts = hosts or [box.name for box in known.all_boxes()]
+            hosts = [box.name for box in registry.all_boxes() if box.repo_key == key]
+        hosts = hosts or [box.name for box in registry.all_boxes()]
     if not hosts:
         raise UsageError(
             "which box? None is known yet.", next_="Say how it is reached: --host root@ADDRESS:PORT"
@@ -135,13 +135,13 @@ def over(views: Sequence[View], samples: int) -> bool:
 class Feed(threading.Thread):
     """One box: logs in once, and again when the link was lost; passes on what it tells."""
 
-    def __init__(self, asked: Asked, wanted: Wanted, changes: queue.Queue[View]) -> None:
+    def __init__(self, asked: BoxOptions, wanted: Wanted, changes: queue.Queue[View]) -> None:
         super().__init__(name=f"top {asked.host}", daemon=True)
-        self._contact = contact(asked, wanted.warn)
-        self.view = View(self._contact.known.name)
+        self._box = find_box(asked, wanted.warn)
+        self.view = View(self._box.known.name)
         self._every, self._most = wanted.every_s, wanted.samples
         self._changes = changes
-        self._link: SteadyLink | None = None
+        self._link: ReconnectingLink | None = None
         self._closed = threading.Event()
 
     def run(self) -> None:
@@ -166,9 +166,9 @@ class Feed(threading.Thread):
         if self._link is not None:
             self._link.close()
 
-    def _first_login(self) -> SteadyLink:
-        return SteadyLink(
-            self._contact.login,
+    def _first_login(self) -> ReconnectingLink:
+        return ReconnectingLink(
+            self._box.login,
             lost=lambda seconds: self._tell("lost", f"for {seconds:.0f} s"),
             back=lambda: self._tell("connecting", ""),
             warn=lambda text: self._tell("lost", text),
@@ -178,14 +178,14 @@ class Feed(threading.Thread):
         if self._link is None or self._closed.is_set():
             return
         try:
-            self._link.again(lost)
+            self._link.reconnect(lost)
         except BoxstrapError as error:
             self._tell("gone", error.what, error)
             self._closed.set()
 
-    def _follow(self, link: SteadyLink) -> None:
+    def _follow(self, link: ReconnectingLink) -> None:
         mark = secrets.token_hex(16)
-        asked = build_query("top", workdir=self._contact.recall("workdir"), every=self._every)
+        asked = build_query("top", workdir=self._box.recall("workdir"), every=self._every)
         command = shell_command(f"echo\necho {mark}\n{asked}")
         stream = after_mark(link.wire.start(command), mark, link.label)
         lines = SampleLines()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bootstrap.after.choose import choose, repository_names
-from bootstrap.contact import Asked, Contact, contact
 from bootstrap.errors import BoxstrapError
-from bootstrap.link.known import KnownBox
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.registry import KnownBox
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.run import Run
 from bootstrap.text.redact import Redactor
@@ -22,8 +22,8 @@ Here = tuple[str, str]
 class Visit:
     """A login to a known box. A context manager: leaving it closes the link."""
 
-    box: Contact
-    link: SteadyLink
+    box: BoxHandle
+    link: ReconnectingLink
     box_state: BoxState
     workdir: str
     redactor: Redactor
@@ -46,7 +46,7 @@ class Visit:
         return repository_names({one.repo_key for one in self.box_state.runs})[run.repo_key]
 
 
-def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
+def visit(asked: BoxOptions, screen: Screen, here: Here | None = None) -> Visit:
     """Log in and ask; `here` is the repository stood in, where it was read already.
 
     Raises UsageError, UnreachableError, HostKeyError.
@@ -54,13 +54,13 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     if here is None and not asked.host:
         here = stood_in(asked)
     own, root = here or ("", "")
-    box = contact(asked, screen.say, repo_key=own)
+    box = find_box(asked, screen.say, repo_key=own)
     box.dial()
     redactor = redactor_for(box.known, asked)
     screen.redact = redactor.text
     if here is None:
         own, root = stood_in(asked)  # while it connects
-    link = SteadyLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
+    link = ReconnectingLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
         box_state = probe(
@@ -78,7 +78,7 @@ def visit(asked: Asked, screen: Screen, here: Here | None = None) -> Visit:
     return Visit(box, link, box_state, workdir, redactor, own)
 
 
-def stood_in(asked: Asked) -> Here:
+def stood_in(asked: BoxOptions) -> Here:
     """Key and first commit of the repository stood in; "" in none, which is no error here.
 
     One that can't be read has a key that no box knows: its runs are nobody else's.
@@ -94,7 +94,7 @@ def stood_in(asked: Asked) -> Here:
         return (root.name if root else "", "")
 
 
-def redactor_for(box: KnownBox, asked: Asked) -> Redactor:
+def redactor_for(box: KnownBox, asked: BoxOptions) -> Redactor:
     """Redacts what the box was given, or where nobody noted that, what the profile here names."""
     from bootstrap.setup.consent import usable
     from bootstrap.setup.secrets import is_noted, redactor_of
@@ -108,7 +108,7 @@ def redactor_for(box: KnownBox, asked: Asked) -> Redactor:
     return redactor_of([replace(box, extra={**box.extra, "secrets": names})])
 
 
-def _named_here(asked: Asked) -> str:
+def _named_here(asked: BoxOptions) -> str:
     """The key of the repository that the profile here names by its URL; "" where it names none."""
     from bootstrap.repo.here import fingerprint
     from bootstrap.repo.urls import name_of

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bootstrap.after.project import RemoteProject, project_of
 from bootstrap.after.visit import Visit, visit
-from bootstrap.contact import Asked, Contact
 from bootstrap.editors import jsonc, on_box
 from bootstrap.editors.editors import EDITORS, Editor, authority_of, folder_uri
 from bootstrap.editors.needs import Lack, lacks
 from bootstrap.editors.on_here import tell_editor
 from bootstrap.errors import UsageError
+from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.ssh import SshWire
 from bootstrap.setup.alias import keep_alias
 from bootstrap.sshconfig import wsl
@@ -24,7 +24,7 @@ _OPENS_WITHIN_S = 30
 _REMEMBERED = "editor_settings"
 
 
-def open_code(asked: Asked, screen: Screen, editor_name: str) -> None:
+def open_code(asked: BoxOptions, screen: Screen, editor_name: str) -> None:
     """Prepare both sides, and open it, or print the link. Raises UsageError, and as `visit`."""
     editor = EDITORS.get(editor_name)
     if editor is None:
@@ -148,7 +148,7 @@ def _run(command: list[str], screen: Screen) -> bool:
     return done.returncode == 0
 
 
-def _host(box: Contact, screen: Screen) -> str:
+def _host(box: BoxHandle, screen: Screen) -> str:
     """The host as the editor is told of it: its alias, which carries port, key and host key."""
     alias = keep_alias(box, screen)
     if alias:

@@ -1,6 +1,6 @@
-"""A link that comes back and is lost again before it brought anything: not for ever, nor at once.
+r"""A link that comes back and is lost again before it brought anything: not for ever, nor at once.
 
-`SteadyLink.again` waits where a login fails. Where each login succeeds and
+`ReconnectingLink\.reconnect` waits where a login fails. Where each login succeeds and
 what follows ends at once, it would be asked again without a pause, for ever.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.steady import PATIENCE_S, PAUSES_S
+from bootstrap.link.reconnecting import PATIENCE_S, PAUSES_S
 
 
 class Backoff:

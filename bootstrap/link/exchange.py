@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.said import exit_code
+from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bootstrap.errors import HostKeyError, UsageError, cant_write
-from bootstrap.link import known
-from bootstrap.link.known import KnownBox
+from bootstrap.link import registry
 from bootstrap.link.known_hosts import HostKey, key_lines, read_known_hosts
+from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import save_with_pin
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.resolve import Endpoint
-from bootstrap.link.talk import Talk
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"
@@ -50,11 +50,11 @@ class Rules:
 class Trust:
     """Judges the host key that a box shows, before anything is sent to it."""
 
-    def __init__(self, endpoint: Endpoint, box: KnownBox, rules: Rules, talk: Talk) -> None:
+    def __init__(self, endpoint: Endpoint, box: KnownBox, rules: Rules, prompt: Prompt) -> None:
         self._endpoint = endpoint
         self._box = box
         self._rules = rules
-        self._talk = talk
+        self._prompt = prompt
         self._expected = check_fingerprint(rules.expected) if rules.expected else None
         self._is_new = False
         self._pinned = read_pins(box)
@@ -97,7 +97,7 @@ class Trust:
             self._pinned, self._accepted = read_pins(self._box), None
             self.judge(accepted)
         if self._is_new:
-            self._talk.say(f"first contact with {self._box.name}: pinned its host key {accepted}")
+            self._prompt.say(f"first contact with {self._box.name}: pinned its host key {accepted}")
             self._is_new = False
 
     def _pin(self, keys: Iterable[HostKey]) -> bool:
@@ -127,7 +127,7 @@ class Trust:
             return frozenset(), ""
         if self._users.keys:
             return self._users.keys, "known in your known_hosts"
-        there = known.at(self._endpoint)  # another name for a known place is no first contact
+        there = registry.at(self._endpoint)  # another name for a known place is no first contact
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
@@ -149,7 +149,7 @@ class Trust:
             question = (
                 f"First contact with {self._endpoint.label}. Its host key is {key}. Trust it?"
             )
-            if not self._talk.confirm(question):
+            if not self._prompt.confirm(question):
                 raise self._refuse(
                     f"its host key was not confirmed: {key}.",
                     f"Without a terminal, confirm it with --host-key {key.fingerprint}",

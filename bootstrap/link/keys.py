@@ -32,8 +32,8 @@ from bootstrap.link.keyfiles import (
     read_public,
 )
 from bootstrap.link.known_hosts import HostKey
+from bootstrap.link.prompt import Prompt
 from bootstrap.link.resolve import Endpoint
-from bootstrap.link.talk import Talk
 from bootstrap.link.transport import BoxTransport
 
 _loaded: dict[Path, paramiko.PKey] = {}
@@ -100,11 +100,13 @@ def _certified(endpoint: Endpoint, plain: list[Candidate]) -> Iterator[Candidate
 class KeyLogin(AuthStrategy):
     """Logs in with the first key that the box accepts."""
 
-    def __init__(self, endpoint: Endpoint, trust: Trust, talk: Talk, *, last_key: str = "") -> None:
+    def __init__(
+        self, endpoint: Endpoint, trust: Trust, prompt: Prompt, *, last_key: str = ""
+    ) -> None:
         super().__init__(ssh_config=SSHConfig())
         self._endpoint = endpoint
         self._trust = trust
-        self._talk = talk
+        self._prompt = prompt
         self._agent = Agent(endpoint.identity_agent)
         self._candidates = candidates(endpoint, self._agent, last_key)
         self._tried: list[tuple[Candidate, str]] = []
@@ -179,11 +181,11 @@ class KeyLogin(AuthStrategy):
         return key
 
     def _decrypt(self, file: KeyFile) -> paramiko.PKey:
-        if not self._talk.has_terminal():
+        if not self._prompt.has_terminal():
             raise KeyUnusable(
                 f"it needs its passphrase and there is no terminal to ask: ssh-add {file.path}"
             )
-        passphrase = self._talk.secret(f"Passphrase for {_home(file.path)}: ")
+        passphrase = self._prompt.secret(f"Passphrase for {_home(file.path)}: ")
         if not passphrase:
             raise KeyUnusable("no passphrase was given")
         return load_private(file.path, passphrase)

@@ -24,9 +24,9 @@ from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
 from bootstrap.link.hostkeys import FirstContact, Rules, Trust
 from bootstrap.link.keys import KeyLogin
-from bootstrap.link.known import KnownBox
 from bootstrap.link.known_hosts import HostKey
-from bootstrap.link.talk import Talk
+from bootstrap.link.prompt import Prompt
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE
 from bootstrap.text.sanitize import sanitize
@@ -59,10 +59,10 @@ def login(
     UnreachableError, HostKeyError, UsageError (a `host_key` that is no
     fingerprint), BoxstrapError where nothing can be written here.
     """
-    endpoint, talk = dialing.endpoint, Talk(say)
+    endpoint, prompt = dialing.endpoint, Prompt(say)
     try:
-        trust = Trust(endpoint, known, Rules(host_key, first_contact), talk)
-        keys = KeyLogin(endpoint, trust, talk, last_key=known.key)
+        trust = Trust(endpoint, known, Rules(host_key, first_contact), prompt)
+        keys = KeyLogin(endpoint, trust, prompt, last_key=known.key)
         connection = _connection(trust, keys, dialing)
         connection.client.set_missing_host_key_policy(_OurTrust(trust))
         _open(connection, dialing)

@@ -7,7 +7,7 @@ import threading
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
-from bootstrap.link.said import number
+from bootstrap.link.parsing import number
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.text.sanitize import sanitize
 

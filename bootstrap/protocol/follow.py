@@ -11,7 +11,7 @@ from bootstrap.events import Event, EventLines
 from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.completion import CompletionPoller
 from bootstrap.protocol.query import build_query
@@ -38,10 +38,10 @@ def grow(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
     return after_mark(stream, sentinel, wire.label)
 
 
-def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Event]:
-    """The events of a setup from its first on, each once and in order, up to its `done`.
+def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterator[Event]:
+    r"""The events of a setup from its first on, each once and in order, up to its `done`.
 
-    A lost link is taken up again where it broke (`SteadyLink.again`, which may
+    A lost link is taken up again where it broke (`ReconnectingLink\.reconnect`, which may
     give up with UnreachableError). Raises StepFailedError where the setup died without a word,
     NoAnswer where the box tells no end of anything, or answers no more.
     """
@@ -80,7 +80,7 @@ def follow_events(link: SteadyLink, setup: str, *, workdir: str) -> Iterator[Eve
         except LinkLost as lost:
             lines.link_lost()
             backoff.lost(lost, news=lines.consumed)
-            link.again(lost)
+            link.reconnect(lost)
 
 
 def _gone(label: str) -> StepFailedError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import STEPS, WHY
 from bootstrap.link.exchange import exchange
-from bootstrap.link.said import number, rows, version
+from bootstrap.link.parsing import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from dataclasses import dataclass
 
-from bootstrap.link.said import exit_code, number
+from bootstrap.link.parsing import exit_code, number
 
 _FIELDS = 9
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from bootstrap.contact import Contact
 from bootstrap.errors import BoxstrapError
+from bootstrap.link.handle import BoxHandle
 from bootstrap.link.wire import Wire
 from bootstrap.profile.providers import all_hints
 from bootstrap.protocol.probe import BoxState, probe
@@ -24,7 +24,7 @@ Look = tuple[str, str, str, str]
 class Ahead(threading.Thread):
     """Logs in, and looks, in a thread of its own; whatever it raises is raised by `login`."""
 
-    def __init__(self, box: Contact) -> None:
+    def __init__(self, box: BoxHandle) -> None:
         super().__init__(name="ahead", daemon=True)
         self._box = box
         self._wire: Wire | None = None
@@ -66,7 +66,7 @@ class Ahead(threading.Thread):
                 )
 
     def login(self) -> Wire:
-        """The login that was begun; called again, a new one. Raises as `Contact.login`."""
+        """The login that was begun; called again, a new one. Raises as `BoxHandle.login`."""
         if not self._began:
             return self._box.login()
         self._began = False

@@ -8,18 +8,18 @@ from bootstrap.errors import cant_write
 from bootstrap.sshconfig.place import Place, find_place
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Contact
+    from bootstrap.link.handle import BoxHandle
     from bootstrap.sshconfig.keep import Kept
     from bootstrap.ui.screen import Screen
 
 
-def be_ready(box: Contact) -> None:
+def be_ready(box: BoxHandle) -> None:
     """Load what `keep_alias` needs: there is time for it while a box answers."""
     if not box.is_local and _wanted() is not None:
         import bootstrap.sshconfig.keep  # noqa: F401
 
 
-def keep_alias(box: Contact, screen: Screen) -> str:
+def keep_alias(box: BoxHandle, screen: Screen) -> str:
     """What to type after `ssh` from now on; "" where nothing leads there.
 
     Nothing is written for `local`, nor where the user wants none. What goes

@@ -16,7 +16,7 @@ from bootstrap.profile.takes import Takes, taking_keys
 from bootstrap.setup.prepare import check_keys, repository_root
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
 
 EVERYTHING = frozenset(Takes)
 NO_SECRET = EVERYTHING - {Takes.SECRET}
@@ -46,7 +46,7 @@ class ConsentError(ProfileError):
         return {**super().as_dict(), "digest": self.takings.digest, "takes": takes}
 
 
-def load_profile(asked: Asked, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
+def load_profile(asked: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
     """The profile that `asked` means, once the person agreed to what of `kinds` it takes.
 
     They agreed before, or with `--consent`, or are asked now, on their terminal.
@@ -64,7 +64,7 @@ def load_profile(asked: Asked, *, kinds: Collection[Takes] = EVERYTHING) -> Load
     return loaded
 
 
-def usable(asked: Asked, key: str) -> list[str]:
+def usable(asked: BoxOptions, key: str) -> list[str]:
     """What the profile here takes by `key`, as far as it may; nobody is asked."""
     loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
     takings = find_takings(loaded, _roots(asked), {taking_keys()[key]})
@@ -72,7 +72,7 @@ def usable(asked: Asked, key: str) -> list[str]:
     return [what for what in values_of(loaded.profile, key) if Taking(key, what) not in refused]
 
 
-def _roots(asked: Asked) -> list[Path]:
+def _roots(asked: BoxOptions) -> list[Path]:
     """The repositories stood in: where the person is, and the one that they named."""
     roots = map(repository_root, dict.fromkeys((asked.place, Path.cwd())))
     return [root for root in roots if root]
@@ -98,9 +98,9 @@ def _ask(takings: Takings, before: Collection[Taking], given: str | None, where:
         return
     error = ConsentError(takings, before, given, where)
     if given is None and sys.stderr.isatty():
-        from bootstrap.link.talk import Talk
+        from bootstrap.link.prompt import Prompt
 
-        if Talk(print).confirm(f"{error.where}: {error.what}\nDo you agree?"):
+        if Prompt(print).confirm(f"{error.where}: {error.what}\nDo you agree?"):
             return
     raise error
 

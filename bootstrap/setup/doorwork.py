@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import UsageError
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
     from bootstrap.profile.schema import Profile
     from bootstrap.render.variables import Work
     from bootstrap.repo.here import Here
@@ -34,7 +34,7 @@ class DoorWork:
     readable: bool | None
 
 
-def for_door(asked: Asked, screen: Screen, *, provider: str, committed_only: bool) -> DoorWork:
+def for_door(asked: BoxOptions, screen: Screen, *, provider: str, committed_only: bool) -> DoorWork:
     """Profile and commit, with an address that a box can use.
 
     `provider` is the profile underneath where the person's own names none.

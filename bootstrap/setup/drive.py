@@ -11,7 +11,7 @@ from bootstrap.codes import Code, explain
 from bootstrap.errors import BoxstrapError, StepFailedError
 from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.wire import Wire
 from bootstrap.profile.providers import all_hints
 from bootstrap.protocol.follow import follow_events
@@ -49,7 +49,7 @@ class Drive:
     def __init__(
         self,
         box_name: str,
-        link: SteadyLink,
+        link: ReconnectingLink,
         prepared: Prepared,
         screen: Screen,
         wishes: Wishes,
@@ -131,7 +131,7 @@ class Drive:
         self._launches += 1
         if self._launches > _LAUNCHES:
             raise lost
-        self.link.again(lost)
+        self.link.reconnect(lost)
         box_state = self.box_state()
         if setup in (box_state.working or ()) or setup == box_state.last_setup.get("setup"):
             return self._follow(setup, box_state.have)

@@ -11,12 +11,12 @@ from bootstrap.protocol.probe import parse, probe
 from bootstrap.setup.ready import Ready, get_ready
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
     from bootstrap.ui.screen import Screen
 
 
 def foresee(
-    asked: Asked,
+    asked: BoxOptions,
     screen: Screen,
     *,
     show_origin: bool = False,

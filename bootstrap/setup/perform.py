@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from bootstrap.contact import Asked
 from bootstrap.errors import BusyError, TrainingFailedError
+from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.setup.alias import be_ready, keep_alias
@@ -30,7 +30,7 @@ from bootstrap.ui.screen import Screen
 class Order:
     """What `inv setup` was asked for."""
 
-    asked: Asked
+    asked: BoxOptions
     wishes: Wishes
     committed_only: bool = False
 
@@ -43,7 +43,7 @@ def perform(order: Order, screen: Screen) -> None:
     began = time.monotonic()
     ready = get_ready(order.asked, screen, committed_only=order.committed_only)
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, order.wishes)
-    ready.link.then.append(drive.again)
+    ready.link.on_reconnect.append(drive.again)
     try:
         be_ready(ready.box)  # while the box answers
         box_state = ready.look() or drive.box_state()

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from functools import partial
 
-from bootstrap.contact import LOCAL, Asked, Contact, contact
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.handle import LOCAL, BoxHandle, BoxOptions, find_box
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.profile.load import Loaded
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
@@ -23,8 +23,8 @@ from bootstrap.ui.screen import Screen
 class Ready:
     """A link to a box, and what is to become of it."""
 
-    box: Contact
-    link: SteadyLink
+    box: BoxHandle
+    link: ReconnectingLink
     prepared: Prepared
     loaded: Loaded
     ahead: Ahead
@@ -43,7 +43,7 @@ class Ready:
 
 
 def get_ready(
-    asked: Asked, screen: Screen, *, committed_only: bool, with_work: bool = True
+    asked: BoxOptions, screen: Screen, *, committed_only: bool, with_work: bool = True
 ) -> Ready:
     """Profile, box, repository, script; the connection is made while they are read.
 
@@ -85,7 +85,7 @@ def get_ready(
     return Ready(box, link, prepared, loaded, ahead)
 
 
-def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
+def reach(asked: BoxOptions, loaded: Loaded, screen: Screen) -> BoxHandle:
     """The box that is meant; the connection to it begins."""
     repo_key = ""
     if not asked.host:
@@ -93,7 +93,7 @@ def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
 
         repo_key = read(asked.place).key
     ssh = loaded.profile.ssh
-    box = contact(
+    box = find_box(
         asked,
         screen.say,
         repo_key=repo_key,
@@ -105,12 +105,12 @@ def reach(asked: Asked, loaded: Loaded, screen: Screen) -> Contact:
     return box
 
 
-def connect(ahead: Ahead, screen: Screen) -> SteadyLink:
+def connect(ahead: Ahead, screen: Screen) -> ReconnectingLink:
     """Log in, or wait for the login that was begun."""
-    return SteadyLink(ahead.login, lost=screen.lost, back=screen.back, warn=screen.warn)
+    return ReconnectingLink(ahead.login, lost=screen.lost, back=screen.back, warn=screen.warn)
 
 
-def recognise(box: Contact, link: SteadyLink, screen: Screen) -> str:
+def recognise(box: BoxHandle, link: ReconnectingLink, screen: Screen) -> str:
     """Ask the box which provider's it is, say it, and keep it."""
     hints = all_hints()
     box_state = link.ask(partial(probe, hint_names=hints.env, hint_files=hints.files))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bootstrap.ui.words import Next, what_next
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Contact
+    from bootstrap.link.handle import BoxHandle
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.protocol.run import Run
@@ -27,12 +27,12 @@ def repo_dir(prepared: Prepared, box_state: BoxState) -> str:
 
 
 def next_steps(
-    contact: Contact, prepared: Prepared, box_state: BoxState, run: Run | None, alias: str = ""
+    find_box: BoxHandle, prepared: Prepared, box_state: BoxState, run: Run | None, alias: str = ""
 ) -> str:
     """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
-    name, program = contact.known.name, program_name(sys.argv[0])
+    name, program = find_box.known.name, program_name(sys.argv[0])
     can_attach = run and run.state == "running" and box_state.facts.get("tmux")
-    folder, repo = repo_dir(prepared, box_state), contact.asked.repo
+    folder, repo = repo_dir(prepared, box_state), find_box.asked.repo
     # Whose run is meant goes by where the person stands: here they named another place.
     there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
     return what_next(
@@ -42,12 +42,12 @@ def next_steps(
             state=run.outcome() if run else "",
             attach=f"{program} attach {there}" if can_attach else "",
             follow=f"{program} logs -f {there}" if run else "",
-            shell="" if contact.is_local else f"{program} shell {there}",
+            shell="" if find_box.is_local else f"{program} shell {there}",
             ssh=_ssh(alias, folder, box_state) if alias else "",
-            code="" if contact.is_local else f"{program} code {there}",
-            fetch=() if contact.is_local else _fetch(contact, prepared.profile, folder, alias),
+            code="" if find_box.is_local else f"{program} code {there}",
+            fetch=() if find_box.is_local else _fetch(find_box, prepared.profile, folder, alias),
             status=f"{program} status --host {name}",
-            rented=not contact.is_local,
+            rented=not find_box.is_local,
             destroy_at=prepared.profile.provider.console or "",
         )
     )
@@ -70,8 +70,8 @@ def program_name(typed: str) -> str:
     return name if shutil.which(name) else shlex.quote(typed)
 
 
-def _fetch(contact: Contact, profile: Profile, folder: str, alias: str) -> list[str]:
-    endpoint = contact.endpoint
+def _fetch(find_box: BoxHandle, profile: Profile, folder: str, alias: str) -> list[str]:
+    endpoint = find_box.endpoint
     if endpoint is None:
         return []
     if not alias and endpoint.alias != endpoint.hostname:

@@ -19,8 +19,8 @@ from bootstrap.paths import state_dir, write_private
 from bootstrap.text.redact import SHORTEST, Redactor
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Contact
-    from bootstrap.link.known import KnownBox
+    from bootstrap.link.handle import BoxHandle
+    from bootstrap.link.registry import KnownBox
     from bootstrap.ui.screen import Screen
 
 _REMEMBERED = "secrets"
@@ -43,7 +43,7 @@ def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> 
     return {name: environment[name] for name in names}
 
 
-def remember(box: Contact, names: Iterable[str]) -> None:
+def remember(box: BoxHandle, names: Iterable[str]) -> None:
     """Keep with the box which secrets it is about to be given."""
     before = given_to(box.known)
     after = sorted({*before, *names})

@@ -13,7 +13,7 @@ from bootstrap.paths import expanded, write_whole
 from bootstrap.setup.doorwork import DoorWork, for_door
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
     from bootstrap.ui.screen import Screen
 
 PASTE_LIMIT = 16 * 1024
@@ -24,7 +24,7 @@ _USUAL = "vast"
 """Whose boxes have a web terminal to paste into, where the profile does not say."""
 
 
-def show_rendering(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None:
+def show_rendering(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     """The script for one door, or the readable one. Raises UsageError, ProfileError."""
     if not given["for_"]:
         _show_script(asked, screen, given)
@@ -48,7 +48,7 @@ def show_rendering(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> No
     )
 
 
-def _show_script(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None:
+def _show_script(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     from bootstrap.profile.providers import FALLBACK
     from bootstrap.setup.consent import NO_SECRET, load_profile
     from bootstrap.setup.prepare import prepare
@@ -67,7 +67,7 @@ def _show_script(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None
     _show(prepared.script, screen, given, {"door": None, "edition": "whole"})
 
 
-def show_paste(asked: Asked, screen: Screen, given: Mapping[str, Any]) -> None:
+def show_paste(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     """One paste for a terminal. Raises UsageError, ProfileError."""
     if sum(bool(given[way]) for way in ("small", "url", "uvx")) > 1:
         raise UsageError("--small, --url and --uvx are three ways: choose one.")

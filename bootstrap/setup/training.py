@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.link.exchange import exchange
-from bootstrap.link.said import exit_code
+from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query

@@ -12,12 +12,14 @@ from bootstrap.setup.verdict import fetch_verdict
 from bootstrap.ui.verdict_table import lines, painted
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
     from bootstrap.ui.screen import Screen
     from bootstrap.verdict import Verdict
 
 
-def verify_box(asked: Asked, screen: Screen, *, wait_s: int, report: Path | None = None) -> None:
+def verify_box(
+    asked: BoxOptions, screen: Screen, *, wait_s: int, report: Path | None = None
+) -> None:
     """Check a box now and show the verdict; into `report` goes a page for the host's owner.
 
     Raises ReturnBoxError for a bad one, after the page is written.

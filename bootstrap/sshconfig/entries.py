@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bootstrap.link.known import KnownBox
+from bootstrap.link.registry import KnownBox
 from bootstrap.sshconfig.entry import (
     Entry,
     UnwritableError,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.link.known import KnownBox
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.target import parse_host
 
 _MANNERS = (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
-from bootstrap.link.known import KnownBox, all_boxes
+from bootstrap.link.registry import KnownBox, all_boxes
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import has_block, with_block, without_block
 from bootstrap.sshconfig.entries import Entries, aliases_in, entries, living, taken_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
-from bootstrap.link.known import all_boxes
+from bootstrap.link.registry import all_boxes
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.entry import Entry
 from bootstrap.sshconfig.keep import keep, take_out

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import cant_write
-from bootstrap.link.known import KnownBox
+from bootstrap.link.registry import KnownBox
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import with_block, without_block
 from bootstrap.sshconfig.entries import HEAD, living

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bootstrap.tasks.command import JSON, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.link.known import KnownBox
+    from bootstrap.link.registry import KnownBox
 
 
 def _place(box: KnownBox) -> str:
@@ -30,7 +30,7 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --forget old-box
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.known import all_boxes, by_name, forget, unreadable
+    from bootstrap.link.registry import all_boxes, by_name, forget, unreadable
     from bootstrap.setup.alias import drop_alias
     from bootstrap.text.sizes import duration
     from bootstrap.ui.layout import aligned

@@ -24,7 +24,7 @@ from bootstrap.paths import expanded
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
     from bootstrap.ui.screen import Screen
 
 
@@ -84,12 +84,12 @@ class Call:
         """Whether a program reads what this prints."""
         return bool(self.given.get("json_"))
 
-    def asked(self) -> Asked:
+    def asked(self) -> BoxOptions:
         """The options about a box."""
-        from bootstrap.contact import Asked
+        from bootstrap.link.handle import BoxOptions
 
         given = self.given
-        return Asked(
+        return BoxOptions(
             host=given.get("host"),
             profile=given.get("profile"),
             sets=tuple(given.get("set_") or ()),

@@ -9,7 +9,7 @@ from bootstrap.paths import expanded
 from bootstrap.tasks.command import BOX, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.contact import Asked
+    from bootstrap.link.handle import BoxOptions
 
 _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays behind.", False
@@ -74,7 +74,7 @@ def verify(call: Call) -> None:
     verify_box(_asked(call), call.screen, wait_s=given["wait"], report=report)
 
 
-def _asked(call: Call) -> Asked:
+def _asked(call: Call) -> BoxOptions:
     """What was asked of a box that is to be judged."""
     asked = call.asked()
     strict = ("gpu.strict=true",) if call.given["strict"] else ()

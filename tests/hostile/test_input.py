@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.contact import Asked
 from bootstrap.errors import UsageError
+from bootstrap.link.handle import BoxOptions
 from bootstrap.setup.ready import get_ready
 from bootstrap.ui.screen import make_screen
 from tests.doors.terminal import terminal
@@ -97,7 +97,7 @@ def refused(watch: Watch, **asked: Any) -> UsageError:
     """The error, after it was seen that nothing happened before it."""
     asked.setdefault("host", f"root@{ADDRESS}")
     with pytest.raises(UsageError) as caught:
-        get_ready(Asked(**asked), make_screen(json=True), committed_only=True)
+        get_ready(BoxOptions(**asked), make_screen(json=True), committed_only=True)
     watch.nothing_happened()
     said = caught.value.text()
     assert caught.value.code == 2
@@ -349,7 +349,7 @@ def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(place: Path, wa
     from bootstrap.errors import UnreachableError
 
     with pytest.raises(UnreachableError):
-        get_ready(Asked(host=f"root@{ADDRESS}"), make_screen(json=True), committed_only=True)
+        get_ready(BoxOptions(host=f"root@{ADDRESS}"), make_screen(json=True), committed_only=True)
     with pytest.raises(AssertionError):
         watch.nothing_happened()
 

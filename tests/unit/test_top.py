@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.after import top
 from bootstrap.after.top import Feed, View, Wanted, watch_boxes
-from bootstrap.contact import Asked
+from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.samples import Sample
 
 MANY = 100_000
@@ -45,6 +45,6 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(top.Feed, "run", run)
     screen = Screen()
-    watch_boxes(Asked(), ["local"], Wanted(samples=MANY), screen)
+    watch_boxes(BoxOptions(), ["local"], Wanted(samples=MANY), screen)
     assert longest == 1
     assert screen.shown >= 0

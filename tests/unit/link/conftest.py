@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import known
+from bootstrap.link import registry
 from bootstrap.link.dial import dial
-from bootstrap.link.known import KnownBox
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.ssh import SshWire, login
 from bootstrap.link.target import parse_host
@@ -46,7 +46,7 @@ class Person:
         return resolve(parse_host(host), config=self.config, **options)
 
     def box(self, host: str, **options: Any) -> KnownBox:
-        return known.meet(parse_host(host), self.endpoint(host), **options)
+        return registry.get_or_create(parse_host(host), self.endpoint(host), **options)
 
     def reach(self, host: str, **options: Any) -> SshWire:
         """Log in, and nothing else: what is remembered of the box the login has left there."""
@@ -59,7 +59,7 @@ class Person:
         box = options.pop("box", None) or self.box(host)
         dialing = dial(self.endpoint(host, identity=identity))
         wire = login(dialing, box, say=self.said.append, **options)
-        known.save(box)
+        registry.save(box)
         self._wires.append(wire)
         return wire
 

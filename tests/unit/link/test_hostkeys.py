@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.after.attach import ssh_command
-from bootstrap.contact import Asked, Contact
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
-from bootstrap.link import known
+from bootstrap.link import registry
+from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
 from bootstrap.link.known_hosts import HostKey, read_known_hosts
-from bootstrap.link.talk import Talk
+from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
 from tests.unit.link.conftest import Person
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
@@ -61,7 +61,7 @@ def test_the_real_ssh_finds_the_pin_in_any_folder(
     monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "First Last 100%")
     person.reach("box").close()
     endpoint = person.endpoint("box")
-    box = Contact(Asked(), parse_host("box"), person.box("box"), endpoint, print)
+    box = BoxHandle(BoxOptions(), parse_host("box"), person.box("box"), endpoint, print)
     # Whatever the person's own config calls its key.
     person.write(person.alias("box", server, "HostKeyAlias theirs"))
     command = ssh_command(box, "true", terminal=False)
@@ -86,7 +86,9 @@ def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
     )
     person.write(person.alias("box", server, *shared))
     person.reach("box").close()
-    box = Contact(Asked(), parse_host("box"), person.box("box"), person.endpoint("box"), print)
+    box = BoxHandle(
+        BoxOptions(), parse_host("box"), person.box("box"), person.endpoint("box"), print
+    )
     command = ssh_command(box, "true", terminal=False)
     command[1:1] = ssh[1:]
     try:
@@ -130,7 +132,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(person: Person, server: Sshd
 def test_the_login_itself_leaves_the_record_beside_the_pin(person: Person, server: Sshd) -> None:
     """Whatever comes of the contact: the next one must find the pin again."""
     person.reach("box").close()
-    box = known.by_name("box")
+    box = registry.by_name("box")
     assert box is not None
     assert (box.address, box.port) == ("127.0.0.1", server.port)
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -151,7 +153,7 @@ def test_a_box_that_moved_is_recorded_where_it_is_pinned(person: Person, server:
     server.start()
     person.write(person.alias("elsewhere", server))
     person.reach("elsewhere", box=person.box("elsewhere", name="box")).close()
-    moved = known.by_name("box")
+    moved = registry.by_name("box")
     assert moved is not None
     assert moved.port == server.port
     server.new_host_key()
@@ -203,7 +205,7 @@ def test_a_first_contact_that_overtook_another_key_is_refused(
 ) -> None:
     """Both began before either was pinned; the second saw another key."""
     late = person.box("box")
-    trust = Trust(person.endpoint("box"), late, Rules(), Talk(person.said.append))
+    trust = Trust(person.endpoint("box"), late, Rules(), Prompt(person.said.append))
     other = start_server("other", person.key)
     trust.judge(HostKey("ssh-ed25519", base64.b64decode(public(other).split()[1])))
     person.reach("box").close()
@@ -259,7 +261,7 @@ def test_expected_fingerprint(person: Person, server: Sshd) -> None:
 def test_strict_and_ask_without_a_terminal_refuse(
     person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: False)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
     for first_contact in ("strict", "ask"):
         with pytest.raises(HostKeyError) as caught:
             person.login("box", first_contact=first_contact)
@@ -277,7 +279,7 @@ def test_ask(
         questions.append(question)
         return answer
 
-    monkeypatch.setattr("bootstrap.link.talk.Talk.confirm", confirm)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.confirm", confirm)
     if answer:
         person.login("box", first_contact="ask")
     else:

@@ -51,8 +51,8 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(prompt)
         return "opensesame"
 
-    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: True)
-    monkeypatch.setattr("bootstrap.link.talk.Talk.secret", secret)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: True)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.secret", secret)
     return asked
 
 
@@ -219,7 +219,7 @@ def test_wrong_passphrase(
 def test_encrypted_key_without_a_terminal_has_its_own_sentence(
     person: Person, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.talk.Talk.has_terminal", lambda _: False)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
     key = keygen(person.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
     person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)

@@ -8,7 +8,7 @@ import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
-from bootstrap.link.steady import PAUSES_S, REFUSED_PATIENCE_S, SteadyLink
+from bootstrap.link.reconnecting import PAUSES_S, REFUSED_PATIENCE_S, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
 
 
@@ -50,9 +50,9 @@ class World:
         self.wires.append(FakeWire())
         return self.wires[-1]
 
-    def link(self, patience_s: float = 3600) -> SteadyLink:
+    def link(self, patience_s: float = 3600) -> ReconnectingLink:
         lost: Callable[[float], None] = lambda seconds: self.told.append(f"lost {seconds:g}")  # noqa: E731
-        return SteadyLink(
+        return ReconnectingLink(
             self.login,
             lost=lost,
             back=lambda: self.told.append("back"),
@@ -64,8 +64,8 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr("bootstrap.link.steady.time.sleep", made.sleep)
-    monkeypatch.setattr("bootstrap.link.steady.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("bootstrap.link.reconnecting.time.sleep", made.sleep)
+    monkeypatch.setattr("bootstrap.link.reconnecting.time.monotonic", lambda: made.now)
     return made
 
 
@@ -74,7 +74,7 @@ LOST = LinkLost("root@box:22")
 
 def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
     link = world.link()
-    link.again(LOST)
+    link.reconnect(LOST)
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
     assert link.wire is world.wires[1]
     assert world.wires[0].closed == 1
@@ -111,7 +111,7 @@ def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: World) -> None
 def test_pauses_grow_and_then_stay(world: World) -> None:
     link = world.link()
     world.errors = [UnreachableError("no")] * 9
-    link.again(LOST)
+    link.reconnect(LOST)
     assert world.pauses == [*PAUSES_S, *[PAUSES_S[-1]] * (9 - len(PAUSES_S))]
     assert world.told[-1] == "back"
     assert world.told.count("back") == 1
@@ -121,14 +121,14 @@ def test_patience_ends_with_what_stood_in_the_way_last(world: World) -> None:
     link = world.link(patience_s=60)
     world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
     with pytest.raises(UnreachableError, match="no answer"):
-        link.again(LOST)
+        link.reconnect(LOST)
     assert 60 < sum(world.pauses) <= 60 + 2 * PAUSES_S[-1]
 
 
 def test_each_reason_is_said_once(world: World) -> None:
     link = world.link()
     world.errors = [UnreachableError("no route")] * 5 + [LoginRefused("no key fits")] * 3
-    link.again(LOST)
+    link.reconnect(LOST)
     said = [line for line in world.told if "the link can't be made yet" in line]
     assert said == [
         "the link can't be made yet: no route",
@@ -140,14 +140,14 @@ def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: World) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 1000
     with pytest.raises(LoginRefused):
-        link.again(LOST)
+        link.reconnect(LOST)
     assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
 
 
 def test_a_box_whose_keys_come_back_late_is_waited_for(world: World) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 7
-    link.again(LOST)
+    link.reconnect(LOST)
     assert world.told[-1] == "back"
 
 
@@ -155,16 +155,16 @@ def test_a_changed_host_key_ends_it_at_once(world: World) -> None:
     link = world.link()
     world.errors = [HostKeyError("changed")]
     with pytest.raises(HostKeyError):
-        link.again(LOST)
+        link.reconnect(LOST)
     assert world.pauses == []
 
 
 def test_what_else_is_to_be_done_is_done_each_time(world: World) -> None:
     link = world.link()
     done: list[int] = []
-    link.then.append(lambda: done.append(len(done)))
-    link.again(LOST)
-    link.again(LOST)
+    link.on_reconnect.append(lambda: done.append(len(done)))
+    link.reconnect(LOST)
+    link.reconnect(LOST)
     assert done == [0, 1]
 
 
@@ -176,7 +176,7 @@ def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: World) -> None
         if broken:
             raise broken.pop()
 
-    link.then.append(action)
-    link.again(LOST)
+    link.on_reconnect.append(action)
+    link.reconnect(LOST)
     assert len(world.wires) == 3
     assert world.told[-1] == "back"

@@ -19,7 +19,7 @@ from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol import completion, follow, objects
 from bootstrap.protocol.follow import after_mark, follow_events
 from bootstrap.protocol.objects import Sending
@@ -71,8 +71,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "PAUSES_S", (0.01, 0.02))
 
 
-def steady(login: Callable[[], Any]) -> SteadyLink:
-    return SteadyLink(login, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
+def steady(login: Callable[[], Any]) -> ReconnectingLink:
+    return ReconnectingLink(login, lost=lambda _: None, back=lambda: None, warn=lambda _: None)
 
 
 @pytest.mark.usefixtures("quick")

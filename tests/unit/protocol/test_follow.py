@@ -15,7 +15,7 @@ import pytest
 from bootstrap.errors import StepFailedError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.steady import SteadyLink
+from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.follow import follow_events
 from tests.unit.protocol.conftest import DEAD, identity
 
@@ -59,9 +59,9 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def link(login: Any) -> tuple[SteadyLink, list[str]]:
+def link(login: Any) -> tuple[ReconnectingLink, list[str]]:
     told: list[str] = []
-    made = SteadyLink(
+    made = ReconnectingLink(
         login,
         lost=lambda _: told.append("lost"),
         back=lambda: told.append("back"),

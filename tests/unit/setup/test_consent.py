@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from bootstrap.contact import Asked
 from bootstrap.errors import ProfileError
+from bootstrap.link.handle import BoxOptions
 from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.schema import Profile, Section
 from bootstrap.profile.takes import Takes, marked_keys, taking_keys
@@ -61,29 +61,29 @@ def clone(person: Person, monkeypatch: pytest.MonkeyPatch) -> Repository:
     return made
 
 
-Says = Callable[..., Asked]
+Says = Callable[..., BoxOptions]
 
 
 @pytest.fixture
 def says(clone: Repository) -> Says:
     """`says(text)`: the repository's profile says that."""
 
-    def write(text: str, name: str = "boxstrap.yaml", **asked: object) -> Asked:
+    def write(text: str, name: str = "boxstrap.yaml", **asked: object) -> BoxOptions:
         (clone.root / name).write_text(f"version: 1\n{text}\n")
-        return Asked(repo=clone.root, **asked)  # type: ignore[arg-type]
+        return BoxOptions(repo=clone.root, **asked)  # type: ignore[arg-type]
 
     return write
 
 
-def refused(asked: Asked, **options: frozenset[Takes]) -> ConsentError:
+def refused(asked: BoxOptions, **options: frozenset[Takes]) -> ConsentError:
     with pytest.raises(ConsentError) as caught:
         load_profile(asked, **options)
     assert caught.value.code == 2
     return caught.value
 
 
-def agree(asked: Asked) -> None:
-    load_profile(Asked(**{**vars(asked), "consent": refused(asked).takings.digest}))
+def agree(asked: BoxOptions) -> None:
+    load_profile(BoxOptions(**{**vars(asked), "consent": refused(asked).takings.digest}))
 
 
 def records() -> list[Path]:
@@ -139,13 +139,13 @@ def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: R
     digest = refused(asked).takings.digest
     agree(asked)
     clone.root.rename(clone.root.with_name("elsewhere"))
-    moved = Asked(repo=clone.root.with_name("elsewhere"))
+    moved = BoxOptions(repo=clone.root.with_name("elsewhere"))
     refused(moved)
-    refused(Asked(repo=moved.repo, consent=digest))
+    refused(BoxOptions(repo=moved.repo, consent=digest))
     # By its real path, whatever leads there.
     agree(moved)
     (person.home / "way").symlink_to("elsewhere")
-    load_profile(Asked(repo=person.home / "way"))
+    load_profile(BoxOptions(repo=person.home / "way"))
 
 
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
@@ -174,7 +174,7 @@ def test_the_persons_own_words_need_none(says: Says, person: Person, clone: Repo
     load_profile(says("secrets: [B]", sets=("secrets=[A]", "ssh.identity=~/id")))
     # A home under git, and the person in it: their config folder stays theirs.
     (person.home / ".git").mkdir()
-    load_profile(Asked(repo=person.home, profile="mine"))
+    load_profile(BoxOptions(repo=person.home, profile="mine"))
     assert records() == []
     # Their own word stays theirs, whatever they extend.
     (config_dir() / "mine.yaml").write_text(f"{own}extends: {clone.root}/boxstrap.yaml\n")
@@ -206,7 +206,7 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
     }
     (person.home / "x").mkdir()
     repo = person.home if way == "cwd" else asked.repo  # another one than they stand in
-    refused(Asked(repo=repo, profile=named[way]))
+    refused(BoxOptions(repo=repo, profile=named[way]))
 
 
 def test_a_link_that_leads_out_of_the_repository_takes_that_file(
@@ -216,7 +216,7 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     (person.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
     (clone.root / "boxstrap.yaml").unlink()
     (clone.root / "boxstrap.yaml").symlink_to(person.home / "base.yaml")
-    taken = refused(Asked(repo=clone.root)).takings.each
+    taken = refused(BoxOptions(repo=clone.root)).takings.each
     home = person.home.resolve()
     assert [each.what for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
     (clone.root / "boxstrap.yaml").unlink()
@@ -387,8 +387,8 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     for place in (clone.root.parent / "beside", private.root / "sub", clone.root):
         (place / "boxstrap.yaml").write_text("version: 1\n")
         monkeypatch.chdir(place)
-        load_profile(Asked(repo=place))
+        load_profile(BoxOptions(repo=place))
     alternates = private.root / ".git/objects/info/alternates"
     alternates.write_text(f"{clone.root}/.bare/objects\n")
-    error = refused(Asked(repo=clone.root.parent / "beside"))
+    error = refused(BoxOptions(repo=clone.root.parent / "beside"))
     assert [each.what for each in error.takings.each] == [f"{clone.root}/.bare/objects"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import BoxstrapError, StepFailedError
-from bootstrap.link.known import KnownBox
+from bootstrap.link.registry import KnownBox
 from bootstrap.setup.secrets import given_to, redactor_of
 from bootstrap.tasks.command import Call, _guarded
 

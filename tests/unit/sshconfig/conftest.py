@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import known
-from bootstrap.link.known import KnownBox
+from bootstrap.link import registry
+from bootstrap.link.registry import KnownBox
 from bootstrap.sshconfig.place import VARIABLE, Place, find_place
 
-Meet = Callable[..., KnownBox]
+MakeBox = Callable[..., KnownBox]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGLq3wNSJv"
 
 
@@ -26,15 +26,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.fixture
-def meet() -> Meet:
-    """Make a box known: `meet("my-box", "root@1.2.3.4:46769", port=46769)`."""
+def make_box() -> MakeBox:
+    """Make a box known: `make_box("my-box", "root@1.2.3.4:46769", port=46769)`."""
     times = iter(range(1, 1000))
 
     def save(name: str, host: str = "", **fields: Any) -> KnownBox:
         values = {"address": "5.17.27.63", "port": 46769, "user": "root", **fields}
         typed = host or f"root@{values['address']}:{values['port']}"
         box = KnownBox(name, typed, created=float(next(times)), **values)
-        known.save(box)
+        registry.save(box)
         box.known_hosts.write_text(f"{name} {KEY}\n")
         return box
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.contact import Asked, Contact
-from bootstrap.link import known
-from bootstrap.link.known import KnownBox
+from bootstrap.link import registry
+from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import parse_host
 from bootstrap.setup.alias import drop_alias, keep_alias
@@ -18,7 +18,7 @@ from bootstrap.sshconfig import keep as keeping
 from bootstrap.sshconfig.keep import take_out
 from bootstrap.sshconfig.place import VARIABLE, Place
 from bootstrap.ui.screen import Screen, make_screen
-from tests.unit.sshconfig.conftest import Meet
+from tests.unit.sshconfig.conftest import MakeBox
 
 
 @pytest.fixture
@@ -31,16 +31,16 @@ def screen(said: io.StringIO) -> Screen:
     return make_screen(stream=said, out=io.StringIO())
 
 
-def contact_of(box: KnownBox) -> Contact:
+def contact_of(box: KnownBox) -> BoxHandle:
     target = parse_host(box.host_text)
     endpoint = Endpoint(target.address, box.address, "root", box.port)
-    return Contact(Asked(), target, box, endpoint, print)
+    return BoxHandle(BoxOptions(), target, box, endpoint, print)
 
 
 def test_the_alias_is_said_once(
-    place: Place, meet: Meet, screen: Screen, said: io.StringIO
+    place: Place, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
-    box = contact_of(meet("my-box"))
+    box = contact_of(make_box("my-box"))
     assert keep_alias(box, screen) == "my-box"
     assert "`ssh my-box` leads to this box" in said.getvalue()
     length = len(said.getvalue())
@@ -48,18 +48,22 @@ def test_the_alias_is_said_once(
     assert len(said.getvalue()) == length
 
 
-def test_this_machine_as_a_box_touches_nothing(place: Place, meet: Meet, screen: Screen) -> None:
-    meet("my-box")
+def test_this_machine_as_a_box_touches_nothing(
+    place: Place, make_box: MakeBox, screen: Screen
+) -> None:
+    make_box("my-box")
     local = KnownBox("local", "local")
-    assert keep_alias(Contact(Asked(), parse_host("local"), local, None, print), screen) == ""
+    assert (
+        keep_alias(BoxHandle(BoxOptions(), parse_host("local"), local, None, print), screen) == ""
+    )
     assert not place.config.exists()
     assert not place.folder.exists()
 
 
 def test_switched_off_it_stays_off(
-    place: Place, meet: Meet, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    place: Place, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    box = contact_of(meet("my-box"))
+    box = contact_of(make_box("my-box"))
     keep_alias(box, screen)
     take_out(place)
     assert keep_alias(box, screen) == ""
@@ -74,7 +78,7 @@ def test_switched_off_it_stays_off(
 
 def test_what_goes_wrong_is_said_once_and_fails_nothing(
     place: Place,
-    meet: Meet,
+    make_box: MakeBox,
     screen: Screen,
     said: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
@@ -82,7 +86,7 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
     place.config.parent.mkdir()
     place.config.write_text("Host *\n")
     place.config.chmod(0o400)
-    box = contact_of(meet("my-box"))
+    box = contact_of(make_box("my-box"))
     for _ in range(2):
         assert keep_alias(box, screen) == ""
     assert said.getvalue().count("is read-only") == 1
@@ -91,13 +95,13 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(keeping, "write_private", full)
-    assert keep_alias(contact_of(meet("another", port=1)), screen) == ""
+    assert keep_alias(contact_of(make_box("another", port=1)), screen) == ""
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
-def test_an_entry_of_ours_is_no_way_to_remember(place: Place, meet: Meet) -> None:
+def test_an_entry_of_ours_is_no_way_to_remember(place: Place, make_box: MakeBox) -> None:
     """`root@my-box` is resolved by our own entry: what is kept is how the box was reached."""
-    box = meet("my-box")
+    box = make_box("my-box")
     led = Endpoint(
         "my-box",
         box.address,
@@ -106,9 +110,9 @@ def test_an_entry_of_ours_is_no_way_to_remember(place: Place, meet: Meet) -> Non
         host_key_alias="my-box",
         user_known_hosts_files=(box.known_hosts,),
     )
-    met = known.meet(parse_host("root@my-box"), led)
+    met = registry.get_or_create(parse_host("root@my-box"), led)
     assert (met.name, met.host_text) == ("my-box", box.host_text)
-    other = known.meet(parse_host("root@my-box"), led, new_box=True)
+    other = registry.get_or_create(parse_host("root@my-box"), led, new_box=True)
     assert other.host_text == box.host_text
     alone = dataclasses.replace(led, user_known_hosts_files=(Path("/elsewhere"),))
-    assert known.meet(parse_host("root@my-box"), alone).host_text == "root@my-box"
+    assert registry.get_or_create(parse_host("root@my-box"), alone).host_text == "root@my-box"

@@ -11,7 +11,7 @@ from bootstrap.sshconfig.keep import keep, take_out
 from bootstrap.sshconfig.place import Place
 from tests.unit.sshconfig.asking import hosts_in, meaning, options
 from tests.unit.sshconfig.configs import CONFIGS, USUAL
-from tests.unit.sshconfig.conftest import Meet
+from tests.unit.sshconfig.conftest import MakeBox
 
 
 def test_there_are_thirty_of_them() -> None:
@@ -19,7 +19,9 @@ def test_there_are_thirty_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_other_hosts_stay_and_removal_is_byte_for_byte(name: str, place: Place, meet: Meet) -> None:
+def test_other_hosts_stay_and_removal_is_byte_for_byte(
+    name: str, place: Place, make_box: MakeBox
+) -> None:
     data = CONFIGS[name]
     place.config.parent.mkdir()
     place.config.write_bytes(data)
@@ -27,8 +29,8 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(name: str, place: Place, 
     hosts = hosts_in(data)
     before = {host: meaning(place.config, host) for host in hosts}
     assert before["random-host-81724"][0] == 0, before
-    meet("my-box")
-    meet("Second.box_2", port=22)
+    make_box("my-box")
+    make_box("Second.box_2", port=22)
 
     kept = keep(place)
     assert kept.changed
@@ -46,8 +48,8 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(name: str, place: Place, 
     assert not take_out(place)
 
 
-def test_no_file_before_none_afterwards(place: Place, meet: Meet) -> None:
-    meet("my-box")
+def test_no_file_before_none_afterwards(place: Place, make_box: MakeBox) -> None:
+    make_box("my-box")
     assert keep(place).changed
     assert place.config.stat().st_mode & 0o7777 == 0o600
     assert place.config.parent.stat().st_mode & 0o7777 == 0o700
@@ -56,8 +58,8 @@ def test_no_file_before_none_afterwards(place: Place, meet: Meet) -> None:
     assert not place.config.exists()
 
 
-def test_what_came_to_a_file_of_ours_stays(place: Place, meet: Meet) -> None:
-    meet("my-box")
+def test_what_came_to_a_file_of_ours_stays(place: Place, make_box: MakeBox) -> None:
+    make_box("my-box")
     keep(place)
     with place.config.open("ab") as file:
         file.write(USUAL)
@@ -65,7 +67,7 @@ def test_what_came_to_a_file_of_ours_stays(place: Place, meet: Meet) -> None:
     assert place.config.read_bytes() == USUAL
 
 
-def test_lines_that_the_user_moved_are_found(place: Place, meet: Meet) -> None:
+def test_lines_that_the_user_moved_are_found(place: Place, make_box: MakeBox) -> None:
     include = place.include
     moved = USUAL + f"\n  Include   {include}\n".encode()
     assert has_block(moved, include)
@@ -75,11 +77,11 @@ def test_lines_that_the_user_moved_are_found(place: Place, meet: Meet) -> None:
         assert not has_block(lookalike.encode(), include)
 
 
-def test_lines_that_were_moved_out_of_effect_are_told_of(place: Place, meet: Meet) -> None:
-    meet("my-box")
+def test_lines_that_were_moved_out_of_effect_are_told_of(place: Place, make_box: MakeBox) -> None:
+    make_box("my-box")
     keep(place)
     place.config.write_text(f"Host work\n    Include {place.include}\n")
-    box = meet("other", port=1)
+    box = make_box("other", port=1)
     kept = keep(place)
     assert "has no effect where it stands" in kept.trouble
     assert kept.alias(box) == ""
@@ -94,16 +96,18 @@ def test_a_byte_order_mark_stays_first() -> None:
     assert without_block(made, "x") == marked
 
 
-def test_a_file_that_ssh_refuses_is_left_alone(place: Place, meet: Meet, tmp_path: Path) -> None:
+def test_a_file_that_ssh_refuses_is_left_alone(
+    place: Place, make_box: MakeBox, tmp_path: Path
+) -> None:
     place.config.parent.mkdir()
     for broken in (b"\xef\xbb\xbf" + USUAL, b"Host a\n  Prot 22\n", b'Host "a\n'):
         place.config.write_bytes(broken)
-        meet("my-box")
+        make_box("my-box")
         kept = keep(place)
         assert "ssh does not accept" in kept.trouble
         assert f"Include {place.include}" in kept.trouble
         assert str(place.config) in kept.trouble
         assert ".config." not in kept.trouble
-        assert kept.alias(meet("my-box")) == ""
+        assert kept.alias(make_box("my-box")) == ""
         assert place.config.read_bytes() == broken
         assert [p.name for p in place.config.parent.iterdir()] == ["config"]

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import known
-from bootstrap.link.known import all_boxes, forget
+from bootstrap.link import registry
+from bootstrap.link.registry import all_boxes, forget
 from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
 from bootstrap.sshconfig.keep import keep
 from bootstrap.sshconfig.place import Place
 from tests.unit.sshconfig.asking import meaning, options
-from tests.unit.sshconfig.conftest import Meet
+from tests.unit.sshconfig.conftest import MakeBox
 
 
-def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> None:
+def test_an_entry_says_everything(place: Place, make_box: MakeBox, tmp_path: Path) -> None:
     key = tmp_path / "my key 100%"
     key.touch()
-    box = meet(
+    box = make_box(
         "my-box", extra={"identities": [str(key)], "identity": str(key), "identities_only": True}
     )
     keep(place)
@@ -54,20 +54,20 @@ def test_an_entry_says_everything(place: Place, meet: Meet, tmp_path: Path) -> N
     assert "proxycommand" not in mine
 
 
-def test_a_connection_is_shared(place: Place, meet: Meet) -> None:
+def test_a_connection_is_shared(place: Place, make_box: MakeBox) -> None:
     place.config.parent.mkdir()
-    place.config.write_text(own_entry(meet("my-box"), "/tmp/a b").text())
+    place.config.write_text(own_entry(make_box("my-box"), "/tmp/a b").text())
     mine = options(place.config, "my-box")
     assert (mine["controlmaster"], mine["controlpersist"]) == ("auto", "600")
     assert re.fullmatch("/tmp/a b/[0-9a-f]{44}", mine["controlpath"])
 
 
-def test_boxes_at_one_address_share_no_connection(place: Place, meet: Meet) -> None:
+def test_boxes_at_one_address_share_no_connection(place: Place, make_box: MakeBox) -> None:
     """An earlier box's connection stands for ten minutes, and ssh would take it for this one."""
     place.config.parent.mkdir()
     paths = []
     for name in ("old", "new", "new"):  # the last one was forgotten, and met again
-        place.config.write_text(own_entry(meet(name), "/tmp").text())
+        place.config.write_text(own_entry(make_box(name), "/tmp").text())
         paths.append(options(place.config, name)["controlpath"])
     assert len(set(paths)) == 3
     assert len({path[-40:] for path in paths}) == 1  # which is all that ssh itself sees
@@ -91,16 +91,16 @@ def test_the_socket_of_a_shared_connection_fits() -> None:
     ],
 )
 def test_a_jump_host_is_kept(
-    fields: dict[str, object], option: str, value: str, place: Place, meet: Meet
+    fields: dict[str, object], option: str, value: str, place: Place, make_box: MakeBox
 ) -> None:
-    meet("my-box", extra=fields)
+    make_box("my-box", extra=fields)
     keep(place)
     assert options(place.config, "my-box")[option] == value
 
 
-def test_a_bare_address_gets_an_alias_with_its_port(place: Place, meet: Meet) -> None:
+def test_a_bare_address_gets_an_alias_with_its_port(place: Place, make_box: MakeBox) -> None:
     """An entry for the address itself would speak for every other box there."""
-    meet("203.0.113.7", address="203.0.113.7", port=22)
+    make_box("203.0.113.7", address="203.0.113.7", port=22)
     before = meaning(place.config.parent / "none", "203.0.113.7")
     kept = keep(place)
     assert kept.entries.aliases == ("203.0.113.7-22",)
@@ -110,14 +110,16 @@ def test_a_bare_address_gets_an_alias_with_its_port(place: Place, meet: Meet) ->
     assert before[0] != 0
 
 
-def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(place: Place, meet: Meet) -> None:
-    meet("one")
-    meet("two", address="198.51.100.9", port=2222)
+def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
+    place: Place, make_box: MakeBox
+) -> None:
+    make_box("one")
+    make_box("two", address="198.51.100.9", port=2222)
     keep(place)
-    meet("one", port=50001)
+    make_box("one", port=50001)
     assert keep(place).changed
     assert options(place.config, "one")["port"] == "50001"
-    box = known.by_name("two")
+    box = registry.by_name("two")
     assert box is not None
     forget(box)
     assert keep(place).changed
@@ -125,21 +127,21 @@ def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(place: Place, m
     assert not keep(place).changed
 
 
-def test_of_the_boxes_at_one_place_the_newest_is_alive(place: Place, meet: Meet) -> None:
-    meet("old")
-    meet("other", port=22)
-    meet("new")
+def test_of_the_boxes_at_one_place_the_newest_is_alive(place: Place, make_box: MakeBox) -> None:
+    make_box("old")
+    make_box("other", port=22)
+    make_box("new")
     assert set(keep(place).entries.aliases) == {"new", "other"}
     assert {box.name for box in all_boxes()} == {"old", "other", "new"}
 
 
-def test_a_users_alias_stays_theirs(place: Place, meet: Meet) -> None:
+def test_a_users_alias_stays_theirs(place: Place, make_box: MakeBox) -> None:
     """Where the box is reached by it: the pin is added, and nothing else."""
     text = "Host gpu\n  HostName 5.17.27.63\n  Port 46769\n  ForwardAgent yes\n  User me\n"
     place.config.parent.mkdir()
     place.config.write_text(text)
     plain = options(place.config, "gpu")
-    box = meet("gpu", "gpu", extra={"known_hosts": ["/home/me/kh 1"]})
+    box = make_box("gpu", "gpu", extra={"known_hosts": ["/home/me/kh 1"]})
     keep(place)
     now = options(place.config, "gpu")
     assert now.pop("userknownhostsfile") == f"/home/me/kh 1 {box.known_hosts}"
@@ -148,12 +150,12 @@ def test_a_users_alias_stays_theirs(place: Place, meet: Meet) -> None:
     assert now == plain
 
 
-def test_a_second_box_behind_a_users_alias(place: Place, meet: Meet) -> None:
+def test_a_second_box_behind_a_users_alias(place: Place, make_box: MakeBox) -> None:
     """--new-box: `ssh gpu` knows both keys; the new box has a name of its own as well."""
     place.config.parent.mkdir()
     place.config.write_text("Host gpu\n  HostName 5.17.27.63\n")
-    old = meet("gpu", "gpu", port=22)
-    new = meet("gpu-2", "gpu", port=46769)
+    old = make_box("gpu", "gpu", port=22)
+    new = make_box("gpu-2", "gpu", port=46769)
     keep(place)
     files = options(place.config, "gpu")["userknownhostsfile"]
     assert str(old.known_hosts) in files
@@ -161,11 +163,13 @@ def test_a_second_box_behind_a_users_alias(place: Place, meet: Meet) -> None:
     assert options(place.config, "gpu-2")["port"] == "46769"
 
 
-def test_a_name_that_means_something_else_is_left_to_the_user(place: Place, meet: Meet) -> None:
+def test_a_name_that_means_something_else_is_left_to_the_user(
+    place: Place, make_box: MakeBox
+) -> None:
     place.config.parent.mkdir()
     place.config.write_text("Host work\n  HostName work.example.org\n")
     before = meaning(place.config, "work")
-    box = meet("work", "root@5.17.27.63:46769")
+    box = make_box("work", "root@5.17.27.63:46769")
     kept = keep(place)
     assert meaning(place.config, "work") == before
     assert dict(kept.entries.left_out) == {"work": "your own ssh config has a host of that name"}
@@ -178,13 +182,13 @@ def test_a_name_that_means_something_else_is_left_to_the_user(place: Place, meet
 
 @pytest.mark.parametrize("theirs", ["gpu", "GPU"])
 def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
-    place: Place, meet: Meet, theirs: str
+    place: Place, make_box: MakeBox, theirs: str
 ) -> None:
     """The entry of `GPU` has the name `gpu` too."""
     place.config.parent.mkdir()
     place.config.write_text(f"Host {theirs}\n  HostName work.example.org\n  User me\n")
     before = [meaning(place.config, form) for form in ("gpu", "GPU")]
-    box = meet("GPU")
+    box = make_box("GPU")
     kept = keep(place)
     assert [meaning(place.config, form) for form in ("gpu", "GPU")] == before
     assert kept.alias(box) == ""
@@ -192,29 +196,31 @@ def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
 
 
 def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
-    place: Place, meet: Meet
+    place: Place, make_box: MakeBox
 ) -> None:
     """An earlier version met both."""
-    meet("gpu")
-    meet("GPU", port=22)
+    make_box("gpu")
+    make_box("GPU", port=22)
     kept = keep(place)
     assert options(place.config, "gpu")["port"] == "22"
     assert dict(kept.entries.left_out) == {"gpu": "but for capitals it is the name of a newer box"}
 
 
-def test_a_box_never_logged_in_to_and_this_machine_have_none(place: Place, meet: Meet) -> None:
-    meet("no-pin").known_hosts.unlink()
-    meet("local", "local", address="")
+def test_a_box_never_logged_in_to_and_this_machine_have_none(
+    place: Place, make_box: MakeBox
+) -> None:
+    make_box("no-pin").known_hosts.unlink()
+    make_box("local", "local", address="")
     assert keep(place).entries.aliases == ()
 
 
 def test_what_no_config_can_hold_is_said(
-    place: Place, meet: Meet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Place, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = tmp_path / 'a "key"'
     key.touch()
-    meet("odd", extra={"identities": [str(key)]})
-    meet("fine", port=22)
+    make_box("odd", extra={"identities": [str(key)]})
+    make_box("fine", port=22)
     kept = keep(place)
     assert kept.entries.aliases == ("fine",)
     assert "can name the path" in kept.entries.left_out["odd"]

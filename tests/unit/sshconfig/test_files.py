@@ -15,7 +15,7 @@ from bootstrap.sshconfig.place import VARIABLE, Place, account_home, find_place
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
-from tests.unit.sshconfig.conftest import Meet
+from tests.unit.sshconfig.conftest import MakeBox
 
 
 def given(place: Place, data: bytes = USUAL) -> None:
@@ -23,14 +23,14 @@ def given(place: Place, data: bytes = USUAL) -> None:
     place.config.write_bytes(data)
 
 
-def test_a_link_stays_a_link(place: Place, meet: Meet, tmp_path: Path) -> None:
+def test_a_link_stays_a_link(place: Place, make_box: MakeBox, tmp_path: Path) -> None:
     place.config.parent.mkdir()
     dotfiles = tmp_path / "dotfiles"
     dotfiles.mkdir()
     (dotfiles / "ssh").write_bytes(USUAL)
     (place.config.parent / "between").symlink_to(dotfiles / "ssh")
     place.config.symlink_to("between")
-    meet("my-box")
+    make_box("my-box")
     keep(place)
     assert place.config.readlink() == Path("between")
     assert options(place.config, "my-box")["port"] == "46769"
@@ -40,10 +40,10 @@ def test_a_link_stays_a_link(place: Place, meet: Meet, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
-def test_a_read_only_file_is_left_alone(place: Place, meet: Meet, mode: int) -> None:
+def test_a_read_only_file_is_left_alone(place: Place, make_box: MakeBox, mode: int) -> None:
     given(place)
     place.config.chmod(mode)
-    meet("my-box")
+    make_box("my-box")
     kept = keep(place)
     assert "is read-only, so it was left as it is" in kept.trouble
     assert place.config.read_bytes() == USUAL
@@ -56,8 +56,10 @@ def test_a_read_only_file_is_left_alone(place: Place, meet: Meet, mode: int) -> 
         take_out(place)
 
 
-def test_what_is_no_plain_file_is_left_alone(place: Place, meet: Meet, tmp_path: Path) -> None:
-    meet("my-box")
+def test_what_is_no_plain_file_is_left_alone(
+    place: Place, make_box: MakeBox, tmp_path: Path
+) -> None:
+    make_box("my-box")
     given(place)
     os.link(place.config, tmp_path / "second name")
     assert "2 names" in keep(place).trouble
@@ -76,20 +78,20 @@ def test_what_is_no_plain_file_is_left_alone(place: Place, meet: Meet, tmp_path:
     assert "larger than 16 MiB" in keep(place).trouble
 
 
-def test_an_owner_is_kept(place: Place, meet: Meet) -> None:
+def test_an_owner_is_kept(place: Place, make_box: MakeBox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give a file away")
     given(place)
     os.chown(place.config, 1234, 1235)
-    meet("my-box")
+    make_box("my-box")
     keep(place)
     assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
 
 
-def test_an_odd_folder_stays_odd(place: Place, meet: Meet) -> None:
+def test_an_odd_folder_stays_odd(place: Place, make_box: MakeBox) -> None:
     given(place)
     place.config.parent.chmod(0o755)
-    meet("my-box")
+    make_box("my-box")
     keep(place)
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
@@ -105,10 +107,10 @@ def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["config"]
 
 
-def test_a_write_that_fails_leaves_the_file(place: Place, meet: Meet) -> None:
+def test_a_write_that_fails_leaves_the_file(place: Place, make_box: MakeBox) -> None:
     """No room, or a folder that can't be written: nothing is half done."""
     given(place)
-    meet("my-box")
+    make_box("my-box")
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10));"
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -127,19 +129,19 @@ def test_a_write_that_fails_leaves_the_file(place: Place, meet: Meet) -> None:
     assert [p.name for p in place.config.parent.iterdir()] == ["config"]
 
 
-def test_ours_is_for_this_user_alone(place: Place, meet: Meet) -> None:
-    meet("my-box")
+def test_ours_is_for_this_user_alone(place: Place, make_box: MakeBox) -> None:
+    make_box("my-box")
     keep(place)
     assert place.entries.stat().st_mode & 0o7777 == 0o600
     assert place.folder.stat().st_mode & 0o7777 == 0o700
 
 
 def test_folders_with_blanks_and_odd_letters(
-    place: Place, meet: Meet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: Place, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As macOS has them: Library/Application Support."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "Größe 100% Application Support"))
-    box = meet("my-box")
+    box = make_box("my-box")
     assert keep(place).trouble == ""
     mine = options(place.config, "my-box")
     assert mine["port"] == "46769"

@@ -13,7 +13,7 @@ from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_ws
 from tests.person import Person
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
-from tests.unit.sshconfig.conftest import KEY, Meet
+from tests.unit.sshconfig.conftest import KEY, MakeBox
 
 PROFILE = r"C:\Users\Zoë Müller"
 # As Windows' own: Unicode where it is asked for (/u), else the console's code page.
@@ -62,9 +62,9 @@ def test_without_windows_programs_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
-    windows: Windows, meet: Meet
+    windows: Windows, make_box: MakeBox
 ) -> None:
-    box = meet("my-box")
+    box = make_box("my-box")
     windows.folder.mkdir()
     wsl.write(windows, [box])
     before = {path: path.read_bytes() for path in windows.ours.iterdir()}
@@ -80,22 +80,24 @@ def test_what_cannot_be_written_there_is_one_sentence_and_leaves_what_was(
     assert {path: path.read_bytes() for path in windows.ours.iterdir()} == before
 
 
-def test_a_name_that_is_theirs_in_either_form_is_left_to_them(windows: Windows, meet: Meet) -> None:
+def test_a_name_that_is_theirs_in_either_form_is_left_to_them(
+    windows: Windows, make_box: MakeBox
+) -> None:
     windows.folder.mkdir()
     (windows.folder / "config").write_text("Host gpu\n  HostName work.example.org\n")
-    wsl.write(windows, [meet("GPU")])
+    wsl.write(windows, [make_box("GPU")])
     assert "Host GPU" not in (windows.ours / "config").read_text()
 
 
-def test_entries_are_written_there_and_taken_out(windows: Windows, meet: Meet) -> None:
+def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: MakeBox) -> None:
     windows.folder.mkdir()
     before = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     (windows.folder / "config").write_bytes(before)
     (windows.folder / "id_gpu").touch()
-    mine = meet("my-box", extra={"identity": "/home/me/.ssh/id_gpu"})
-    gpu = meet("gpu", port=2)
-    jumped = meet("far", port=3, extra={"jump": "bastion"})
-    bare = meet("here", port=4, extra={"identity": "/home/me/.ssh/other"})
+    mine = make_box("my-box", extra={"identity": "/home/me/.ssh/id_gpu"})
+    gpu = make_box("gpu", port=2)
+    jumped = make_box("far", port=3, extra={"jump": "bastion"})
+    bare = make_box("here", port=4, extra={"identity": "/home/me/.ssh/other"})
     advice = wsl.write(windows, [mine, gpu, jumped, bare])
     assert [sentence.split()[:2] for sentence in advice] == [["far", "is"], ["for", "here"]]
     said = options(windows.ours / "config", "my-box")
@@ -119,8 +121,10 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, meet: Meet) -
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
 
 
-def test_the_task_does_both(windows: Windows, place: Place, meet: Meet, person: Person) -> None:
-    meet("my-box")
+def test_the_task_does_both(
+    windows: Windows, place: Place, make_box: MakeBox, person: Person
+) -> None:
+    make_box("my-box")
     env = {"BOXSTRAP_SSH_CONFIG": str(place.config), "WSL_DISTRO_NAME": "Debian"}
     programs = windows.folder.parents[3] / "programs"
     env["PATH"] = f"{programs}:{person.env['PATH']}"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import known
-from bootstrap.link.known import KnownBox
+from bootstrap.link import registry
+from bootstrap.link.registry import KnownBox
 from bootstrap.tasks import namespace
 from bootstrap.tasks.command import _own_error
 from tests.person import BIN, HERE, Done, Person
@@ -166,7 +166,7 @@ def test_json_is_one_document(arguments: list[str], at: Person) -> None:
 
 def remember(person: Person, *names: str) -> None:
     for number, name in enumerate(names):
-        known.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
+        registry.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
 
 
 def test_which_box_is_asked_with_the_list(at: Person) -> None:

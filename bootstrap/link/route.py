@@ -15,7 +15,7 @@ _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
 """What ssh tries by itself (ssh_config(5), IdentityFile)."""
 
 
-def way_of(endpoint: Endpoint) -> dict[str, object]:
+def route_of(endpoint: Endpoint) -> dict[str, object]:
     """Keys, jump hosts and known_hosts files, as JSON values for `KnownBox.extra`."""
     chosen = endpoint.chosen_identity
     files = (chosen,) if chosen else _named(endpoint.identity_files)

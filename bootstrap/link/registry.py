@@ -44,7 +44,7 @@ def at(endpoint: Endpoint) -> KnownBox | None:
     return next((box for box in all_boxes() if _is_at(box, endpoint)), None)
 
 
-def aim(text: str) -> tuple[Target, KnownBox | None]:
+def lookup(text: str) -> tuple[Target, KnownBox | None]:
     """The target that `text` means, and the box where `text` is a known box's name.
 
     Raises UsageError, see `parse_host`.
@@ -54,7 +54,7 @@ def aim(text: str) -> tuple[Target, KnownBox | None]:
     return (parse_host(box.host_text), box) if box else (target, None)
 
 
-def meet(
+def get_or_create(
     target: Target, endpoint: Endpoint, *, name: str | None = None, new_box: bool = False
 ) -> KnownBox:
     """The known box of this host, brought up to date, or a new one. Nothing is written.

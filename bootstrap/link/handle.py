@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, cant_write
-from bootstrap.link import known as registry
-from bootstrap.link.known import KnownBox
+from bootstrap.link import registry
 from bootstrap.link.local import LocalWire
+from bootstrap.link.registry import KnownBox
 from bootstrap.link.resolve import Endpoint, resolve
+from bootstrap.link.route import route_of
 from bootstrap.link.target import Target
-from bootstrap.link.way import way_of
 from bootstrap.link.wire import Wire
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class Asked:
+class BoxOptions:
     """The options that every task about a box has."""
 
     host: str | None = None
@@ -47,10 +47,10 @@ class Asked:
 
 
 @dataclass
-class Contact:
+class BoxHandle:
     """A box that was named: where it is, what is known of it, and how to log in to it."""
 
-    asked: Asked
+    asked: BoxOptions
     target: Target
     known: KnownBox
     endpoint: Endpoint | None
@@ -93,7 +93,7 @@ class Contact:
         wire = login(
             dialing,
             dataclasses.replace(
-                self.known, seen=time.time(), extra={**self.known.extra, **self._way()}
+                self.known, seen=time.time(), extra={**self.known.extra, **self._route()}
             ),
             host_key=self.asked.host_key,
             first_contact=self.first_contact,
@@ -115,7 +115,7 @@ class Contact:
             seen=time.time(),
             extra={
                 **self.known.extra,
-                **self._way(),
+                **self._route(),
                 **facts,
             },
         )
@@ -127,11 +127,11 @@ class Contact:
                 what = cant_write(self.known.folder, error).what
                 self.say(f"what is new of this box is not kept: {what}")
 
-    def _way(self) -> dict[str, object]:
+    def _route(self) -> dict[str, object]:
         """How this login was made; what an entry of ours said is known already."""
         if self.endpoint is None or registry.entry_owner(self.endpoint):
             return {}
-        return way_of(self.endpoint)
+        return route_of(self.endpoint)
 
     def recall(self, name: str) -> str:
         """A text that `remember` kept; "" if there is none."""
@@ -139,15 +139,15 @@ class Contact:
         return value if isinstance(value, str) else ""
 
 
-def contact(  # noqa: PLR0913
-    asked: Asked,
+def find_box(  # noqa: PLR0913
+    asked: BoxOptions,
     say: Callable[[str], None],
     *,
     repo_key: str = "",
     user: str | None = None,
     identity: str | None = None,
     first_contact: FirstContact = "pin",
-) -> Contact:
+) -> BoxHandle:
     """The box that `asked` means. Nothing is sent.
 
     `user` and `identity` are the profile's. Without a host it is the only box
@@ -155,17 +155,17 @@ def contact(  # noqa: PLR0913
     where an option can't be what it says.
     """
     _check(asked)
-    target, box = registry.aim(asked.host or _only_box(repo_key).name)
+    target, box = registry.lookup(asked.host or _only_box(repo_key).name)
     if target.is_local:
         box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
-        return Contact(asked, target, box, None, say)
+        return BoxHandle(asked, target, box, None, say)
     identity = asked.identity or identity or _identity_of(box, target)
     endpoint = resolve(target, user=user, identity=identity)
-    box = _meet(asked, target, endpoint, box)
-    return Contact(asked, target, box, endpoint, say, first_contact)
+    box = _registered(asked, target, endpoint, box)
+    return BoxHandle(asked, target, box, endpoint, say, first_contact)
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: BoxOptions) -> None:
     """Refuse what will be refused anyway, before any box hears of it."""
     if asked.repo is not None and not os.path.isdir(asked.repo):  # noqa: PTH112 - never raises
         raise UsageError(f"there is no folder {asked.repo}.", where="--repo")
@@ -177,13 +177,15 @@ def _check(asked: Asked) -> None:
         check_fingerprint(asked.host_key)
 
 
-def _meet(asked: Asked, target: Target, endpoint: Endpoint, box: KnownBox | None) -> KnownBox:
+def _registered(
+    asked: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
+) -> KnownBox:
     """A host that is a known box's own name means that box, whatever else has its address."""
     if box is not None and not asked.new_box and asked.name in (None, box.name):
         return dataclasses.replace(
             box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
         )
-    return registry.meet(target, endpoint, name=asked.name, new_box=asked.new_box)
+    return registry.get_or_create(target, endpoint, name=asked.name, new_box=asked.new_box)
 
 
 def _identity_of(box: KnownBox | None, target: Target) -> str | None:

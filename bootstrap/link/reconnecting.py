@@ -25,7 +25,7 @@ REFUSED_PATIENCE_S = 120.0
 before its keys are back in place. Longer would be knocking at a stranger's door."""
 
 
-class SteadyLink:
+class ReconnectingLink:
     """The wire that stands now, and how to get another."""
 
     def __init__(
@@ -40,7 +40,7 @@ class SteadyLink:
         self._warn = warn
         self.wire = self._first(login)
         self.label = self.wire.label
-        self.then: list[Callable[[], None]] = []
+        self.on_reconnect: list[Callable[[], None]] = []
         """What else is to be done each time the link is back."""
         self._login = login
         self._lost = lost
@@ -60,7 +60,7 @@ class SteadyLink:
                 time.sleep(pause)
         return login()
 
-    def again(self, why: LinkLost) -> None:
+    def reconnect(self, why: LinkLost) -> None:
         """Log in again, and say once why that doesn't succeed.
 
         Raises, when patience ends, what stood in the way last; HostKeyError at once.
@@ -75,7 +75,7 @@ class SteadyLink:
             self._lost(waited)
             try:
                 self.wire = self._login()
-                for action in self.then:
+                for action in self.on_reconnect:
                     action()
             except HostKeyError:
                 raise
@@ -95,13 +95,13 @@ class SteadyLink:
     def ask(self, question: Callable[[Wire], _Answer]) -> _Answer:
         """The answer to `question`, which is asked anew on a new wire when the link was lost.
 
-        Only for what may be asked twice. Raises what the question raises, and as `again`.
+        Only for what may be asked twice. Raises what the question raises, and as `reconnect`.
         """
         while True:
             try:
                 return question(self.wire)
             except LinkLost as lost:
-                self.again(lost)
+                self.reconnect(lost)
 
     def close(self) -> None:
         """Close the wire that stands."""

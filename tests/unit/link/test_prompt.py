@@ -13,14 +13,14 @@ import time
 
 import pytest
 
-from bootstrap.link.talk import Talk
+from bootstrap.link.prompt import Prompt
 
 
 def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
     """What the terminal showed and what the code printed, with `typed` typed at the question."""
     master, slave = pty.openpty()
     reading, writing = os.pipe()
-    command = [sys.executable, "-c", f"from bootstrap.link.talk import Talk; {code}"]
+    command = [sys.executable, "-c", f"from bootstrap.link.prompt import Prompt; {code}"]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -48,19 +48,19 @@ def on_a_terminal(code: str, typed: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("typed", "answer"), [("yes", "True"), ("y", "False"), ("no", "False")])
 def test_confirm_wants_a_whole_yes(typed: str, answer: str) -> None:
-    shown, printed = on_a_terminal("print(Talk(print).confirm('Trust it?'))", typed)
+    shown, printed = on_a_terminal("print(Prompt(print).confirm('Trust it?'))", typed)
     assert "Trust it? (yes/no)" in shown
     assert printed.strip() == answer
 
 
 def test_a_passphrase_is_not_shown() -> None:
-    shown, printed = on_a_terminal("print(Talk(print).secret('Passphrase: '))", "opensesame")
+    shown, printed = on_a_terminal("print(Prompt(print).secret('Passphrase: '))", "opensesame")
     assert "opensesame" not in shown
     assert printed.strip() == "opensesame"
 
 
 def test_without_a_terminal_nothing_is_asked() -> None:
-    code = "from bootstrap.link.talk import Talk; t = Talk(print); "
+    code = "from bootstrap.link.prompt import Prompt; t = Prompt(print); "
     code += "print(t.has_terminal(), t.confirm('?'))"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -74,5 +74,5 @@ def test_without_a_terminal_nothing_is_asked() -> None:
 
 def test_say() -> None:
     said: list[str] = []
-    Talk(said.append).say("hello")
+    Prompt(said.append).say("hello")
     assert said == ["hello"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-class Talk:
+class Prompt:
     """Says things through the caller's `say`; asks on the terminal."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
