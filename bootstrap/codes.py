@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 
 class Code(NamedTuple):
-    """One code: `what` happened, and what to do `next_`."""
+    """One code: `what` happened, and what to do `hint`."""
 
     what: str
-    next_: str
+    hint: str
 
 
 _TABLE = """
@@ -140,7 +140,7 @@ nvml-missing | the driver's library (NVML) is missing | return this box, or rent
 def _read(table: str) -> dict[str, Code]:
     lines = (line for line in table.splitlines() if line and not line.startswith("#"))
     rows = ([cell.strip() for cell in line.split("|")] for line in lines)
-    return {name: Code(what, next_) for name, what, next_ in rows}
+    return {name: Code(what, hint) for name, what, hint in rows}
 
 
 CODES: Mapping[str, Code] = _read(_TABLE)
@@ -184,7 +184,7 @@ def explain(code: str, fields: Mapping[str, float | str]) -> Code:
     if known is None:
         return Code(code, "the step's log shows its last lines")
     numbers = _Numbers({name: _readable(value) for name, value in fields.items()})
-    return Code(known.what.format_map(numbers), known.next_.format_map(numbers))
+    return Code(known.what.format_map(numbers), known.hint.format_map(numbers))
 
 
 def _readable(value: float | str) -> str:

@@ -23,13 +23,13 @@ def show(screen: Screen) -> None:
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
     screen.note("demo", f"everything lies in {folder}; delete it when you like")
-    asked = BoxOptions(
+    options = BoxOptions(
         host=LOCAL,
         profile="demo",
         sets=(f"box.workdir={folder / 'box'}",),
         repo=repository,
     )
-    perform(Order(asked, Wishes(restart=True)), screen)
+    perform(Order(options, Wishes(restart=True)), screen)
 
 
 def _leave_their_settings_alone() -> None:

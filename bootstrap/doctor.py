@@ -35,11 +35,11 @@ class Finding:
     """What the whole ends with where it isn't."""
 
 
-def examine(asked: BoxOptions, screen: Screen) -> list[Finding]:
+def examine(options: BoxOptions, screen: Screen) -> list[Finding]:
     """All checks of this machine; and where a host was named, of the way to it."""
     findings = [check() for check in CHECKS]
-    if asked.host:
-        findings.append(_box(asked, screen))
+    if options.host:
+        findings.append(_box(options, screen))
     return findings
 
 
@@ -94,12 +94,12 @@ _ENDS = (HostKeyError, UnreachableError, BoxLacksError)
 
 def _unwell(error: BoxstrapError) -> Finding:
     kind = next((kind for kind in _ENDS if isinstance(error, kind)), UsageError)
-    return Finding("box", False, error.what, error.next, kind)
+    return Finding("box", False, error.what, error.hint, kind)
 
 
-def _box(asked: BoxOptions, screen: Screen) -> Finding:
+def _box(options: BoxOptions, screen: Screen) -> Finding:
     try:
-        box = find_box(asked, screen.say)
+        box = find_box(options, screen.say)
         box.dial()
         wire = box.login()
     except BoxstrapError as error:

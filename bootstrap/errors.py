@@ -29,14 +29,14 @@ LONGEST = 20_000
 
 
 class BoxstrapError(Exit):
-    """Something went wrong: `what` happened, `where`, and what to do `next_`."""
+    """Something went wrong: `what` happened, `where`, and what to do `hint`."""
 
     code = 1
 
-    def __init__(self, what: str, *, where: str = "", next_: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what = _harmless(what)
         self.where = _harmless(where)
-        self.next = _harmless(next_)
+        self.hint = _harmless(hint)
         super().__init__(message=self.text(), code=type(self).code)
 
     def __str__(self) -> str:
@@ -45,11 +45,11 @@ class BoxstrapError(Exit):
     def text(self) -> str:
         """The error as the user reads it: one to three short paragraphs."""
         head = f"{self.where}: {self.what}" if self.where else self.what
-        return f"{head}\n{self.next}" if self.next else head
+        return f"{head}\n{self.hint}" if self.hint else head
 
     def redact(self, redact: Callable[[str], str]) -> None:
         """Redact the secrets in it: what a box or a library said may hold one."""
-        self.what, self.where, self.next = redact(self.what), redact(self.where), redact(self.next)
+        self.what, self.where, self.hint = redact(self.what), redact(self.where), redact(self.hint)
         self.message = self.text()
 
     def as_dict(self) -> dict[str, object]:
@@ -58,7 +58,7 @@ class BoxstrapError(Exit):
             "error": type(self).__name__.removesuffix("Error"),
             "what": self.what,
             "where": self.where,
-            "next": self.next,
+            "next": self.hint,
             "exit": type(self).code,
         }
 
@@ -78,7 +78,7 @@ def cant_write(path: object, error: OSError) -> BoxstrapError:
     """What a full disk, a read-only folder and the like are to a person."""
     return BoxstrapError(
         f"{path} can't be used: {(error.strerror or str(error)).lower()}.",
-        next_="Make room there, or make it writable for you, and run the same command again.",
+        hint="Make room there, or make it writable for you, and run the same command again.",
     )
 
 

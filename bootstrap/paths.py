@@ -81,7 +81,7 @@ def temporary_dir() -> str:
         return found
     raise BoxstrapError(
         f"there is no folder for temporary files: {', '.join(usual)} can't be written.",
-        next_="Make room there, or name another one: TMPDIR=FOLDER",
+        hint="Make room there, or name another one: TMPDIR=FOLDER",
     )
 
 

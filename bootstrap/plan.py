@@ -49,7 +49,7 @@ DOING = {
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanRow:
     """One line of a plan: a step, and why it runs, or why it does not."""
 
     step: Step
@@ -87,11 +87,11 @@ def closure(name: str) -> set[str]:
     return {name}.union(*(closure(need) for need in step.needs))
 
 
-def rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[Row]:
+def rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
     """Every step there is with its reason; `answers` are the box's own words."""
     taking_part = {step.name for step in chosen}
     return [
-        Row(step, answers.get(step.name, "new") if step.name in taking_part else _absent(step))
+        PlanRow(step, answers.get(step.name, "new") if step.name in taking_part else _absent(step))
         for step in STEPS
     ]
 

@@ -130,7 +130,7 @@ def read(doc: bytes) -> Verdict:
 def _unreadable(why: object) -> BoxstrapError:
     return BoxstrapError(
         f"the box's GPU check wrote a report that can't be read: {why}",
-        next_="Run it again; if it stays so, don't trust this box with your work.",
+        hint="Run it again; if it stays so, don't trust this box with your work.",
     )
 
 

@@ -54,7 +54,7 @@ def check_place(file: Path) -> None:
         raise UsageError(
             f"--report: {file} can't be written: "
             + ("it is a folder" if file.is_dir() else f"there is no folder {file.parent}"),
-            next_="Name a file in a folder that is there, as in --report verdict.html",
+            hint="Name a file in a folder that is there, as in --report verdict.html",
         )
 
 

@@ -49,7 +49,7 @@ class _Node:
 
 def read(text: str) -> Value:
     """The value; an empty text is an empty object, as editors take it. Raises JsoncError."""
-    node = _Reader(text).whole()
+    node = _JsoncReader(text).whole()
     return {} if node is None else node.value
 
 
@@ -58,7 +58,7 @@ def with_value(text: str, path: Sequence[str], value: Value) -> str:
 
     Raises JsoncError where the text can't be read, or something on the way is no object.
     """
-    node = _Reader(text).whole()
+    node = _JsoncReader(text).whole()
     if node is None:
         # Comments alone: they stay, and an object follows them.
         begin = text if not text or text.endswith("\n") else text + _end(text)
@@ -80,7 +80,7 @@ def with_value(text: str, path: Sequence[str], value: Value) -> str:
 
 def with_item(text: str, path: Sequence[str], item: Value) -> str:
     """The text with `item` in the list at `path`, if it isn't in it. Raises JsoncError."""
-    node = _Reader(text).whole()
+    node = _JsoncReader(text).whole()
     for name in path:
         node = node.members.get(name) if node is not None else None
     if node is None:
@@ -156,7 +156,7 @@ def _end(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-class _Reader:
+class _JsoncReader:
     """Reads a text into nodes."""
 
     def __init__(self, text: str) -> None:

@@ -22,7 +22,7 @@ _PATHS = (
 
 
 @dataclass(frozen=True)
-class Found:
+class EditorState:
     """What the box said."""
 
     facts: Mapping[str, list[str]]
@@ -38,13 +38,13 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EditorSettings:
     """The settings that make the environment the editor's own."""
 
     values: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
-def look(wire: Wire, editor: Editor, python: str) -> Found:
+def read_state(wire: Wire, editor: Editor, python: str) -> EditorState:
     """Ask the box. Nothing is changed."""
     script = build_query("editor", settings=editor.machine_settings, python=python)
     head, _, rest = exchange(wire, script, timeout=60).partition(b"settings\n")
@@ -52,10 +52,10 @@ def look(wire: Wire, editor: Editor, python: str) -> Found:
     for name, value in rows(head):
         facts.setdefault(name, []).append(value[:500])
     text = rest[: _LARGEST + 1].decode("utf-8", errors="surrogateescape")
-    return Found(facts, text, next(iter(facts.get("sum", ())), ""))
+    return EditorState(facts, text, next(iter(facts.get("sum", ())), ""))
 
 
-def wanted(venv: str, folder: str) -> Wanted:
+def wanted(venv: str, folder: str) -> EditorSettings:
     """The settings for an environment.
 
     One inside the folder is named relative to the folder that is open, so that several
@@ -69,10 +69,12 @@ def wanted(venv: str, folder: str) -> Wanted:
     script = f"{place}/bin/activate"
     once = f'[ -n "$_BOXSTRAP" ] || {{ _BOXSTRAP=1; [ ! -f "{script}" ] || . "{script}"; }}'
     values = (f"{place}/bin/python", f"{place}/bin:${{env:PATH}}", once)
-    return Wanted(dict(zip(_PATHS, values, strict=True)))
+    return EditorSettings(dict(zip(_PATHS, values, strict=True)))
 
 
-def merged(found: Found, want: Wanted, ours: Mapping[str, object]) -> tuple[str, list[str]]:
+def merged(
+    found: EditorState, want: EditorSettings, ours: Mapping[str, object]
+) -> tuple[str, list[str]]:
     """The settings' new text, and the names of settings that stay as somebody else set them.
 
     `ours` is what was written last, by `name_of`: such a value may be replaced. Raises
@@ -94,7 +96,7 @@ def name_of(path: tuple[str, ...]) -> str:
     return "/".join(path)
 
 
-def write(wire: Wire, editor: Editor, found: Found, text: str) -> bool:
+def write(wire: Wire, editor: Editor, found: EditorState, text: str) -> bool:
     """Write the settings; False where somebody changed them meanwhile, or there is no room."""
     data = text.encode("utf-8", errors="surrogateescape")
     script = build_query(

@@ -6,8 +6,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bootstrap.after.project import RemoteProject, project_of
-from bootstrap.after.visit import Visit, visit
 from bootstrap.editors import jsonc, on_box
 from bootstrap.editors.editors import EDITORS, Editor, authority_of, folder_uri
 from bootstrap.editors.needs import Lack, lacks
@@ -15,8 +13,10 @@ from bootstrap.editors.on_here import tell_editor
 from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.ssh import SshWire
-from bootstrap.setup.alias import keep_alias
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.project import RemoteProject, project_of
 from bootstrap.sshconfig import wsl
+from bootstrap.sshconfig.alias import update_alias
 from bootstrap.sshconfig.entry import is_users_alias
 from bootstrap.ui.screen import Screen
 
@@ -24,38 +24,40 @@ _OPENS_WITHIN_S = 30
 _REMEMBERED = "editor_settings"
 
 
-def open_code(asked: BoxOptions, screen: Screen, editor_name: str) -> None:
-    """Prepare both sides, and open it, or print the link. Raises UsageError, and as `visit`."""
+def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
+    """Prepare both sides, and open it, or print the link. Raises UsageError, and as `connect`."""
     editor = EDITORS.get(editor_name)
     if editor is None:
         raise UsageError(
             f"there is no editor {editor_name!r}.",
             where="--editor",
-            next_=f"There are: {', '.join(EDITORS)}.",
+            hint=f"There are: {', '.join(EDITORS)}.",
         )
-    with visit(asked, screen) as there:
-        work = project_of(there)
-        if there.box.is_local:
+    with connect(options, screen) as connection:
+        work = project_of(connection)
+        if connection.box.is_local:
             _open_here(editor, work, screen)
             return
-        lacking = _prepare_box(there, editor, work, screen)
-        there.box.remember()
-    host = _host(there.box, screen)
+        lacking = _prepare_box(connection, editor, work, screen)
+        connection.box.remember()
+    host = _host(connection.box, screen)
     _prepare_here(editor, host, screen)
     _open(editor, host, work, lacking, screen)
 
 
-def _prepare_box(there: Visit, editor: Editor, work: RemoteProject, screen: Screen) -> list[Lack]:
+def _prepare_box(
+    connection: BoxConnection, editor: Editor, work: RemoteProject, screen: Screen
+) -> list[Lack]:
     """Write the box's settings; what the editor's server will lack there."""
-    wire = there.link.wire
-    found = on_box.look(wire, editor, work.python)
+    wire = connection.link.wire
+    found = on_box.read_state(wire, editor, work.python)
     forwards = wire.forwards() if isinstance(wire, SshWire) else True
     lacking = lacks(found.facts, forwards=forwards)
     for lack in lacking:
         screen.warn(f"{editor.title} will not do well on this box: {lack.says}")
     if not found.has_python:
         screen.warn(f"the environment is not built yet: there is no {work.python}")
-    settings, box = f"~/{editor.machine_settings}", there.box
+    settings, box = f"~/{editor.machine_settings}", connection.box
     last = box.known.extra.get(_REMEMBERED)
     ours = last if isinstance(last, dict) else {}
     want = on_box.wanted(work.venv, work.folder)
@@ -150,7 +152,7 @@ def _run(command: list[str], screen: Screen) -> bool:
 
 def _host(box: BoxHandle, screen: Screen) -> str:
     """The host as the editor is told of it: its alias, which carries port, key and host key."""
-    alias = keep_alias(box, screen)
+    alias = update_alias(box, screen)
     if alias:
         # An entry of ours answers to small letters too, and URIs know no others.
         return alias if is_users_alias(box.known) else alias.lower()

@@ -28,7 +28,7 @@ def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
         f"it accepted the connection but said nothing for {seconds:g} s: "
         "that is not an SSH server, or one that hangs.",
         where=endpoint.address,
-        next_=_ADDRESS,
+        hint=_ADDRESS,
     )
 
 
@@ -38,12 +38,12 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) 
         return UnreachableError(
             f"the way to it failed: {proxy_said or 'the proxy command ended without a word.'}",
             where=endpoint.address,
-            next_=f"Try the way by itself: ssh {endpoint.alias}",
+            hint=f"Try the way by itself: ssh {endpoint.alias}",
         )
     return LoginBroken(
         "it closed the connection before any login.",
         where=endpoint.address,
-        next_=f"{_starting(seen)} Too many logins at once, or a provider's proxy that doesn't know "
+        hint=f"{_starting(seen)} Too many logins at once, or a provider's proxy that doesn't know "
         "this box, look the same.",
     )
 
@@ -54,7 +54,7 @@ def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
     return UnreachableError(
         f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
         where=endpoint.address,
-        next_=_ADDRESS,
+        hint=_ADDRESS,
     )
 
 
@@ -63,7 +63,7 @@ def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
     return UnreachableError(
         f"no answer within {endpoint.connect_timeout:.0f} s.",
         where=endpoint.address,
-        next_=f"{_starting(seen)} A firewall looks the same. {_ADDRESS}",
+        hint=f"{_starting(seen)} A firewall looks the same. {_ADDRESS}",
     )
 
 
@@ -72,7 +72,7 @@ def not_found(endpoint: Endpoint) -> UnreachableError:
     return UnreachableError(
         "the name was not found.",
         where=endpoint.hostname,
-        next_="Check the spelling, your network, and that the alias is in your ssh config.",
+        hint="Check the spelling, your network, and that the alias is in your ssh config.",
     )
 
 
@@ -86,14 +86,14 @@ def unreachable(endpoint: Endpoint, error: OSError, seen: float = 0.0) -> Unreac
         return UnreachableError(
             "the connection was refused: nothing listens on that port.",
             where=endpoint.address,
-            next_=f"{_starting(seen)} {_ADDRESS}",
+            hint=f"{_starting(seen)} {_ADDRESS}",
         )
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
         return UnreachableError(
             "there is no route to it from here.",
             where=endpoint.address,
-            next_="Check this machine's network and VPN; the box may be gone.",
+            hint="Check this machine's network and VPN; the box may be gone.",
         )
     return UnreachableError(
-        f"the connection failed: {error.strerror or error}.", where=endpoint.address, next_=_ADDRESS
+        f"the connection failed: {error.strerror or error}.", where=endpoint.address, hint=_ADDRESS
     )

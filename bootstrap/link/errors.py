@@ -19,7 +19,7 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
         super().__init__(
             why,
             where=label,
-            next_="What runs on the box goes on. Run the same command again to follow it.",
+            hint="What runs on the box goes on. Run the same command again to follow it.",
         )
 
 

@@ -139,7 +139,7 @@ def _read_answer(stream: Stream, label: str, sentinel: str) -> bytes:
             raise NoAnswer(
                 f"it printed more than {LIMIT // 2**20} MiB instead of an answer.",
                 where=label,
-                next_=_DEFAULT_HINT,
+                hint=_DEFAULT_HINT,
             )
     return b"".join(pieces)
 
@@ -171,4 +171,4 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
     hint = next((text for sign, text in _HINTS if sign in said.lower()), _DEFAULT_HINT)
     what = f"it gave no answer within {timeout:g} s" if timeout else "it gave no answer"
     shown = f"; it printed:\n{said}" if said else ", and printed nothing."
-    return NoAnswer(what + shown, where=label, next_=hint)
+    return NoAnswer(what + shown, where=label, hint=hint)

@@ -50,7 +50,7 @@ class BoxOptions:
 class BoxHandle:
     """A box that was named: where it is, what is known of it, and how to log in to it."""
 
-    asked: BoxOptions
+    options: BoxOptions
     target: Target
     known: KnownBox
     endpoint: Endpoint | None
@@ -95,7 +95,7 @@ class BoxHandle:
             dataclasses.replace(
                 self.known, seen=time.time(), extra={**self.known.extra, **self._route()}
             ),
-            host_key=self.asked.host_key,
+            host_key=self.options.host_key,
             first_contact=self.first_contact,
             say=self.say,
         )
@@ -140,7 +140,7 @@ class BoxHandle:
 
 
 def find_box(  # noqa: PLR0913
-    asked: BoxOptions,
+    options: BoxOptions,
     say: Callable[[str], None],
     *,
     repo_key: str = "",
@@ -148,44 +148,44 @@ def find_box(  # noqa: PLR0913
     identity: str | None = None,
     first_contact: FirstContact = "pin",
 ) -> BoxHandle:
-    """The box that `asked` means. Nothing is sent.
+    """The box that `options` means. Nothing is sent.
 
     `user` and `identity` are the profile's. Without a host it is the only box
     known for the repository. Raises UsageError where that is not one, and
     where an option can't be what it says.
     """
-    _check(asked)
-    target, box = registry.lookup(asked.host or _only_box(repo_key).name)
+    _check(options)
+    target, box = registry.lookup(options.host or _only_box(repo_key).name)
     if target.is_local:
         box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
-        return BoxHandle(asked, target, box, None, say)
-    identity = asked.identity or identity or _identity_of(box, target)
+        return BoxHandle(options, target, box, None, say)
+    identity = options.identity or identity or _identity_of(box, target)
     endpoint = resolve(target, user=user, identity=identity)
-    box = _registered(asked, target, endpoint, box)
-    return BoxHandle(asked, target, box, endpoint, say, first_contact)
+    box = _registered(options, target, endpoint, box)
+    return BoxHandle(options, target, box, endpoint, say, first_contact)
 
 
-def _check(asked: BoxOptions) -> None:
+def _check(options: BoxOptions) -> None:
     """Refuse what will be refused anyway, before any box hears of it."""
-    if asked.repo is not None and not os.path.isdir(asked.repo):  # noqa: PTH112 - never raises
-        raise UsageError(f"there is no folder {asked.repo}.", where="--repo")
-    if asked.name is not None:
-        registry.check_name(asked.name)
-    if asked.host_key is not None:
+    if options.repo is not None and not os.path.isdir(options.repo):  # noqa: PTH112 - never raises
+        raise UsageError(f"there is no folder {options.repo}.", where="--repo")
+    if options.name is not None:
+        registry.check_name(options.name)
+    if options.host_key is not None:
         from bootstrap.link.hostkeys import check_fingerprint
 
-        check_fingerprint(asked.host_key)
+        check_fingerprint(options.host_key)
 
 
 def _registered(
-    asked: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
+    options: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
 ) -> KnownBox:
     """A host that is a known box's own name means that box, whatever else has its address."""
-    if box is not None and not asked.new_box and asked.name in (None, box.name):
+    if box is not None and not options.new_box and options.name in (None, box.name):
         return dataclasses.replace(
             box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
         )
-    return registry.get_or_create(target, endpoint, name=asked.name, new_box=asked.new_box)
+    return registry.get_or_create(target, endpoint, name=options.name, new_box=options.new_box)
 
 
 def _identity_of(box: KnownBox | None, target: Target) -> str | None:
@@ -202,8 +202,8 @@ def _only_box(repo_key: str) -> KnownBox:
     if not boxes:
         raise UsageError(
             "which box? None is known yet.",
-            next_='Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
+            hint='Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '
             "as the provider's page shows it.",
         )
     listed = "\n".join(f"  --host {box.name}" for box in fitting[:20])
-    raise UsageError(f"which box? There are {len(fitting)}:\n{listed}", next_="Name one of them.")
+    raise UsageError(f"which box? There are {len(fitting)}:\n{listed}", hint="Name one of them.")

@@ -167,8 +167,8 @@ class Trust:
             "someone may be in between: compare with the provider's page.",
         )
 
-    def _refuse(self, what: str, next_: str = "") -> HostKeyError:
-        return HostKeyError(what, where=self._endpoint.label, next_=next_)
+    def _refuse(self, what: str, hint: str = "") -> HostKeyError:
+        return HostKeyError(what, where=self._endpoint.label, hint=hint)
 
 
 def check_fingerprint(text: str) -> str:
@@ -178,7 +178,7 @@ def check_fingerprint(text: str) -> str:
         raise UsageError(
             f"{text!r} is no fingerprint.",
             where="--host-key",
-            next_="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
+            hint="It looks like SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
         )
     return bare
 
@@ -200,7 +200,7 @@ def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
     return HostKeyError(
         f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
         where=endpoint.label,
-        next_="Nothing was sent. If this is another box than before, set it up with --new-box. If "
+        hint="Nothing was sent. If this is another box than before, set it up with --new-box. If "
         f"it should be the same: boxstrap boxes --forget {box.name}\n"
         f"and log in with --host-key {expect}, so that no other key passes for it.",
     )

@@ -242,11 +242,11 @@ class KeyLogin(AuthStrategy):
             return "Add your public key on the provider's page, then try again."
         return f"Add this public key on the provider's page, then try again:\n{lines[0]}"
 
-    def _error(self, what: str, next_: str) -> UnreachableError:
-        return UnreachableError(what, where=self._endpoint.label, next_=next_)
+    def _error(self, what: str, hint: str) -> UnreachableError:
+        return UnreachableError(what, where=self._endpoint.label, hint=hint)
 
-    def _refusal(self, what: str, next_: str) -> LoginRefused:
-        return LoginRefused(what, where=self._endpoint.label, next_=next_)
+    def _refusal(self, what: str, hint: str) -> LoginRefused:
+        return LoginRefused(what, where=self._endpoint.label, hint=hint)
 
 
 def _agent_name(key: PublicKey) -> str:

@@ -80,7 +80,7 @@ def get_or_create(
         raise UsageError(
             f"there is a box {taken[name.lower()]} already.",
             where="--name",
-            next_="Give the new box another name.",
+            hint="Give the new box another name.",
         )
     # A clock that was wrong once must not make an earlier box the newest one.
     newest = max((box.created for box in all_boxes()), default=0.0)
@@ -105,7 +105,7 @@ def check_name(name: str) -> None:
         raise UsageError(
             f"{name!r} can't be a box's name.",
             where="--name",
-            next_="Use letters, digits, dots, dashes and underscores, 63 at most.",
+            hint="Use letters, digits, dots, dashes and underscores, 63 at most.",
         )
 
 

@@ -153,20 +153,20 @@ def _ask_ssh(arguments: list[str]) -> _Settings:
     except FileNotFoundError:
         raise UnreachableError(
             "the program `ssh` is not installed on this machine.",
-            next_="Install OpenSSH's client: `apt install openssh-client`, "
+            hint="Install OpenSSH's client: `apt install openssh-client`, "
             "`dnf install openssh-clients`; macOS has it.",
         ) from None
     except subprocess.TimeoutExpired:
         raise UsageError(
             "`ssh -G` did not answer within 30 s.",
             where="ssh config",
-            next_="A `Match exec` in your ssh config seems to hang.",
+            hint="A `Match exec` in your ssh config seems to hang.",
         ) from None
     if answer.returncode:
         raise UsageError(
             f"ssh does not accept it: {answer.stderr.strip()[-500:]}",
             where="ssh config",
-            next_=f"Try it: {shlex.join(arguments)}",
+            hint=f"Try it: {shlex.join(arguments)}",
         )
     return _Settings(answer.stdout)
 
@@ -217,7 +217,7 @@ def _existing_identity(text: str | None) -> Path | None:
         raise UsageError(
             f"there is no key file {path}.",
             where="--identity",
-            next_="A folder of Windows lies below /mnt here: /mnt/c/Users/…"
+            hint="A folder of Windows lies below /mnt here: /mnt/c/Users/…"
             if re.match(r"[A-Za-z]:[\\/]", text)
             else "Make a key with `ssh-keygen -t ed25519`, or name another.",
         )

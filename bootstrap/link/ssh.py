@@ -105,7 +105,7 @@ def _open(connection: Connection, dialing: Dialing) -> None:
         raise LoginBroken(
             f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),
             where=endpoint.label,
-            next_=f"See what OpenSSH says: ssh -v {endpoint.alias}",
+            hint=f"See what OpenSSH says: ssh -v {endpoint.alias}",
         ) from None
 
 
@@ -149,7 +149,7 @@ class SshWire:
                 raise UnreachableError(
                     f"it does not run commands: {sanitize(str(error))}.",
                     where=self.label,
-                    next_="Some providers' proxies are interactive only: use the direct SSH "
+                    hint="Some providers' proxies are interactive only: use the direct SSH "
                     "address that the provider's page shows (RunPod: “SSH over exposed TCP”).",
                 ) from None
             raise self.lost() from None

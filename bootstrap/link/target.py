@@ -241,4 +241,4 @@ def _show(char: str) -> str:
 
 def _wrong(text: str, why: str) -> UsageError:
     shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text[:200])
-    return UsageError(f"{shown!r} is no host: {why}.", where="--host", next_=_FORMS)
+    return UsageError(f"{shown!r} is no host: {why}.", where="--host", hint=_FORMS)

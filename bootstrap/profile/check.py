@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bootstrap.profile.merge import Branch, origin_of, plain
 from bootstrap.profile.origins import DEFAULT
-from bootstrap.profile.problems import Problem
+from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.reading import word
 from bootstrap.profile.schema import Profile
 
@@ -26,7 +26,7 @@ _MESSAGES: dict[str, Callable[[Context], str]] = {
 }
 
 
-def build(tree: Branch, name: str) -> tuple[Profile | None, list[Problem]]:
+def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]]:
     """The profile that `tree` describes, or what is wrong with its values."""
     values = plain(tree)
     assert isinstance(values, dict)  # noqa: S101  (a Branch is a mapping)
@@ -35,17 +35,17 @@ def build(tree: Branch, name: str) -> tuple[Profile | None, list[Problem]]:
     except ValidationError as error:
         return None, [_problem(tree, each) for each in error.errors(include_url=False)]
     wrong = [
-        Problem(origin_of(tree, tuple(key.split("."))) or DEFAULT, key, message)
+        ProfileProblem(origin_of(tree, tuple(key.split("."))) or DEFAULT, key, message)
         for key, message in _together(profile)
     ]
     return (None if wrong else profile), wrong
 
 
-def _problem(tree: Branch, error: Any) -> Problem:  # noqa: ANN401  (pydantic's ErrorDetails)
+def _problem(tree: Branch, error: Any) -> ProfileProblem:  # noqa: ANN401  (pydantic's ErrorDetails)
     path = tuple(step for step in error["loc"] if step != "[key]")
     say = _MESSAGES.get(error["type"])
     message = say(error.get("ctx", {})) if say else error["msg"]
-    return Problem(origin_of(tree, path) or DEFAULT, _dotted(path), message)
+    return ProfileProblem(origin_of(tree, path) or DEFAULT, _dotted(path), message)
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

@@ -68,7 +68,7 @@ def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
     hint = f"Did you mean {close}? " if close else ""
     return ProfileError(
         f"there is no profile {shown(name)}",
-        next_=f"{hint}There are: {', '.join(names)}; or give a path, as in ./a100.yaml.",
+        hint=f"{hint}There are: {', '.join(names)}; or give a path, as in ./a100.yaml.",
     )
 
 

@@ -15,7 +15,7 @@ from bootstrap.profile import find
 from bootstrap.profile.check import build
 from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
 from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import Problem, complain
+from bootstrap.profile.problems import ProfileProblem, raise_problems
 from bootstrap.profile.reading import read_tree
 from bootstrap.profile.schema import Profile
 from bootstrap.profile.sets import read_sets
@@ -31,7 +31,7 @@ class Layer:
 
     path: Path
     tree: Branch
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ProfileProblem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     profile, wrong = build(tree, name)
     known = {problem.key for problem in problems}
     files = [find.label(layer.path) for layer in layers]
-    complain([*problems, *(each for each in wrong if each.key not in known)], files)
+    raise_problems([*problems, *(each for each in wrong if each.key not in known)], files)
     assert profile is not None  # noqa: S101  (no profile, no silence)
     return Loaded(profile, origins(tree), layers, tuple(sets))
 
@@ -144,11 +144,11 @@ def _is_ours(path: Path) -> None:
             raise ProfileError(
                 "this profile belongs to another user. Nothing of it was used.",
                 where=find.label(path),
-                next_=f"If you trust it: git config --global --add safe.directory {folder}",
+                hint=f"If you trust it: git config --global --add safe.directory {folder}",
             )
 
 
-def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, list[Problem]]:
+def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, list[ProfileProblem]]:
     leaf = tree.children.get("extends")
     if not isinstance(leaf, Leaf) or leaf.value is None:
         return None, []
@@ -159,10 +159,10 @@ def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, lis
         if len(seen) >= LONGEST_CHAIN:
             raise ValueError(f"more than {LONGEST_CHAIN} files")
     except ValueError as error:
-        return None, [Problem(leaf.origin, "extends", str(error))]
+        return None, [ProfileProblem(leaf.origin, "extends", str(error))]
     except ProfileError as error:
-        message = f"{error.what}. {error.next}" if error.next else error.what
-        return None, [Problem(leaf.origin, "extends", message)]
+        message = f"{error.what}. {error.hint}" if error.hint else error.what
+        return None, [ProfileProblem(leaf.origin, "extends", message)]
     return parent, []
 
 

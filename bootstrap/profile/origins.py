@@ -31,7 +31,7 @@ DEFAULT = Origin("default")
 
 
 @dataclass(frozen=True)
-class Entry:
+class OriginEntry:
     """One key of a profile as it stands in the end."""
 
     key: str
@@ -40,7 +40,7 @@ class Entry:
     description: str
 
 
-def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[Entry]:
+def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
     """Every key of `profile`, in the order of the schema."""
     yield from _walk(profile, origins, "", DEFAULT)
 
@@ -61,7 +61,7 @@ def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = 
 
 def _walk(
     section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
-) -> Iterator[Entry]:
+) -> Iterator[OriginEntry]:
     from bootstrap.profile.schema import Section
 
     for name, field in type(section).model_fields.items():
@@ -73,8 +73,10 @@ def _walk(
             yield from _walk(value, origins, f"{key}.", fallback)
         elif isinstance(value, dict) and value:
             for item, text in value.items():
-                yield Entry(f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note)
+                yield OriginEntry(
+                    f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note
+                )
         else:
             if key == "git.url" and value:
                 value = without_user_info(value)
-            yield Entry(key, value, origins.get(key, fallback), note)
+            yield OriginEntry(key, value, origins.get(key, fallback), note)

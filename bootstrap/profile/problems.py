@@ -13,7 +13,7 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProfileProblem:
     """One thing that is wrong: where, at which key (dots between), and what."""
 
     origin: Origin
@@ -37,7 +37,7 @@ class Problem:
 class WrongProfileError(ProfileError):
     """A profile with problems; its text has one line for each."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[ProfileProblem]) -> None:
         self.problems = tuple(problems)
         first, *others = self.problems
         shown = [first.what, *map(str, others[: MOST_SHOWN - 1])]
@@ -63,7 +63,7 @@ class WrongProfileError(ProfileError):
         }
 
 
-def complain(problems: Iterable[Problem], files: Sequence[str]) -> None:
+def raise_problems(problems: Iterable[ProfileProblem], files: Sequence[str]) -> None:
     """Raise WrongProfileError when there are problems: in the order of `files`, then of lines."""
     found = list(dict.fromkeys(problems))
     if not found:

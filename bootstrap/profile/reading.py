@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from bootstrap.profile.merge import Branch, Leaf, Tree
 from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import Problem, nearest
+from bootstrap.profile.problems import ProfileProblem, nearest
 from bootstrap.profile.shape import EXPECTED, Kind, Shape, profile_shape
 from bootstrap.profile.values import shown
 from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, Source, read_as
@@ -24,7 +24,7 @@ _TEXT = Shape("text")
 _SCALARS = frozenset({"text", "whole", "number", "truth"})
 
 
-def read_tree(source: Source, label: str) -> tuple[Branch, list[Problem]]:
+def read_tree(source: Source, label: str) -> tuple[Branch, list[ProfileProblem]]:
     """The values of a file, and everything that is wrong with it as it stands."""
     reader = _Reader(label)
     tree = reader.section(source.keys, profile_shape(), "")
@@ -70,7 +70,7 @@ def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
 class _Reader:
     def __init__(self, label: str) -> None:
         self.label = label
-        self.problems: list[Problem] = []
+        self.problems: list[ProfileProblem] = []
 
     def section(self, node: Keys, shape: Shape, key: str, line: int | None = None) -> Branch:
         children: dict[str, Tree] = {}
@@ -147,7 +147,7 @@ class _Reader:
         return Origin(self.label, line)
 
     def _wrong(self, node: Node, key: str, message: str) -> None:
-        self.problems.append(Problem(self._at(node.line), key, message))
+        self.problems.append(ProfileProblem(self._at(node.line), key, message))
 
 
 def _read_scalar(node: Scalar, shape: Shape) -> object:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from bootstrap.profile.merge import Branch, Leaf, merge_branches
 from bootstrap.profile.origins import SET
-from bootstrap.profile.problems import Problem
+from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.reading import choose, scalar_value, unknown_key, word
 from bootstrap.profile.shape import Shape, profile_shape
 from bootstrap.profile.yaml_source import parse_list
@@ -19,7 +19,7 @@ from bootstrap.profile.yaml_source import parse_list
 _NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
 
 
-def read_sets(sets: Iterable[str]) -> tuple[Branch, list[Problem]]:
+def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:
     """The values of all `--set` options, the last of equal keys winning, and what is wrong."""
     tree, problems = Branch(), []
     for text in sets:
@@ -29,7 +29,7 @@ def read_sets(sets: Iterable[str]) -> tuple[Branch, list[Problem]]:
                 raise ValueError("expected KEY=VALUE, as in python.version=3.11")
             tree = merge_branches(tree, _read(key, value))
         except ValueError as error:
-            problems.append(Problem(SET, word(key), str(error)))
+            problems.append(ProfileProblem(SET, word(key), str(error)))
     return tree, problems
 
 

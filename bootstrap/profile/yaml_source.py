@@ -17,7 +17,7 @@ import yaml
 
 from bootstrap.paths import real
 from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import Problem, WrongProfileError
+from bootstrap.profile.problems import ProfileProblem, WrongProfileError
 from bootstrap.profile.values import ordinary, shown
 
 REFUSED = "refused"
@@ -68,7 +68,7 @@ class Source:
     """What a file holds: its keys, and what was wrong with the YAML itself."""
 
     keys: Keys
-    problems: list[Problem]
+    problems: list[ProfileProblem]
 
 
 def read(path: Path, label: str) -> Source:
@@ -139,10 +139,10 @@ def read_as(scalar: Scalar) -> object:
 
 
 def _stop(label: str, line: int | None, message: str) -> WrongProfileError:
-    return WrongProfileError([Problem(Origin(label, line), "", message)])
+    return WrongProfileError([ProfileProblem(Origin(label, line), "", message)])
 
 
-def _build(text: str, label: str) -> tuple[Node, list[Problem]]:
+def _build(text: str, label: str) -> tuple[Node, list[ProfileProblem]]:
     bad = _UNPRINTABLE.search(text)
     if bad:
         line = text.count("\n", 0, bad.start()) + 1
@@ -207,7 +207,7 @@ class _Builder:
 
     def __init__(self, label: str) -> None:
         self.label = label
-        self.problems: list[Problem] = []
+        self.problems: list[ProfileProblem] = []
         self.root: Node = Scalar("", "null", 1)
         self._frames: list[_Frame] = []
         self._count = 0
@@ -243,7 +243,7 @@ class _Builder:
 
     def _refuse(self, line: int, message: str) -> None:
         key = "".join(frame.step() for frame in self._frames).lstrip(".")
-        self.problems.append(Problem(Origin(self.label, line), _printable(key), message))
+        self.problems.append(ProfileProblem(Origin(self.label, line), _printable(key), message))
 
     def _open(self, frame: _Frame) -> None:
         if self._frames and self._frames[-1].is_map and self._frames[-1].key is None:

@@ -41,7 +41,7 @@ class CompletionPoller(threading.Thread):
         """Why nothing more is to be expected of this box."""
         self._wire = wire
         self._stream = stream
-        self._asked = query
+        self._query = query
         self._done = threading.Event()
         self.start()
 
@@ -65,11 +65,11 @@ class CompletionPoller(threading.Thread):
                 return
 
     def _is_over(self) -> bool:
-        answer = sanitize(exchange(self._wire, self._asked, timeout=ANSWER_S)[:_LONGEST])
+        answer = sanitize(exchange(self._wire, self._query, timeout=ANSWER_S)[:_LONGEST])
         self.state, size, ended = [*answer.strip().split("\t"), "", ""][:3]
         written, self.ended = number(size), number(ended)
         if written is None:
-            raise NoAnswer("its answers make no sense.", where=self._wire.label, next_=_LOOK)
+            raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
         return self.state != "running" and self.seen >= written
 
     def stop(self) -> None:

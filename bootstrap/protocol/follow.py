@@ -87,7 +87,7 @@ def _gone(label: str) -> StepFailedError:
     return StepFailedError(
         "the setup's process on the box is gone: it was killed, or the box restarted.",
         where=label,
-        next_="Run the same command again: it goes on where it stopped.",
+        hint="Run the same command again: it goes on where it stopped.",
     )
 
 
@@ -95,7 +95,7 @@ def _endless(label: str) -> NoAnswer:
     return NoAnswer(
         "it tells of a setup without end what no setup has to tell.",
         where=label,
-        next_="Don't trust this box with your work, or log in with ssh and see what it does.",
+        hint="Don't trust this box with your work, or log in with ssh and see what it does.",
     )
 
 
@@ -143,7 +143,7 @@ class _After:
         self._stream.close()
 
     def _no_answer(self, what: str) -> NoAnswer:
-        return NoAnswer(what, where=self._label, next_="Log in with ssh and look at its rc files.")
+        return NoAnswer(what, where=self._label, hint="Log in with ssh and look at its rc files.")
 
     def read_err(self) -> bytes:
         return self._stream.read_err()

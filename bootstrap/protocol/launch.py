@@ -74,8 +74,8 @@ def launch(wire: Wire, start: Launch) -> None:
 
 def _lacks(lacks: list[list[str]], label: str) -> BoxLacksError:
     sentences = [(row[1] if len(row) > 1 else row[0])[:_LONGEST] for row in lacks[:_MOST_LACKS]]
-    advice = explain(lacks[0][0], {}).next_
+    advice = explain(lacks[0][0], {}).hint
     what = "; ".join(sentences)
     return BoxLacksError(
-        f"{what}.", where=label, next_=f"Nothing was changed. {advice[:1].upper()}{advice[1:]}."
+        f"{what}.", where=label, hint=f"Nothing was changed. {advice[:1].upper()}{advice[1:]}."
     )

@@ -11,7 +11,13 @@ from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.repo.here import Here
-from bootstrap.repo.objects import ObjectStream, Progress, have_locally, parse_report, wanted_ref
+from bootstrap.repo.objects import (
+    ObjectStream,
+    ProgressCallback,
+    have_locally,
+    parse_report,
+    wanted_ref,
+)
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024
@@ -30,7 +36,7 @@ class Sending(threading.Thread):
         workdir: str,
         repo_key: str,
         repo_root: str,
-        progress: Progress,
+        progress: ProgressCallback,
         failed: Callable[[BoxstrapError], None],
     ) -> None:
         super().__init__(name="objects", daemon=True)
@@ -94,6 +100,6 @@ def _answer(stream: Stream) -> bytes:
             raise BoxstrapError(
                 f"the box did not take the commit: its git reports more than "
                 f"{_MOST_ANSWER // 2**20} MiB.",
-                next_="Nothing changed; log in with ssh and look what `git` is on that box.",
+                hint="Nothing changed; log in with ssh and look what `git` is on that box.",
             )
     return bytes(answer)

@@ -177,7 +177,7 @@ def _check_system(box_state: BoxState, label: str) -> None:
         raise BoxLacksError(
             f"this box runs {system[:_SHOWN] or 'an unknown system'}; a box runs Linux.",
             where=label,
-            next_="On a Mac, `local` and `demo` work inside a Linux container or VM; "
+            hint="On a Mac, `local` and `demo` work inside a Linux container or VM; "
             "rented boxes are set up from the Mac itself.",
         )
 
@@ -189,12 +189,12 @@ def _check_bash(box_state: BoxState, label: str) -> None:
         raise BoxLacksError(
             "there is no bash on this box.",
             where=label,
-            next_="Install bash on it, or rent it with another image.",
+            hint="Install bash on it, or rent it with another image.",
         )
     if numbers < OLDEST_BASH:
         wanted = ".".join(map(str, OLDEST_BASH))
         raise BoxLacksError(
             f"its bash is {bash[:_SHOWN]}; {wanted} or later is needed.",
             where=label,
-            next_="Install a newer bash on it, or rent it with a newer image.",
+            hint="Install a newer bash on it, or rent it with a newer image.",
         )

@@ -22,13 +22,13 @@ Count = Annotated[int, Field(ge=0, lt=1 << 60)]
 Level = Annotated[float, Field(ge=-1000, le=10_000_000)]
 
 
-class _Part(BaseModel):
+class _SamplePart(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True
     )
 
 
-class Process(_Part):
+class Process(_SamplePart):
     """What computes on a GPU; the name of another container's is empty."""
 
     pid: Count
@@ -36,7 +36,7 @@ class Process(_Part):
     memory: Count | None = None
 
 
-class Card(_Part):
+class Card(_SamplePart):
     """One GPU. Bytes, watts, °C, MHz, percent; None is "not told"."""
 
     index: Annotated[int, Field(ge=0, lt=1024)]
@@ -56,7 +56,7 @@ class Card(_Part):
     """NVML's code, where it doesn't answer."""
 
 
-class Machine(_Part):
+class Machine(_SamplePart):
     """The box itself. Bytes and percent."""
 
     cpus: Count | None = None
@@ -67,7 +67,7 @@ class Machine(_Part):
     disk_total: Count
 
 
-class Newest(_Part):
+class Newest(_SamplePart):
     """The run that was begun last, and the last line of its log."""
 
     name: Text
@@ -77,7 +77,7 @@ class Newest(_Part):
     last: Text
 
 
-class Sample(_Part):
+class Sample(_SamplePart):
     """How a box is at one moment; `t` is in seconds on its own clock."""
 
     v: Literal[1] = 1

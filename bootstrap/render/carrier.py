@@ -12,7 +12,7 @@ from bootstrap.profile.schema import Profile
 from bootstrap.render.parts import functions, shell_part
 from bootstrap.render.quote import Value, harmless
 from bootstrap.render.script import render_script, render_text
-from bootstrap.render.variables import Work, variables
+from bootstrap.render.variables import Source, variables
 
 TAKEN = (
     ("lib", "base", ("have", "expand_home", "write_file")),
@@ -26,7 +26,7 @@ MARKER = "END_OF_WHOLE_SCRIPT"
 
 
 def render_carrier(
-    profile: Profile, work: Work, *, wait: bool = False, leave: tuple[str, ...] = ()
+    profile: Profile, work: Source, *, wait: bool = False, leave: tuple[str, ...] = ()
 ) -> str:
     """A script that takes the box it runs on to the profile.
 

@@ -203,6 +203,6 @@ def door_named(name: str) -> Door:
     """The door of that name. Raises UsageError, naming those that there are."""
     if name not in DOORS:
         raise UsageError(
-            f"there is no door {harmless(name)}.", next_=f"There are: {', '.join(DOORS)}."
+            f"there is no door {harmless(name)}.", hint=f"There are: {', '.join(DOORS)}."
         )
     return DOORS[name]

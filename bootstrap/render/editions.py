@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.render.doors import Door
-    from bootstrap.render.variables import Work
+    from bootstrap.render.variables import Source
 
 WHOLE, SHORT, SMALL = "whole", "short", "small"
 
@@ -36,7 +36,7 @@ def left_out(edition: str) -> tuple[str, ...]:
     return {SMALL: (*LEFT_OUT[SHORT], *LEFT_OUT[SMALL][1:])}.get(edition, LEFT_OUT.get(edition, ()))
 
 
-def edition_of(name: str, door: Door, profile: Profile, work: Work) -> str:
+def edition_of(name: str, door: Door, profile: Profile, work: Source) -> str:
     """The script in that edition."""
     from bootstrap.render.carrier import render_carrier
     from bootstrap.render.short import render_short

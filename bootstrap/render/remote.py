@@ -11,7 +11,7 @@ from bootstrap.errors import UsageError
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.variables import Work
+    from bootstrap.render.variables import Source
 
 _URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")
 
@@ -40,7 +40,7 @@ PLACE = "~/.boxstrap-door"
 """The folder on the box for what goes with the paste; it is removed at the end."""
 
 
-def by_uvx(source: str, profile: Profile, work: Work) -> str:
+def by_uvx(source: str, profile: Profile, work: Source) -> str:
     """A paste that lets uvx install boxstrap from `source` there, and make the script from the
     profile and the public keys that come with it.
 

@@ -18,7 +18,7 @@ from bootstrap.render.pack import bare_python, bare_shell
 from bootstrap.render.parts import box_files, functions, known_hosts, shell_part
 from bootstrap.render.quote import Value, harmless
 from bootstrap.render.script import MARKER, render_text
-from bootstrap.render.variables import MIN_FREE_MB, Work, gpu_order, public_keys
+from bootstrap.render.variables import MIN_FREE_MB, Source, gpu_order, public_keys
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -92,7 +92,7 @@ _WHOLE_ONLY = re.compile(r"^.* # whole\n", re.MULTILINE)
 """Lines of the runner that only the whole script carries."""
 
 
-def render_short(profile: Profile, work: Work) -> str:
+def render_short(profile: Profile, work: Source) -> str:
     """The short script, packed: no comments, no indentation."""
     values = short_variables(profile, work)
     return render_text(
@@ -129,12 +129,12 @@ def files() -> list[tuple[str, str]]:
     ]
 
 
-def root_mark(work: Work) -> str:
+def root_mark(work: Source) -> str:
     """As much of its first commit as tells one from another; room is short."""
     return work.root[:16] or "none"
 
 
-def short_variables(profile: Profile, work: Work) -> list[tuple[str, Value]]:
+def short_variables(profile: Profile, work: Source) -> list[tuple[str, Value]]:
     """Name and value of what the profile sets; the names are the whole script's."""
     python, train = profile.python, profile.train
     # Keys don't pack: of the git hosts the repository's own alone.

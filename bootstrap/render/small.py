@@ -14,7 +14,7 @@ from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
 from bootstrap.render.short import root_mark
-from bootstrap.render.variables import Work, public_keys
+from bootstrap.render.variables import Source, public_keys
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TEMPLATE = "small.sh.j2"
 
 
-def render_small(profile: Profile, work: Work, *, full: bool = False) -> str:
+def render_small(profile: Profile, work: Source, *, full: bool = False) -> str:
     """The small script. `full` keeps the lines that only a linter reads.
 
     Raises UsageError for a profile that needs more than it can.
@@ -30,7 +30,7 @@ def render_small(profile: Profile, work: Work, *, full: bool = False) -> str:
     python, train = profile.python, profile.train
     if python.installer == "pip":
         raise UsageError(
-            "the small script builds with uv alone.", where="python.installer", next_=_LONGER
+            "the small script builds with uv alone.", where="python.installer", hint=_LONGER
         )
     variables: list[tuple[str, Value]] = [
         ("W", profile.box.workdir),

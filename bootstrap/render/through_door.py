@@ -17,7 +17,7 @@ from bootstrap.render.script import render_text
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.variables import Work
+    from bootstrap.render.variables import Source
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rendering:
         return len(self.text.encode())
 
 
-def render_door(name: str, profile: Profile, work: Work) -> Rendering:
+def render_door(name: str, profile: Profile, work: Source) -> Rendering:
     """What that door gets: its longest edition that fits.
 
     Raises UsageError for a door that isn't one, and where no edition fits: with the
@@ -59,7 +59,7 @@ def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
         f"{last.door.name} takes {last.door.limit:,} bytes ({last.door.source}), and "
         + ", ".join(f"the {made.edition} script needs {made.size:,}" for made in tried)
         + ".",
-        next_=f"What could go: {', '.join(droppable(profile))}.\n"
+        hint=f"What could go: {', '.join(droppable(profile))}.\n"
         "Or let the box fetch it: boxstrap oneliner --url https://…",
     )
 
@@ -92,7 +92,7 @@ def as_user(user: str) -> str:
 
 
 def _values(
-    door: Door, edition: str, script: str, profile: Profile, work: Work
+    door: Door, edition: str, script: str, profile: Profile, work: Source
 ) -> dict[str, object]:
     gpu, python = profile.gpu, profile.python
     folder = posixpath.join(_absolute(profile.box.workdir), work.name)

@@ -35,7 +35,7 @@ ROOT = "BOXSTRAP_ROOT"
 
 
 @dataclass(frozen=True)
-class Work:
+class Source:
     """The commit to check out: where it comes from, and under which name it lives on the box."""
 
     key: str
@@ -54,11 +54,11 @@ class Work:
 _ORDERED = {field.name for field in fields(Order)} - {"box", "run_alive"}
 _ORDERED_OF_BOX = {field.name for field in fields(BoxOrder)}
 
-NO_WORK = Work("none", "none", "", None, None, None, None)
+NO_SOURCE = Source("none", "none", "", None, None, None, None)
 
 
 def variables(
-    profile: Profile, work: Work, steps: tuple[Step, ...], *, local: bool, secrets_id: str
+    profile: Profile, work: Source, steps: tuple[Step, ...], *, local: bool, secrets_id: str
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
@@ -112,7 +112,7 @@ def variables(
     ]
 
 
-def _clone_url(profile: Profile, work: Work) -> str:
+def _clone_url(profile: Profile, work: Source) -> str:
     """The git host that the box itself asks; whatever credential the URL has stays here."""
     url = (work.url or profile.git.url) if profile.git.access == "url" else None
     return without_user_info(url or "")
@@ -147,16 +147,16 @@ def public_key(entry: str) -> str:
     except (OSError, ValueError) as error:
         raise ProfileError(
             f"ssh.authorized_keys: {entry} can't be read: {error}",
-            next_="Name a public key file (*.pub) that is there.",
+            hint="Name a public key file (*.pub) that is there.",
         ) from error
     if "PRIVATE KEY" in line:
         raise ProfileError(
             f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
-            next_=f"You probably mean {entry}.pub",
+            hint=f"You probably mean {entry}.pub",
         )
     if not _PUBLIC_KEY.fullmatch(line) or not line.isprintable():
         raise ProfileError(
             f"ssh.authorized_keys: {entry} is not a public key",
-            next_="A public key file has one line that begins with its type, as in ssh-ed25519.",
+            hint="A public key file has one line that begins with its type, as in ssh-ed25519.",
         )
     return line

@@ -136,7 +136,7 @@ def start(
 
 def not_installed() -> UsageError:
     """The error where this machine has no git."""
-    return UsageError("git is not installed on this machine.", next_="Install it and run again.")
+    return UsageError("git is not installed on this machine.", hint="Install it and run again.")
 
 
 def broken(folder: Path, failure: GitError) -> BoxstrapError:
@@ -148,5 +148,5 @@ def broken(folder: Path, failure: GitError) -> BoxstrapError:
     return BoxstrapError(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",
         where=shown(str(folder)),
-        next_="`git fsck` in that folder says whether the repository is damaged.",
+        hint="`git fsck` in that folder says whether the repository is damaged.",
     )

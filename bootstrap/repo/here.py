@@ -140,7 +140,7 @@ def _candidates(ref: str) -> tuple[str, ...]:
         raise UsageError(
             f"`{shown(ref[:80])}` does not name one commit.",
             where="git.ref",
-            next_="Give a branch, a tag or a commit's id.",
+            hint="Give a branch, a tag or a commit's id.",
         )
     return ref, f"refs/remotes/origin/{ref}"
 
@@ -154,12 +154,12 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
         return broken(root, GitError(128, "the commit of HEAD is missing"))
     if ref is None:
         return UsageError(
-            "this repository has no commit yet.", where=where, next_="Commit your work first."
+            "this repository has no commit yet.", where=where, hint="Commit your work first."
         )
     return UsageError(
         f"no branch, tag or commit `{shown(ref)}` is here.",
         where=where,
-        next_="If it is on the host: git fetch origin",
+        hint="If it is on the host: git fetch origin",
     )
 
 

@@ -62,7 +62,7 @@ def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
             said = shown(_ANY_USER_INFO.sub("//", " ".join(failure.said.split()))[-400:])
             raise ProfileError(
                 f"git.url: {said or 'git failed'}",
-                next_="Check the address, and that this machine may read it.",
+                hint="Check the address, and that this machine may read it.",
             ) from failure
     return printed.decode("utf-8", "replace")
 

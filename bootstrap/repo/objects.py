@@ -24,7 +24,7 @@ from .names import shown
 
 PIECE = 64 * 1024
 
-Progress = Callable[[int, int, int], None]
+ProgressCallback = Callable[[int, int, int], None]
 
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _REF = re.compile(r"refs/[A-Za-z0-9._/-]+")
@@ -84,7 +84,7 @@ class ObjectStream:
         ref: str,
         old: str = "",
         have: Sequence[str] = (),
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> None:
         zeros = "0" * len(here.commit)
         self._here = here
@@ -225,7 +225,7 @@ def _not_taken(why: str, said: bytes) -> BoxstrapError:
     lines = [shown(line) for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     return BoxstrapError(
         f"the box did not take the commit: {shown(why)[:200]}.",
-        next_="\n".join([*(line[:200] for line in lines[-5:]), "Nothing changed; run again."]),
+        hint="\n".join([*(line[:200] for line in lines[-5:]), "Nothing changed; run again."]),
     )
 
 

@@ -90,7 +90,7 @@ def _none_here(path: Path) -> UsageError:
     return UsageError(
         "this is not a git repository, nor inside one.",
         where=shown(str(path)),
-        next_="Run from your project, name it with --repo PATH, or start one: git init",
+        hint="Run from your project, name it with --repo PATH, or start one: git init",
     )
 
 

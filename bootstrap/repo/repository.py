@@ -56,7 +56,7 @@ def not_yours(root: Path, stranger: Path) -> UsageError:
     return UsageError(
         f"this repository belongs to another user: {shown(str(stranger))}. Nothing of it was read.",
         where=shown(str(root)),
-        next_=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
+        hint=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
     )
 
 

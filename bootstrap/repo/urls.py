@@ -119,11 +119,11 @@ def name_of(url: str) -> str:
 
 def _check_characters(url: str) -> None:
     if not url:
-        raise UsageError("the repository's address is empty.", next_=ALLOWED)
+        raise UsageError("the repository's address is empty.", hint=ALLOWED)
     if len(url) > LONGEST:
         raise UsageError(
             f"the repository's address has {len(url)} characters; {LONGEST} are allowed.",
-            next_=ALLOWED,
+            hint=ALLOWED,
         )
     if url.startswith("-"):
         raise _refused(url, "it starts with a dash, which git reads as an option")
@@ -239,7 +239,7 @@ def _split_scp(url: str) -> tuple[str | None, str, str]:
 def _refused(url: str, why: str) -> UsageError:
     # A wrong address may hold its password at an unexpected place: all before the last @ goes.
     address = shown(re.sub(r"://.*@", "://…@", without_user_info(url)))[:200]
-    return UsageError(f"`{address}` can't be cloned on a box: {why}.", next_=ALLOWED)
+    return UsageError(f"`{address}` can't be cloned on a box: {why}.", hint=ALLOWED)
 
 
 def _named(character: str) -> str:

@@ -36,7 +36,7 @@ class ConsentError(ProfileError):
         super().__init__(
             "\n".join(["this repository's profile takes from you:", *listed]),
             where=where,
-            next_=f"{other}Whoever wrote the repository chose this one. If you agree to it, and to "
+            hint=f"{other}Whoever wrote the repository chose this one. If you agree to it, and to "
             f"nothing else: --consent {takings.digest}",
         )
 
@@ -46,35 +46,35 @@ class ConsentError(ProfileError):
         return {**super().as_dict(), "digest": self.takings.digest, "takes": takes}
 
 
-def load_profile(asked: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
-    """The profile that `asked` means, once the person agreed to what of `kinds` it takes.
+def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
+    """The profile that `options` means, once the person agreed to what of `kinds` it takes.
 
     They agreed before, or with `--consent`, or are asked now, on their terminal.
     Raises ProfileError, ConsentError.
     """
-    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
+    loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
     check_keys(loaded)
-    takings = find_takings(loaded, _roots(asked), kinds)
+    takings = find_takings(loaded, _roots(options), kinds)
     before = agreed(takings.root) if takings else frozenset[Taking]()
     if takings and not before.issuperset(takings.each):
-        takings = _without_the_own_repository(takings, asked.place)
+        takings = _without_the_own_repository(takings, options.place)
         if not before.issuperset(takings.each):
-            _ask(takings, before, asked.consent, find.label(loaded.layers[0].path))
+            _ask(takings, before, options.consent, find.label(loaded.layers[0].path))
             agree(takings)
     return loaded
 
 
-def usable(asked: BoxOptions, key: str) -> list[str]:
+def usable(options: BoxOptions, key: str) -> list[str]:
     """What the profile here takes by `key`, as far as it may; nobody is asked."""
-    loaded = load(asked.profile, sets=asked.sets, repo_root=repository_root(asked.place))
-    takings = find_takings(loaded, _roots(asked), {taking_keys()[key]})
+    loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
+    takings = find_takings(loaded, _roots(options), {taking_keys()[key]})
     refused = set(takings.each) - agreed(takings.root) if takings else set()
     return [what for what in values_of(loaded.profile, key) if Taking(key, what) not in refused]
 
 
-def _roots(asked: BoxOptions) -> list[Path]:
+def _roots(options: BoxOptions) -> list[Path]:
     """The repositories stood in: where the person is, and the one that they named."""
-    roots = map(repository_root, dict.fromkeys((asked.place, Path.cwd())))
+    roots = map(repository_root, dict.fromkeys((options.place, Path.cwd())))
     return [root for root in roots if root]
 
 

@@ -16,7 +16,7 @@ from bootstrap.errors import UsageError
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
     from bootstrap.profile.schema import Profile
-    from bootstrap.render.variables import Work
+    from bootstrap.render.variables import Source
     from bootstrap.repo.here import Here
     from bootstrap.ui.screen import Screen
 
@@ -30,11 +30,13 @@ class DoorWork:
     """A profile and its commit. `readable`: whether anyone may read it; None where nobody knows."""
 
     profile: Profile
-    work: Work
+    work: Source
     readable: bool | None
 
 
-def for_door(asked: BoxOptions, screen: Screen, *, provider: str, committed_only: bool) -> DoorWork:
+def for_door(
+    options: BoxOptions, screen: Screen, *, provider: str, committed_only: bool
+) -> DoorWork:
     """Profile and commit, with an address that a box can use.
 
     `provider` is the profile underneath where the person's own names none.
@@ -44,10 +46,10 @@ def for_door(asked: BoxOptions, screen: Screen, *, provider: str, committed_only
     from bootstrap.repo.urls import check_url
     from bootstrap.setup.consent import load_profile
     from bootstrap.setup.prepare import nothing_stays_behind
-    from bootstrap.setup.work import address_warning, find_work
+    from bootstrap.setup.work import address_warning, resolve_source
 
-    profile = load_profile(asked).for_provider(provider).profile
-    here, work = find_work(profile, asked.place, chosen_repo=asked.repo is not None)
+    profile = load_profile(options).for_provider(provider).profile
+    here, work = resolve_source(profile, options.place, chosen_repo=options.repo is not None)
     if here is not None:
         if not committed_only:
             nothing_stays_behind(here)
@@ -73,7 +75,7 @@ def door_url(url: str | None) -> str:
     if not url:
         raise UsageError(
             "a door can't carry a repository, and this one has no address.",
-            next_="Push it to a git host and add that as origin, or set git.url; "
+            hint="Push it to a git host and add that as origin, or set git.url; "
             "or send it from here: boxstrap setup --host …",
         )
     return without_user_info(url) if check_url(url) is UrlKind.HTTP else as_https(url)
@@ -103,13 +105,13 @@ def _is_on_the_host(here: Here) -> None:
             f"commit {here.commit[:12]} is not on {here.url or 'a git host'} yet, "
             "and a door can't carry it.",
             where=str(here.root),
-            next_="git push, or send it from here: boxstrap setup --host …",
+            hint="git push, or send it from here: boxstrap setup --host …",
         )
 
 
 def _remote_branches(here: Here) -> list[str]:
     from bootstrap.repo.git import run
 
-    asked = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
-    listed = run(here.folders, "for-each-ref", *asked)
+    options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
+    listed = run(here.folders, "for-each-ref", *options)
     return listed.decode("utf-8", "replace").split()

@@ -195,7 +195,7 @@ class Drive:
             raise StepFailedError(
                 "it says again and again that the same setup is at work, and shows none.",
                 where=self.link.label,
-                next_="Run the same command again; if it stays so, don't trust this box.",
+                hint="Run the same command again; if it stays so, don't trust this box.",
             )
 
     def _say_for_whom(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
 from bootstrap.link.exchange import exchange
-from bootstrap.plan import Row, rows
+from bootstrap.plan import PlanRow, rows
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.setup.ready import Ready, get_ready
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def foresee(
-    asked: BoxOptions,
+    options: BoxOptions,
     screen: Screen,
     *,
     show_origin: bool = False,
@@ -24,7 +24,7 @@ def foresee(
     restart: bool = False,
 ) -> None:
     """Show the plan. The script is handed to the box's bash over its input, and stays in memory."""
-    ready = get_ready(asked, screen, committed_only=committed_only)
+    ready = get_ready(options, screen, committed_only=committed_only)
     try:
         plan = rows(ready.prepared.steps, _answers(ready, restart=restart))
     finally:
@@ -60,6 +60,6 @@ def _answers(ready: Ready, *, restart: bool) -> dict[str, str]:
     return parse(answer).plan
 
 
-def _line(row: Row) -> str:
+def _line(row: PlanRow) -> str:
     mark = "runs" if row.runs else "-"
     return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"

@@ -58,7 +58,7 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
         raise StepFailedError(
             "the setup was cancelled.",
             where=ended.wire.label,
-            next_="Run the same command to go on from here.",
+            hint="Run the same command to go on from here.",
         )
     error = ERRORS.get(rc, StepFailedError)
     if error is BusyError:
@@ -66,7 +66,7 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
             f"another setup held this box for longer than {ended.wait_s} s"
             + (f": {ended.holder}." if ended.holder else "."),
             where=ended.wire.label,
-            next_="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
+            hint="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
         )
     if error is ReturnBoxError:
         raise _returned(ended, screen)
@@ -85,7 +85,7 @@ def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
     return ReturnBoxError(
         f"{worst.sentence() if worst else ended.code.what}.",
         where=ended.wire.label,
-        next_=_advice(ended, worst.advice if worst else ended.code.next_),
+        hint=_advice(ended, worst.advice if worst else ended.code.hint),
     )
 
 
@@ -101,11 +101,11 @@ def _failed(error: type[BoxstrapError], ended: Ended, screen: Screen) -> Boxstra
     log = f"setups/{ended.setup}/logs/{ended.step}.log"
     tail = file_tail(ended.wire, log, ended.workdir, LOG_BYTES)
     screen.log_tail(ended.step, tail.splitlines())
-    advice, about = ended.code.next_, named_in(ended.code_name, tail)
+    advice, about = ended.code.hint, named_in(ended.code_name, tail)
     return error(
         f"the step {ended.step} failed: {ended.code.what}{about and f': {about}'}.",
         where=ended.wire.label,
-        next_=f"{advice[:1].upper()}{advice[1:]}.\n"
+        hint=f"{advice[:1].upper()}{advice[1:]}.\n"
         f"Its whole log: boxstrap logs --step {ended.step} --host {ended.box_name}\n"
         "Then run the same command again: what is done stays done.",
     )

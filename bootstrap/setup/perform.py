@@ -11,7 +11,6 @@ from bootstrap.errors import BusyError, TrainingFailedError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.setup.alias import be_ready, keep_alias
 from bootstrap.setup.drive import Drive, Wishes
 from bootstrap.setup.ready import Ready, get_ready, remember, warn_of_provider
 from bootstrap.setup.report import next_steps, repo_dir
@@ -23,6 +22,7 @@ from bootstrap.setup.training import (
     run_of_work,
     watch_beginning,
 )
+from bootstrap.sshconfig.alias import preload, update_alias
 from bootstrap.ui.screen import Screen
 
 
@@ -30,7 +30,7 @@ from bootstrap.ui.screen import Screen
 class Order:
     """What `inv setup` was asked for."""
 
-    asked: BoxOptions
+    options: BoxOptions
     wishes: Wishes
     committed_only: bool = False
 
@@ -41,11 +41,11 @@ def perform(order: Order, screen: Screen) -> None:
     Raises the errors of the contract's exit codes.
     """
     began = time.monotonic()
-    ready = get_ready(order.asked, screen, committed_only=order.committed_only)
+    ready = get_ready(order.options, screen, committed_only=order.committed_only)
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, order.wishes)
     ready.link.on_reconnect.append(drive.again)
     try:
-        be_ready(ready.box)  # while the box answers
+        preload(ready.box)  # while the box answers
         box_state = ready.look() or drive.box_state()
         warn_of_provider(ready, box_state, screen)
         setup = drive.run(box_state)
@@ -73,7 +73,7 @@ def _finish(ready: Ready, drive: Drive, box_state: BoxState, setup: str, began: 
     text = [] if blocking else _told(screen, run, beginning, setup, differing)
     if drive.own_folder:
         text.append(f"another repository has its name on this box: it lies in {box_state.repo_dir}")
-    alias = keep_alias(ready.box, screen)
+    alias = update_alias(ready.box, screen)
     took = time.monotonic() - began
     screen.result(
         {
@@ -95,13 +95,13 @@ def _finish(ready: Ready, drive: Drive, box_state: BoxState, setup: str, began: 
         raise BusyError(
             not_started(blocking, prepared.commit, command, differing),
             where=ready.box.known.name,
-            next_="--restart stops it and starts this; or wait for it to end.",
+            hint="--restart stops it and starts this; or wait for it to end.",
         )
     if beginning and beginning.rc:
         raise TrainingFailedError(
             f"the training ended with exit code {beginning.rc}.",
             where=run.name if run else "",
-            next_=f"Its log: boxstrap logs --host {ready.box.known.name}\n"
+            hint=f"Its log: boxstrap logs --host {ready.box.known.name}\n"
             "Fix it, commit, and run the same command again.",
         )
 

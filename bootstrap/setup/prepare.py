@@ -56,7 +56,7 @@ def check_keys(loaded: Loaded) -> None:
             public_keys(loaded.profile)
         except ProfileError as error:
             origin = loaded.origins.get("ssh.authorized_keys")
-            raise ProfileError(error.what, where=str(origin or ""), next_=error.next) from None
+            raise ProfileError(error.what, where=str(origin or ""), hint=error.hint) from None
 
 
 def prepare(  # noqa: PLR0913
@@ -77,12 +77,12 @@ def prepare(  # noqa: PLR0913
     no repository, boxstrap's own checkout, or work that would stay behind.
     """
     from bootstrap.render.script import render_script, script_id
-    from bootstrap.render.variables import NO_WORK, variables
-    from bootstrap.setup.work import address_warning, find_work
+    from bootstrap.render.variables import NO_SOURCE, variables
+    from bootstrap.setup.work import address_warning, resolve_source
 
     profile = loaded.profile
     here, work = (
-        find_work(profile, place, chosen_repo=chosen_repo) if with_work else (None, NO_WORK)
+        resolve_source(profile, place, chosen_repo=chosen_repo) if with_work else (None, NO_SOURCE)
     )
     if here is not None:
         if not committed_only:
@@ -124,7 +124,7 @@ def nothing_stays_behind(here: Here) -> None:
         raise UsageError(
             f"this would stay behind, since only commit {here.commit[:12]} travels:\n{listed}",
             where=str(here.root),
-            next_="Commit it, or say that the commit is enough: --committed-only",
+            hint="Commit it, or say that the commit is enough: --committed-only",
         )
 
 
@@ -141,5 +141,5 @@ def nothing_is_missing(here: Here) -> None:
             f"this clone is partial, and {len(names)} files of commit {here.commit[:12]} are not "
             f"in it:\n{listed}",
             where=str(here.root),
-            next_="Let git fetch them: git archive --output=/dev/null HEAD",
+            hint="Let git fetch them: git archive --output=/dev/null HEAD",
         )

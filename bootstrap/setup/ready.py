@@ -43,21 +43,21 @@ class Ready:
 
 
 def get_ready(
-    asked: BoxOptions, screen: Screen, *, committed_only: bool, with_work: bool = True
+    options: BoxOptions, screen: Screen, *, committed_only: bool, with_work: bool = True
 ) -> Ready:
     """Profile, box, repository, script; the connection is made while they are read.
 
     A box whose provider nobody named is logged in to before the script is made, and
     asked; what can be refused without it is refused before.
     """
-    loaded = load_profile(asked, kinds=EVERYTHING if with_work else FOR_THE_BOX)
-    box = reach(asked, loaded, screen)
+    loaded = load_profile(options, kinds=EVERYTHING if with_work else FOR_THE_BOX)
+    box = reach(options, loaded, screen)
     ahead = Ahead(box)
     made = partial(
         prepare,
-        place=asked.place,
+        place=options.place,
         local=box.is_local,
-        chosen_repo=asked.repo is not None,
+        chosen_repo=options.repo is not None,
         committed_only=committed_only,
         with_work=with_work,
     )
@@ -85,16 +85,16 @@ def get_ready(
     return Ready(box, link, prepared, loaded, ahead)
 
 
-def reach(asked: BoxOptions, loaded: Loaded, screen: Screen) -> BoxHandle:
+def reach(options: BoxOptions, loaded: Loaded, screen: Screen) -> BoxHandle:
     """The box that is meant; the connection to it begins."""
     repo_key = ""
-    if not asked.host:
+    if not options.host:
         from bootstrap.repo.here import read
 
-        repo_key = read(asked.place).key
+        repo_key = read(options.place).key
     ssh = loaded.profile.ssh
     box = find_box(
-        asked,
+        options,
         screen.say,
         repo_key=repo_key,
         user=ssh.user,

@@ -32,7 +32,7 @@ def next_steps(
     """The block that ends a setup. `alias` is what ssh calls the box, if it has one."""
     name, program = find_box.known.name, program_name(sys.argv[0])
     can_attach = run and run.state == "running" and box_state.facts.get("tmux")
-    folder, repo = repo_dir(prepared, box_state), find_box.asked.repo
+    folder, repo = repo_dir(prepared, box_state), find_box.options.repo
     # Whose run is meant goes by where the person stands: here they named another place.
     there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
     return what_next(

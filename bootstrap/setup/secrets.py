@@ -38,7 +38,7 @@ def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> 
         raise UsageError(
             f"the profile names secrets that are not in your environment: {', '.join(missing)}.",
             where="secrets",
-            next_=f"Set them first: export {missing[0]}=…",
+            hint=f"Set them first: export {missing[0]}=…",
         )
     return {name: environment[name] for name in names}
 

@@ -24,17 +24,17 @@ _USUAL = "vast"
 """Whose boxes have a web terminal to paste into, where the profile does not say."""
 
 
-def show_rendering(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
+def show_rendering(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     """The script for one door, or the readable one. Raises UsageError, ProfileError."""
     if not given["for_"]:
-        _show_script(asked, screen, given)
+        _show_script(options, screen, given)
         return
     from bootstrap.render.doors import door_named
     from bootstrap.render.through_door import render_door
 
     door = door_named(given["for_"])
     found = for_door(
-        asked, screen, provider=door.profile, committed_only=bool(given["committed_only"])
+        options, screen, provider=door.profile, committed_only=bool(given["committed_only"])
     )
     made = render_door(door.name, found.profile, found.work)
     screen.note("door", f"{door.name}, the {made.edition} script, {made.size:,} bytes")
@@ -48,17 +48,17 @@ def show_rendering(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) 
     )
 
 
-def _show_script(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
+def _show_script(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     from bootstrap.profile.providers import FALLBACK
     from bootstrap.setup.consent import NO_SECRET, load_profile
     from bootstrap.setup.prepare import prepare
 
-    loaded = load_profile(asked, kinds=NO_SECRET).for_provider(FALLBACK)
+    loaded = load_profile(options, kinds=NO_SECRET).for_provider(FALLBACK)
     prepared = prepare(
         loaded,
-        asked.place,
+        options.place,
         local=loaded.profile.name in {"local", "demo"},
-        chosen_repo=asked.repo is not None,
+        chosen_repo=options.repo is not None,
         committed_only=True,
         with_secrets=False,
     )
@@ -67,11 +67,11 @@ def _show_script(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) ->
     _show(prepared.script, screen, given, {"door": None, "edition": "whole"})
 
 
-def show_paste(asked: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
+def show_paste(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
     """One paste for a terminal. Raises UsageError, ProfileError."""
     if sum(bool(given[way]) for way in ("small", "url", "uvx")) > 1:
         raise UsageError("--small, --url and --uvx are three ways: choose one.")
-    found = for_door(asked, screen, provider=_USUAL, committed_only=bool(given["committed_only"]))
+    found = for_door(options, screen, provider=_USUAL, committed_only=bool(given["committed_only"]))
     if given["url"]:
         _show_fetch(found, screen, given)
         return
@@ -100,7 +100,7 @@ def _pasted(found: DoorWork, *, small: bool) -> tuple[str, str]:
     if len(text) > limit:
         raise UsageError(
             f"the {edition} script has {len(text):,} characters packed; {limit:,} are the limit.",
-            next_=f"What could go: {', '.join(droppable(found.profile))}.\n"
+            hint=f"What could go: {', '.join(droppable(found.profile))}.\n"
             "Or let the box fetch it: boxstrap oneliner --url https://…",
         )
     return text, edition
@@ -114,7 +114,7 @@ def _show_fetch(found: DoorWork, screen: Screen, given: Mapping[str, Any]) -> No
     if not given["output"]:
         raise UsageError(
             "--url needs --output FILE: the script that you then put at that address.",
-            next_="boxstrap oneliner --url https://example.org/box.sh --output box.sh",
+            hint="boxstrap oneliner --url https://example.org/box.sh --output box.sh",
         )
     script = render_carrier(found.profile, found.work)
     digest = hashlib.sha256(script.encode()).hexdigest()

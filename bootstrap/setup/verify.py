@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def verify_box(
-    asked: BoxOptions, screen: Screen, *, wait_s: int, report: Path | None = None
+    options: BoxOptions, screen: Screen, *, wait_s: int, report: Path | None = None
 ) -> None:
     """Check a box now and show the verdict; into `report` goes a page for the host's owner.
 
@@ -28,7 +28,7 @@ def verify_box(
         from bootstrap.verdict_page import check_place
 
         check_place(report)
-    ready = get_ready(asked, screen, committed_only=True, with_work=False)
+    ready = get_ready(options, screen, committed_only=True, with_work=False)
     smoke = any(step.name == "smoke" for step in ready.prepared.steps)
     wishes = Wishes(only="gpu,smoke" if smoke else "gpu", wait_s=wait_s)
     drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, wishes)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import ProfileError, UsageError
-from bootstrap.render.variables import ROOT, Work
+from bootstrap.render.variables import ROOT, Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -20,7 +20,9 @@ _MEANT = (
 )
 
 
-def find_work(profile: Profile, place: Path, *, chosen_repo: bool) -> tuple[Here | None, Work]:
+def resolve_source(
+    profile: Profile, place: Path, *, chosen_repo: bool
+) -> tuple[Here | None, Source]:
     """The commit, and the repository that sends it (None: the box clones it by its URL).
 
     Raises UsageError, ProfileError.
@@ -33,21 +35,21 @@ def find_work(profile: Profile, place: Path, *, chosen_repo: bool) -> tuple[Here
     here = _of_url(url, ref, place) if url else read(place, ref)
     if is_boxstrap_checkout(here) and not chosen_repo and not url:
         raise UsageError(
-            "this is boxstrap's own source, and no training.", where=str(here.root), next_=_MEANT
+            "this is boxstrap's own source, and no training.", where=str(here.root), hint=_MEANT
         )
     if profile.git.access == "url":
         if here.url is None:
             raise ProfileError(
                 "git.access: url needs an address, and this repository has no remote.",
                 where=str(here.root),
-                next_="Set git.url, or leave git.access out: the commit then travels over ssh.",
+                hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
         return None, _work(here)
     return here, _work(here)
 
 
-def _work(here: Here) -> Work:
-    return Work(
+def _work(here: Here) -> Source:
+    return Source(
         key=here.key,
         name=here.name,
         commit=here.commit,
@@ -60,7 +62,7 @@ def _work(here: Here) -> Work:
     )
 
 
-def _by_url(url: str, ref: str | None) -> Work:
+def _by_url(url: str, ref: str | None) -> Source:
     """The commit that `ref` is at the URL now; this machine asks, with the user's own access."""
     from bootstrap.repo.here import fingerprint
     from bootstrap.repo.urls import name_of, without_user_info
@@ -68,7 +70,7 @@ def _by_url(url: str, ref: str | None) -> Work:
     clean = without_user_info(url)
     name = name_of(clean)
     key = f"{name}-{fingerprint(clean, Path())}"  # as where somebody stands in it
-    return Work(
+    return Source(
         key=key,
         name=name,
         commit=ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref),
@@ -91,16 +93,17 @@ def _resolved(url: str, ref: str | None) -> str:
     from bootstrap.repo.hosts import ask_host
     from bootstrap.repo.urls import without_user_info
 
-    clean, asked = without_user_info(url), ref or "HEAD"
-    refs = [f"refs/heads/{asked}", f"refs/tags/{asked}^{{}}", f"refs/tags/{asked}"]
-    patterns = ["HEAD"] if asked == "HEAD" else refs
+    clean, options = without_user_info(url), ref or "HEAD"
+    refs = [f"refs/heads/{options}", f"refs/tags/{options}^{{}}", f"refs/tags/{options}"]
+    patterns = ["HEAD"] if options == "HEAD" else refs
     lines = ask_host(url, "ls-remote", "--end-of-options", clean, *patterns).splitlines()
     found = {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
     for pattern in patterns:
         if pattern in found:
             return found[pattern]
     raise ProfileError(
-        f"git.ref: {clean} has no branch or tag {asked!r}.", next_="Name one, or a whole commit id."
+        f"git.ref: {clean} has no branch or tag {options!r}.",
+        hint="Name one, or a whole commit id.",
     )
 
 
@@ -117,7 +120,7 @@ def _of_url(url: str, ref: str | None, place: Path) -> Here:
     return read(place, ref) if mine else read_url(url, ref)
 
 
-def address_warning(profile: Profile, work: Work) -> str | None:
+def address_warning(profile: Profile, work: Source) -> str | None:
     """What to say of an address from which this machine or the box fetches."""
     from bootstrap.repo.urls import check_url
 

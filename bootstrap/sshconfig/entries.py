@@ -41,7 +41,7 @@ class Entries:
         return "\n".join([HEAD + "".join(notes), *(entry.text() for entry in self.entries)])
 
 
-def living(boxes: Iterable[KnownBox]) -> list[KnownBox]:
+def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
     """Boxes that ssh can reach, in the given order (newest first).
 
     Rented addresses are reused: of the boxes at one place the first, which is
@@ -65,7 +65,7 @@ def entries(
     everything = list(boxes)
     made: dict[str, Entry] = {}
     left_out: dict[str, str] = {}
-    for box in living(everything):
+    for box in reachable(everything):
         alias = box.name
         if alias.lower() in (other.lower() for other in made):
             left_out[alias] = _SAME

@@ -14,7 +14,7 @@ VARIABLE = "BOXSTRAP_SSH_CONFIG"
 
 
 @dataclass(frozen=True)
-class Place:
+class ConfigPlace:
     """The user's ssh config, and our folder."""
 
     config: Path
@@ -55,7 +55,7 @@ def account_home() -> Path:
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
-def find_place() -> Place | None:
+def find_place() -> ConfigPlace | None:
     """Where the ssh config is; None where it is to be left alone.
 
     With another $HOME than the account's (a test, a build, `sudo -E`) ssh would
@@ -65,8 +65,8 @@ def find_place() -> Place | None:
     if said.lower() == "off":
         return None
     if said:
-        return Place(paths.expanded(said).absolute(), is_usual=False)
+        return ConfigPlace(paths.expanded(said).absolute(), is_usual=False)
     home = account_home()
     if Path.home().resolve() != home.resolve():
         return None
-    return Place(home / ".ssh" / "config")
+    return ConfigPlace(home / ".ssh" / "config")

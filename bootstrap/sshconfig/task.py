@@ -6,8 +6,8 @@ from bootstrap.errors import UsageError
 from bootstrap.link.registry import all_boxes
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.entry import Entry
-from bootstrap.sshconfig.keep import keep, take_out
-from bootstrap.sshconfig.place import VARIABLE, Place, account_home, find_place
+from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, account_home, find_place
+from bootstrap.sshconfig.update import remove, update
 from bootstrap.ui.screen import Screen
 
 
@@ -15,10 +15,10 @@ def write_entries(screen: Screen) -> None:
     """Bring the entries up to date and list them. Raises UsageError where it can't be done."""
     place = _place()
     place.off.unlink(missing_ok=True)
-    kept = keep(place, afresh=True)
+    kept = update(place, afresh=True)
     if kept.trouble:
-        what, _, next_ = kept.trouble.partition("\n")
-        raise UsageError(what, where="ssh config", next_=next_)
+        what, _, hint = kept.trouble.partition("\n")
+        raise UsageError(what, where="ssh config", hint=hint)
     windows = follow_on_windows(screen)
     rows = [f"{entry.alias:<28} {_leads_to(entry)}" for entry in kept.entries.entries]
     rows += [f"{alias:<28} left out: {why}" for alias, why in kept.entries.left_out.items()]
@@ -37,10 +37,10 @@ def write_entries(screen: Screen) -> None:
 def remove_entries(screen: Screen) -> None:
     """Take everything out of the user's ssh config, and keep it so."""
     place = _place()
-    there = take_out(place)
+    there = remove(place)
     if wsl.is_wsl():
         try:
-            wsl.take_out(wsl.find_windows())
+            wsl.remove(wsl.find_windows())
         except wsl.NoWindowsError as error:
             screen.warn(f"Windows' ssh config was left as it is: {error}.")
     words = "is as it was before boxstrap" if there else "has nothing of boxstrap in it"
@@ -76,13 +76,13 @@ def _leads_to(entry: Entry) -> str:
     return f"{user}{options['HostName']}:{options['Port']}"
 
 
-def _place() -> Place:
+def _place() -> ConfigPlace:
     place = find_place()
     if place is None:
         raise UsageError(
             "your ssh config is to be left alone: "
             f"{VARIABLE} is off, or HOME is not your account's home, {account_home()}.",
             where="ssh config",
-            next_=f"Unset {VARIABLE}, or let it name the file to change.",
+            hint=f"Unset {VARIABLE}, or let it name the file to change.",
         )
     return place

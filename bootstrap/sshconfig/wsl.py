@@ -18,7 +18,7 @@ from bootstrap.errors import cant_write
 from bootstrap.link.registry import KnownBox
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import with_block, without_block
-from bootstrap.sshconfig.entries import HEAD, living
+from bootstrap.sshconfig.entries import HEAD, reachable
 from bootstrap.sshconfig.entry import UnwritableError, windows_entry
 from bootstrap.sshconfig.place import account_home
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
@@ -77,7 +77,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
 
     Raises NoWindowsError where the config there can't be changed.
     """
-    alive, advice = living(boxes), []
+    alive, advice = reachable(boxes), []
     theirs = _hosts(windows)
     blocks = [HEAD]
     try:
@@ -116,7 +116,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
     return advice
 
 
-def take_out(windows: Windows) -> None:
+def remove(windows: Windows) -> None:
     """Bring the config there back as it was. Raises NoWindowsError."""
     try:
         data = windows.config.read()

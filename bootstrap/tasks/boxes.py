@@ -31,7 +31,7 @@ def boxes(call: Call) -> None:
     """
     from bootstrap.errors import UsageError
     from bootstrap.link.registry import all_boxes, by_name, forget, unreadable
-    from bootstrap.setup.alias import drop_alias
+    from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration
     from bootstrap.ui.layout import aligned
 
@@ -39,7 +39,7 @@ def boxes(call: Call) -> None:
     if name:
         box = by_name(name) or next((lost for lost in unreadable() if lost.name == name), None)
         if box is None:
-            raise UsageError(f"there is no box {name!r}.", next_="See which: boxstrap boxes")
+            raise UsageError(f"there is no box {name!r}.", hint="See which: boxstrap boxes")
         forget(box)
         drop_alias(call.screen)
         call.screen.result(

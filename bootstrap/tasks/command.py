@@ -84,7 +84,7 @@ class Call:
         """Whether a program reads what this prints."""
         return bool(self.given.get("json_"))
 
-    def asked(self) -> BoxOptions:
+    def options(self) -> BoxOptions:
         """The options about a box."""
         from bootstrap.link.handle import BoxOptions
 
@@ -221,7 +221,7 @@ def _redacting(call: Call) -> Callable[[str], str]:
 def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - in the place of a task's body
     raise UsageError(
         "--dry: this would change something, and can't be tried without. Nothing was done.",
-        next_="What a setup would do: boxstrap plan, or boxstrap --dry setup",
+        hint="What a setup would do: boxstrap plan, or boxstrap --dry setup",
     )
 
 
@@ -250,11 +250,11 @@ def _own_error(error: Exception, redact: Callable[[str], str]) -> BoxstrapError:
         return cant_write(error.filename or "the output, or a file,", error)
     folder = state_dir() / "reports"
     report = folder / time.strftime("%Y%m%d-%H%M%S.txt")
-    next_ = f"What happened is in {report}; please send it with a report of this error."
+    hint = f"What happened is in {report}; please send it with a report of this error."
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         report.write_text(redact("".join(traceback.format_exception(error))), encoding="utf-8")
     except OSError as unwritten:
-        next_ = f"No report was kept of it: {cant_write(report, unwritten).what}"
+        hint = f"No report was kept of it: {cant_write(report, unwritten).what}"
     what = redact(f"boxstrap itself failed: {type(error).__name__}: {error}")
-    return BoxstrapError(what, next_=next_)
+    return BoxstrapError(what, hint=hint)

@@ -13,11 +13,11 @@ def doctor(call: Call) -> None:
     """
     from bootstrap.doctor import examine
 
-    findings = examine(call.asked(), call.screen)
+    findings = examine(call.options(), call.screen)
     marks = {True: "ok", False: "no"}
     lines = [f"{marks[f.well]:<3} {f.name:<12} {f.says}" for f in findings]
     data = [{"check": f.name, "ok": f.well, "says": f.says} for f in findings]
     call.screen.result({"checks": data}, "\n".join(lines))
     ill = [f for f in findings if not f.well]
     if ill:
-        raise ill[-1].error(f"{len(ill)} of {len(findings)} checks failed.", next_=ill[0].advice)
+        raise ill[-1].error(f"{len(ill)} of {len(findings)} checks failed.", hint=ill[0].advice)

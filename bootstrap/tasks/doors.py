@@ -30,7 +30,7 @@ def render(call: Call) -> None:
     """
     from bootstrap.setup.through import show_rendering
 
-    show_rendering(call.asked(), call.screen, call.given)
+    show_rendering(call.options(), call.screen, call.given)
 
 
 @command(
@@ -53,4 +53,4 @@ def oneliner(call: Call) -> None:
     """
     from bootstrap.setup.through import show_paste
 
-    show_paste(call.asked(), call.screen, call.given)
+    show_paste(call.options(), call.screen, call.given)

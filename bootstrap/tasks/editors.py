@@ -19,7 +19,7 @@ def code(call: Call) -> None:
     """
     from bootstrap.editors.open import open_code
 
-    open_code(call.asked(), call.screen, call.given["editor"])
+    open_code(call.options(), call.screen, call.given["editor"])
 
 
 @command(JSON, Option("remove", "Bring your ssh config back as it was, and leave it alone.", False))

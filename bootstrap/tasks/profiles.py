@@ -58,16 +58,16 @@ def init(call: Call) -> None:
     """
     from bootstrap.errors import UsageError, cant_write
     from bootstrap.paths import write_whole
-    from bootstrap.profile.sketch import look, notes, sketch
+    from bootstrap.profile.scaffold import look, notes, sketch
     from bootstrap.repo.here import read
 
-    place = call.asked().place
+    place = call.options().place
     try:
         here = read(place)
         root, url, lacking = here.root, here.url, []
     except UsageError as error:
         # A folder that is no repository yet, or has no commit, may still get its profile.
-        root, url, lacking = place, None, [f"{error.what} {error.next}"]
+        root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = root / "boxstrap.yaml", look(root, url=url)
     try:
         write_whole(file, sketch(facts), "x")  # never through a link
@@ -75,7 +75,7 @@ def init(call: Call) -> None:
         raise UsageError(
             "it is there already; nothing was written.",
             where=str(file),
-            next_=f"See what it says: boxstrap profiles --show {file}",
+            hint=f"See what it says: boxstrap profiles --show {file}",
         ) from None
     except OSError as error:
         raise cant_write(file, error) from None

@@ -16,9 +16,9 @@ def status(call: Call) -> None:
 
     Example: boxstrap status --host my-box
     """
-    from bootstrap.after.status import show_status
+    from bootstrap.runs.status import show_status
 
-    show_status(call.asked(), call.screen)
+    show_status(call.options(), call.screen)
 
 
 @command(
@@ -38,11 +38,11 @@ def logs(call: Call) -> None:
 
     Example: boxstrap logs -f --host my-box
     """
-    from bootstrap.after.logs import show_log
+    from bootstrap.runs.logs import show_log
 
     given = call.given
     show_log(
-        call.asked(),
+        call.options(),
         call.screen,
         run=given["run"],
         every=given["all_"],
@@ -58,9 +58,9 @@ def attach(call: Call) -> None:
 
     Example: boxstrap attach --host my-box
     """
-    from bootstrap.after.attach import attach_to
+    from bootstrap.runs.attach import attach_to
 
-    attach_to(call.asked(), call.screen, run=call.given["run"], every=call.given["all_"])
+    attach_to(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
 
 
 @command(HOST, _IDENTITY, _REPO)
@@ -69,9 +69,9 @@ def shell(call: Call) -> None:
 
     Example: boxstrap shell --host my-box
     """
-    from bootstrap.after.enter import enter
+    from bootstrap.runs.remote_command import enter
 
-    enter(call.asked(), call.screen, [])
+    enter(call.options(), call.screen, [])
 
 
 @command(HOST, _IDENTITY, _REPO)
@@ -82,9 +82,9 @@ def exec_(call: Call) -> None:
     """
     import sys
 
-    from bootstrap.after.enter import enter, given_command
+    from bootstrap.runs.remote_command import enter, given_command
 
-    enter(call.asked(), call.screen, given_command(sys.argv))
+    enter(call.options(), call.screen, given_command(sys.argv))
 
 
 @command(
@@ -101,7 +101,9 @@ def stop(call: Call) -> None:
 
     Example: boxstrap stop --host my-box
     """
-    from bootstrap.after.stop import stop_run
+    from bootstrap.runs.stop import stop_run
 
     given = call.given
-    stop_run(call.asked(), call.screen, run=given["run"], every=given["all_"], setup=given["setup"])
+    stop_run(
+        call.options(), call.screen, run=given["run"], every=given["all_"], setup=given["setup"]
+    )

@@ -52,7 +52,7 @@ def plan(call: Call) -> None:
     """
     from bootstrap.setup.foresee import foresee
 
-    foresee(call.asked(), call.screen, show_origin=call.given["show_origin"])
+    foresee(call.options(), call.screen, show_origin=call.given["show_origin"])
 
 
 @command(
@@ -76,6 +76,6 @@ def verify(call: Call) -> None:
 
 def _asked(call: Call) -> BoxOptions:
     """What was asked of a box that is to be judged."""
-    asked = call.asked()
+    options = call.options()
     strict = ("gpu.strict=true",) if call.given["strict"] else ()
-    return replace(asked, sets=(*asked.sets, *strict))
+    return replace(options, sets=(*options.sets, *strict))

@@ -23,18 +23,18 @@ def top(call: Call) -> None:
     import sys
     from dataclasses import replace
 
-    from bootstrap.after.top import Wanted, redactor_of_all, watch_boxes
     from bootstrap.errors import UsageError
+    from bootstrap.runs.top import TopOptions, redactor_of_all, watch_boxes
     from bootstrap.ui.top_view import make_top_screen
 
     given = call.given
     if given["every"] < 1 or given["looks"] < 0:
         raise UsageError("--every is a second at the least, --looks no less than 0.")
-    asked = replace(call.asked(), host=None)
-    call.redact = redact = redactor_of_all(asked).text
+    options = replace(call.options(), host=None)
+    call.redact = redact = redactor_of_all(options).text
     screen = make_top_screen(sys.stdout, as_json=call.is_json, redact=redact, env=dict(os.environ))
-    wanted = Wanted(every_s=given["every"], samples=given["looks"])
+    wanted = TopOptions(every_s=given["every"], samples=given["looks"])
     try:
-        watch_boxes(asked, given["host"], wanted, screen)
+        watch_boxes(options, given["host"], wanted, screen)
     except KeyboardInterrupt:
         return  # how one leaves it

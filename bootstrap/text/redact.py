@@ -37,7 +37,7 @@ class Redactor:
             if len(value) < SHORTEST:
                 raise UsageError(
                     f"the secret {name} has fewer than {SHORTEST} characters: too short to redact",
-                    next_=f"set {name} to its whole value, or take it out of the profile's secrets",
+                    hint=f"set {name} to its whole value, or take it out of the profile's secrets",
                 )
             for form in (*_forms(value), *_lines(value)):
                 self._masks.setdefault(form, f"[{name} hidden]".encode())

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bootstrap.text import sizes
-from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, Row
+from bootstrap.ui.steps import FAILED, OK, RUNNING, SKIPPED, WAITING, WARNED, StepRow
 from bootstrap.ui.terminal import Marks
 
 COLOURS = {
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def line(  # noqa: PLR0913 - a line is made of these
-    row: Row,
+    row: StepRow,
     width: int,
     marks: Marks,
     *,
@@ -63,9 +63,9 @@ def fit(wordings: Sequence[str], room: int, cut: str) -> str:
     return (words[: max(0, room - 1)] + cut)[:room].ljust(room)
 
 
-def _middle(row: Row, room: int, width: int, marks: Marks) -> list[Part]:
+def _middle(row: StepRow, room: int, width: int, marks: Marks) -> list[Part]:
     parts: list[Part] = []
-    share = row.pace.share if row.state == RUNNING else None
+    share = row.progress.share if row.state == RUNNING else None
     if share is not None and width >= _WIDE_ENOUGH_FOR_BAR:
         full = round(share * _BAR)
         parts = [Part(marks.bar * full, "cyan"), Part(marks.rest * (_BAR - full), "dim")]

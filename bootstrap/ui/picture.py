@@ -13,7 +13,7 @@ from html import escape
 from bootstrap.events import STEPS, Event
 from bootstrap.text.sanitize import sanitize
 from bootstrap.ui.layout import line
-from bootstrap.ui.steps import Row, Steps
+from bootstrap.ui.steps import StepRow, Steps
 from bootstrap.ui.terminal import UNICODE
 
 _COLUMNS = 72
@@ -72,7 +72,7 @@ def _window(width: int, height: int, title: str) -> list[str]:
     ]
 
 
-def _rows(rows: Sequence[Row], setup: Row, price: float | None) -> list[str]:
+def _rows(rows: Sequence[StepRow], setup: StepRow, price: float | None) -> list[str]:
     start, length = setup.started or 0.0, _length(rows, setup)
     drawn: list[str] = []
     for number, row in enumerate(rows):
@@ -92,7 +92,7 @@ def _rows(rows: Sequence[Row], setup: Row, price: float | None) -> list[str]:
     return drawn
 
 
-def _length(rows: Sequence[Row], setup: Row) -> float:
+def _length(rows: Sequence[StepRow], setup: StepRow) -> float:
     ends = [row.started + row.seconds for row in rows if row.started is not None and row.seconds]
     return max([0.001, *(end - (setup.started or 0.0) for end in ends)])
 

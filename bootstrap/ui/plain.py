@@ -17,7 +17,7 @@ from typing import TextIO
 from bootstrap.events import Event
 from bootstrap.text import sizes
 from bootstrap.ui.screen import Paint, Redact, Screen
-from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, Row, Steps
+from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
 from bootstrap.ui.terminal import write_line
 
 EVERY = 5.0  # seconds between two lines of progress of a step, and of a lost link
@@ -107,7 +107,7 @@ class PlainScreen(Screen):
         self._stream.flush()
         self._out.flush()
 
-    def _progress(self, row: Row) -> None:
+    def _progress(self, row: StepRow) -> None:
         if self._is_due(row.step):
             self._told[row.step] = self._now()
             self._step(row, "...", next(iter(row.words()), ""))
@@ -116,7 +116,7 @@ class PlainScreen(Screen):
         told = self._told.get(name)
         return told is None or self._now() - told >= EVERY
 
-    def _end_of(self, row: Row) -> str:
+    def _end_of(self, row: StepRow) -> str:
         seconds = self._steps.elapsed(row)
         time_ = "" if seconds is None else sizes.duration(seconds)
         cost = ""
@@ -124,7 +124,7 @@ class PlainScreen(Screen):
             cost = sizes.dollars(seconds / 3600 * self.price)
         return ", ".join(filter(None, [time_, cost, *row.words()]))
 
-    def _step(self, row: Row, word: str, text: str) -> None:
+    def _step(self, row: StepRow, word: str, text: str) -> None:
         self._lines[row.step] += 1
         if self._lines[row.step] < MOST:
             self._line(row.step, word, text)

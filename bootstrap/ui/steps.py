@@ -14,7 +14,7 @@ from bootstrap.codes import explain
 from bootstrap.events import WHY, Event
 from bootstrap.plan import DOING
 from bootstrap.text import sizes
-from bootstrap.ui.pace import Pace
+from bootstrap.ui.progress import Progress
 
 WAITING, RUNNING, OK, SKIPPED, WARNED, FAILED = (
     "waiting",
@@ -28,7 +28,7 @@ _ENDS = {"ok": OK, "skip": SKIPPED, "fail": FAILED, "done": OK}
 
 
 @dataclass
-class Row:
+class StepRow:
     """One step: its state, and what to say of it."""
 
     step: str
@@ -38,7 +38,7 @@ class Row:
     seconds: float | None = None
     started: float | None = None  # on the box's clock
     ended: float | None = None
-    pace: Pace = field(default_factory=Pace)
+    progress: Progress = field(default_factory=Progress)
     has_started: bool = False
     has_warned: bool = False
 
@@ -52,9 +52,9 @@ class Row:
         if self.state == SKIPPED:
             return [self.why]
         if self.state == RUNNING:
-            return [self.said] if self.said else progress_words(self.pace) or [self.why]
-        if self.state == OK and self.pace.total is not None and self.pace.unit != "seconds":
-            return [_amount(Pace(self.pace.done, None, self.pace.unit))]
+            return [self.said] if self.said else progress_words(self.progress) or [self.why]
+        if self.state == OK and self.progress.total is not None and self.progress.unit != "seconds":
+            return [_amount(Progress(self.progress.done, None, self.progress.unit))]
         return [self.said]
 
 
@@ -62,15 +62,17 @@ class Steps:
     """The rows of a plan, kept up to date by `take`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.rows: dict[str, Row] = {}
-        self.setup = Row("setup")
+        self.rows: dict[str, StepRow] = {}
+        self.setup = StepRow("setup")
         self._now = now
         self._warned: set[tuple[str, str]] = set()
         self._lag: float | None = None  # this clock less the box's
 
     def plan(self, steps: Iterable[str]) -> None:
         """The steps to come, in the order in which they are shown."""
-        self.rows = {step: self.rows.get(step) or Row(step) for step in steps if step != "setup"}
+        self.rows = {
+            step: self.rows.get(step) or StepRow(step) for step in steps if step != "setup"
+        }
 
     def take(self, event: Event) -> bool:
         """Take in an event; tells whether it says anything new."""
@@ -88,26 +90,26 @@ class Steps:
             return self._warn(row, event)
         return self._end(row, event)
 
-    def elapsed(self, row: Row) -> float | None:
+    def elapsed(self, row: StepRow) -> float | None:
         """Seconds that the step took, or has taken until now."""
         if row.seconds is not None or row.started is None or row.state != RUNNING:
             return row.seconds
         box_now = self._now() - (self._lag or 0.0)
         return max(0.0, box_now - row.started)
 
-    def _row(self, step: str) -> Row:
-        return self.rows.setdefault(step, Row(step))
+    def _row(self, step: str) -> StepRow:
+        return self.rows.setdefault(step, StepRow(step))
 
-    def _start(self, row: Row, event: Event) -> bool:
+    def _start(self, row: StepRow, event: Event) -> bool:
         if row.state == RUNNING and row.has_started:
             return False
         word = event.word("why")
         why = DOING.get(row.step, "") if word == "new" else WHY.get(word, "")
-        fresh = Row(row.step, RUNNING, why, started=event.t, has_started=True)
+        fresh = StepRow(row.step, RUNNING, why, started=event.t, has_started=True)
         row.__dict__.update(fresh.__dict__)
         return True
 
-    def _progress(self, row: Row, event: Event) -> bool:
+    def _progress(self, row: StepRow, event: Event) -> bool:
         if row.state != RUNNING:
             self._start(row, event)
             row.has_started = False  # objects may be sent before the box begins: its start is news
@@ -115,10 +117,10 @@ class Steps:
         row.said = explain(code, event.fields).what if code else ""
         done = event.number("done")
         if done is not None:
-            row.pace.report(done, event.number("total"), event.word("unit"), event.t)
+            row.progress.report(done, event.number("total"), event.word("unit"), event.t)
         return done is not None or bool(code)
 
-    def _warn(self, row: Row, event: Event) -> bool:
+    def _warn(self, row: StepRow, event: Event) -> bool:
         code = event.word("code")
         row.said = explain(code, event.fields).what if code else row.said
         row.has_warned = True
@@ -127,7 +129,7 @@ class Steps:
         self._warned.add((row.step, code))
         return is_news
 
-    def _end(self, row: Row, event: Event) -> bool:
+    def _end(self, row: StepRow, event: Event) -> bool:
         state = _ENDS[event.event]
         if event.event == "done" and event.number("rc"):
             state = FAILED
@@ -145,7 +147,7 @@ class Steps:
         return True
 
 
-def _seconds(row: Row, event: Event) -> float | None:
+def _seconds(row: StepRow, event: Event) -> float | None:
     told = event.number("secs")
     if told is not None:
         return max(0.0, told)
@@ -154,28 +156,32 @@ def _seconds(row: Row, event: Event) -> float | None:
     return max(0.0, event.t - row.started)
 
 
-def progress_words(pace: Pace) -> list[str]:
+def progress_words(progress: Progress) -> list[str]:
     """Done of how much, speed and time left, from the longest wording to the shortest."""
-    if not pace.is_known:
+    if not progress.is_known:
         return []
-    left = "" if pace.left is None else f"{sizes.duration(pace.left)} left"
-    amount = _amount(pace)
-    share = "" if pace.share is None else f"{pace.share:.0%}"
-    wordings = ([amount, _speed(pace), left], [amount, left], [share or amount, left], [share])
+    left = "" if progress.left is None else f"{sizes.duration(progress.left)} left"
+    amount = _amount(progress)
+    share = "" if progress.share is None else f"{progress.share:.0%}"
+    wordings = ([amount, _speed(progress), left], [amount, left], [share or amount, left], [share])
     return [", ".join(filter(None, wording)) for wording in wordings if any(wording)]
 
 
-def _amount(pace: Pace) -> str:
-    if pace.unit == "bytes":
-        return sizes.size(pace.done) if pace.total is None else sizes.size_of(pace.done, pace.total)
-    if pace.unit == "seconds":
-        return f"{sizes.number(pace.done)} s"
-    of = "" if pace.total is None else f" of {sizes.number(pace.total)}"
-    unit = pace.unit.removesuffix("s") if pace.done == 1 and not of else pace.unit
-    return f"{sizes.number(pace.done)}{of} {unit}".strip()
+def _amount(progress: Progress) -> str:
+    if progress.unit == "bytes":
+        return (
+            sizes.size(progress.done)
+            if progress.total is None
+            else sizes.size_of(progress.done, progress.total)
+        )
+    if progress.unit == "seconds":
+        return f"{sizes.number(progress.done)} s"
+    of = "" if progress.total is None else f" of {sizes.number(progress.total)}"
+    unit = progress.unit.removesuffix("s") if progress.done == 1 and not of else progress.unit
+    return f"{sizes.number(progress.done)}{of} {unit}".strip()
 
 
-def _speed(pace: Pace) -> str:
-    if not pace.speed or pace.unit == "seconds":
+def _speed(progress: Progress) -> str:
+    if not progress.speed or progress.unit == "seconds":
         return ""
-    return sizes.speed(pace.speed) if pace.unit == "bytes" else sizes.rate(pace.speed)
+    return sizes.speed(progress.speed) if progress.unit == "bytes" else sizes.rate(progress.speed)

@@ -18,7 +18,7 @@ from bootstrap.text import sizes
 from bootstrap.ui import terminal
 from bootstrap.ui.layout import Part, fit, line
 from bootstrap.ui.screen import Paint, Redact, Screen
-from bootstrap.ui.steps import Row, Steps
+from bootstrap.ui.steps import StepRow, Steps
 
 FRAMES = 8  # a second
 _LABEL = 9
@@ -127,7 +127,7 @@ class TimelineScreen(Screen):
             lines.append(Text(more[:width], "dim", no_wrap=True))
         return lines + foot
 
-    def _row(self, row: Row, width: int) -> Text:
+    def _row(self, row: StepRow, width: int) -> Text:
         turn = int(self._now() * FRAMES)
         seconds = self._steps.elapsed(row)
         return _text(line(row, width, self._marks, seconds=seconds, price=self.price, turn=turn))
@@ -196,7 +196,7 @@ def _text(parts: Iterable[Part]) -> Text:
     return text
 
 
-def _most_important(rows: list[Row], most: int) -> list[Row]:
+def _most_important(rows: list[StepRow], most: int) -> list[StepRow]:
     """What runs before what went wrong before what waits before what is over, in plan order."""
     rank = {"running": 0, "failed": 1, "warned": 2, "waiting": 3}
     chosen = sorted(rows, key=lambda row: rank.get(row.state, 4))[:most]

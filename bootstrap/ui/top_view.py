@@ -13,8 +13,8 @@ from bootstrap.ui import terminal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from bootstrap.after.top import TopScreen, View
     from bootstrap.protocol.samples import Card, Sample
+    from bootstrap.runs.top import BoxView, TopScreen
 
 VERSION = 1
 SILENT_S = 10.0
@@ -40,7 +40,7 @@ class JsonLines:
     def __init__(self, out: TextIO, redact: Redact) -> None:
         self._out, self._redact = out, redact
 
-    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
         """One line."""
         if changed is None:
             return
@@ -73,7 +73,7 @@ class PlainLines:
         self._out, self._redact = out, redact
         self._said: dict[str, str] = {}
 
-    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
         """The lines of what is new."""
         if changed is None:
             return
@@ -104,7 +104,7 @@ class LiveTable:
         self._live = Live(console=Console(file=out), auto_refresh=False, transient=False)
         self._live.start()
 
-    def show(self, views: Sequence[View], changed: View | None) -> None:  # noqa: ARG002
+    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
         """Draw."""
         self._live.update(self.table(views), refresh=True)
 
@@ -112,7 +112,7 @@ class LiveTable:
         """Leave the last table where it is."""
         self._live.stop()
 
-    def table(self, views: Sequence[View]) -> RenderableType:
+    def table(self, views: Sequence[BoxView]) -> RenderableType:
         """The boxes, one below the other."""
         from rich import box
         from rich.console import Group
@@ -140,7 +140,7 @@ class LiveTable:
         return Group(*blocks)
 
 
-def _state(view: View) -> str:
+def _state(view: BoxView) -> str:
     if view.state == "live" and view.age() > SILENT_S:
         return f"silent for {duration(view.age())}"
     return f"{view.state} {view.why}".strip()

@@ -126,7 +126,7 @@ def codes(_: str) -> str:
     def readable(text: str) -> str:
         return _WORD.sub(lambda found: f"*{found[1]}*", text)
 
-    rows = ((f"`{name}`", readable(c.what), readable(c.next_)) for name, c in CODES.items())
+    rows = ((f"`{name}`", readable(c.what), readable(c.hint)) for name, c in CODES.items())
     return _table("code", "what happened", "what to do", rows=rows)
 
 

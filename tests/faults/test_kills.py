@@ -59,7 +59,7 @@ SECOND = "iniconfig>=2\npluggy\npackaging\n"
 
 
 @dataclass
-class Work:
+class Source:
     """A repository with two commits, and what each becomes on a box when nothing disturbs."""
 
     repository: Repository
@@ -95,7 +95,7 @@ class Work:
 
 
 @pytest.fixture(scope="session")
-def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Work:
+def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Source:
     """The repository: binary data too, so that objects travel for a moment."""
     home = tmp_path_factory.mktemp("work")
     chance = random.Random(7)
@@ -114,7 +114,7 @@ def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Work:
         "Second",
     )
     made.git("branch", "second")
-    return Work(made, mirror_rig, home)
+    return Source(made, mirror_rig, home)
 
 
 def end_training(rented: Rented) -> None:
@@ -132,7 +132,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.parametrize("what", KILLS)
 def test_killed_at_a_random_moment(
     rent: Rent,
-    work: Work,
+    work: Source,
     seeded: random.Random,
     faults: Faults,
     what: str,

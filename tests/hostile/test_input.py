@@ -279,7 +279,7 @@ def test_a_profile_of_another_user_is_not_obeyed(
         with faults.attempt("a profile of another user", at=f"{whose} {profile and profile[-13:]}"):
             error = refused(watch, profile=profile)
             assert "belongs to another user" in error.what
-            assert f"safe.directory {victim.place.resolve()}" in error.next
+            assert f"safe.directory {victim.place.resolve()}" in error.hint
     # The person's own word counts, as with git; what stands in it is refused then.
     monkeypatch.setenv("SUDO_UID", "4711")
     assert "belongs" not in refused(watch).text()

@@ -187,8 +187,8 @@ def test_every_code_is_complete_and_uses_only_number_fields():
     for name, code in CODES.items():
         assert name == name.strip().lower()
         assert code.what
-        assert code.next_
-        assert field_names(code.what) | field_names(code.next_) <= NUMBERS, name
+        assert code.hint
+        assert field_names(code.what) | field_names(code.hint) <= NUMBERS, name
         assert not code.what.endswith(".")
 
 

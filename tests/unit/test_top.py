@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.after import top
-from bootstrap.after.top import Feed, View, Wanted, watch_boxes
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.samples import Sample
+from bootstrap.runs import top
+from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
 
 MANY = 100_000
 
@@ -23,7 +23,7 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much faster a box tells than a screen draws: the newest look counts, and is shown."""
-    queues: list[queue.Queue[View]] = []
+    queues: list[queue.Queue[BoxView]] = []
     longest = 0
 
     def run(feed: Feed) -> None:
@@ -36,7 +36,7 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
     class Screen:
         shown: float = -1.0
 
-        def show(self, views: Sequence[View], changed: View | None) -> None:
+        def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
             if changed is not None and changed.sample is not None:
                 self.shown = changed.sample.t
 
@@ -45,6 +45,6 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(top.Feed, "run", run)
     screen = Screen()
-    watch_boxes(BoxOptions(), ["local"], Wanted(samples=MANY), screen)
+    watch_boxes(BoxOptions(), ["local"], TopOptions(samples=MANY), screen)
     assert longest == 1
     assert screen.shown >= 0

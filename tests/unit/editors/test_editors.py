@@ -11,7 +11,7 @@ from bootstrap.editors import on_box
 from bootstrap.editors.editors import EDITORS, authority_of, folder_uri
 from bootstrap.editors.jsonc import JsoncError, read
 from bootstrap.editors.needs import lacks
-from bootstrap.editors.on_box import Found, merged, name_of, wanted
+from bootstrap.editors.on_box import EditorState, merged, name_of, wanted
 from bootstrap.editors.on_here import tell_editor
 
 CODE = EDITORS["code"]
@@ -66,20 +66,20 @@ def test_the_interpreter_is_the_environment() -> None:
 
 def test_settings_of_the_box_are_merged() -> None:
     want = wanted("/w/.venv", "/w")
-    text, kept = merged(Found({}), want, {})
+    text, kept = merged(EditorState({}), want, {})
     assert not kept
-    assert merged(Found({}, text), want, {}) == (text, [])
+    assert merged(EditorState({}, text), want, {}) == (text, [])
     theirs = '{\n  // mine\n  "python.defaultInterpreterPath": "/opt/python",\n}\n'
-    text, kept = merged(Found({}, theirs), want, {})
+    text, kept = merged(EditorState({}, theirs), want, {})
     assert kept == ["python.defaultInterpreterPath"]
     assert "// mine" in text
     assert at_path(text) == "/opt/python"
     # What was written last time is ours to replace.
     path = name_of(("python.defaultInterpreterPath",))
-    text, kept = merged(Found({}, theirs), want, {path: "/opt/python"})
+    text, kept = merged(EditorState({}, theirs), want, {path: "/opt/python"})
     assert (at_path(text), kept) == ("${workspaceFolder}/.venv/bin/python", [])
     with pytest.raises(JsoncError):
-        merged(Found({}, "{,}"), want, {})
+        merged(EditorState({}, "{,}"), want, {})
 
 
 def at_path(text: str) -> object:
@@ -147,7 +147,7 @@ def test_each_editor_has_its_own_places() -> None:
 def test_a_hostile_answer_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = b"libc\tglibc \x1b[31m2.36\nsum\t1 2\nsettings\n" + b"x" * 3_000_000
     monkeypatch.setattr(on_box, "exchange", lambda *a, **k: answer)
-    found = on_box.look(None, CODE, "/p")  # type: ignore[arg-type]
+    found = on_box.read_state(None, CODE, "/p")  # type: ignore[arg-type]
     assert found.facts["libc"] == ["glibc 2.36"]
     assert len(found.settings) <= 1_000_001
     assert found.sum == "1 2"

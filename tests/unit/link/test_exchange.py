@@ -128,7 +128,7 @@ def test_no_answer_tells_what_came_instead(
     with pytest.raises(NoAnswer) as caught:
         exchange(person.login("box"), "echo hello")
     assert printed in caught.value.what
-    assert hint in caught.value.next
+    assert hint in caught.value.hint
     assert "\x1b" not in caught.value.text()
 
 
@@ -171,7 +171,7 @@ def test_a_server_that_runs_no_commands(person: Person, start_server: Callable[.
     person.write(person.alias("box", server))
     with pytest.raises(UnreachableError) as caught:
         exchange(person.login("box"), "echo hello")
-    assert "interactive only" in caught.value.next
+    assert "interactive only" in caught.value.hint
 
 
 def test_a_local_command_starts_at_home_and_detached_children_live_on(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.after.attach import ssh_command
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import registry
 from bootstrap.link.handle import BoxHandle, BoxOptions
@@ -17,6 +16,7 @@ from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
 from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
+from bootstrap.runs.attach import ssh_command
 from tests.unit.link.conftest import Person
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
 

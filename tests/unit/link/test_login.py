@@ -127,13 +127,13 @@ def test_a_refused_key_shows_what_was_tried_and_what_to_paste(
     person.write(person.alias("box", server))
     error = refusal(person)
     assert fingerprint(person.key) in error.what
-    assert person.key.with_name("id_ed25519.pub").read_text().strip() in error.next
+    assert person.key.with_name("id_ed25519.pub").read_text().strip() in error.hint
     assert USER in error.what
 
 
 def test_without_any_key_it_says_how_to_make_one(person: Person, server: Sshd) -> None:
     person.write(person.alias("box", server, "IdentityFile /nowhere"), identity=None)
-    assert "ssh-keygen" in refusal(person).next
+    assert "ssh-keygen" in refusal(person).hint
 
 
 def test_each_kind_of_key_and_file(person: Person, start_server: Callable[..., Sshd]) -> None:
@@ -350,7 +350,7 @@ def test_too_many_keys(
     person.write(person.alias("box", server))
     error = refusal(person)
     assert "hung up after" in error.what
-    assert "IdentitiesOnly" in error.next
+    assert "IdentitiesOnly" in error.hint
     person.login("box", identity=str(person.key))
 
 
@@ -361,7 +361,7 @@ def test_a_box_that_wants_passwords(person: Person, start_server: Callable[..., 
     person.write(person.alias("box", server))
     error = refusal(person)
     assert "password" in error.what
-    assert "keys only" in error.next
+    assert "keys only" in error.hint
     both = start_server(
         "both",
         person.key,

@@ -120,7 +120,7 @@ def test_without_ssh_it_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnreachableError) as caught:
         resolve(parse_host("gpu"))
-    assert "openssh-client" in caught.value.next
+    assert "openssh-client" in caught.value.hint
 
 
 def test_known_hosts_files_with_blanks(person: Person, tmp_path: Path) -> None:

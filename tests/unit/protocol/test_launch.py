@@ -110,7 +110,7 @@ def test_a_box_that_lacks_something_is_left_as_it_was(workdir: Path) -> None:
     with pytest.raises(BoxLacksError) as caught:
         launch(LocalWire(), start(workdir, script=lacking))
     assert "no room; no git" in caught.value.what
-    assert "Nothing was changed" in caught.value.next
+    assert "Nothing was changed" in caught.value.hint
     assert not workdir.exists()
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bootstrap.after.status import status_lines
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import STEPS, WHY
 from bootstrap.protocol import probe as probe_module
 from bootstrap.protocol.probe import BoxState, parse
 from bootstrap.protocol.run import STATES, parse_run
+from bootstrap.runs.status import status_lines
 
 WORDS = ["env", "file", "have", "run", "plan", "working", "last", "time", "bash", "script", "x"]
 ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))

@@ -16,9 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
-from bootstrap.after.status import status_lines
-from bootstrap.after.stop import what_ended
-from bootstrap.after.top import View
 from bootstrap.codes import explain
 from bootstrap.editors import jsonc, needs, on_box
 from bootstrap.editors.editors import EDITORS
@@ -35,6 +32,9 @@ from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.tail import file_tail
 from bootstrap.repo.objects import parse_report
+from bootstrap.runs.status import status_lines
+from bootstrap.runs.stop import what_ended
+from bootstrap.runs.top import BoxView
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import watch_beginning
 from bootstrap.setup.verdict import fetch_verdict
@@ -86,7 +86,7 @@ class Once(SimpleNamespace):
 
     label = "root@box"
 
-    def again(self, lost: BoxstrapError) -> None:
+    def reconnect(self, lost: BoxstrapError) -> None:
         raise lost
 
 
@@ -104,15 +104,15 @@ def end_of_setup(wire: Any) -> None:
 
 
 def looked(wire: Any) -> None:
-    for look in SampleLines().feed(all_of(wire)):
-        view = View("box", sample=look, state="live")
+    for read_state in SampleLines().feed(all_of(wire)):
+        view = BoxView("box", sample=read_state, state="live")
         for screen in (PlainLines(io.StringIO(), str), JsonLines(io.StringIO(), str)):
             screen.show([view], view)
         assert LiveTable.table(SimpleNamespace(_redact=str), [view])  # type: ignore[arg-type]
 
 
 def edited(wire: Any) -> None:
-    found = on_box.look(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
+    found = on_box.read_state(wire, next(iter(EDITORS.values())), "/w/.venv/bin/python")
     needs.lacks(found.facts, forwards=True)
     try:
         on_box.merged(found, on_box.wanted("/w/.venv", "/w"), {})
@@ -121,11 +121,11 @@ def edited(wire: Any) -> None:
 
 
 READERS: dict[str, Callable[[Any], object]] = {
-    "after/attach.py": lambda wire: exchange(wire, "x").strip(),
-    "after/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
-    "after/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
-    "after/stop.py": lambda wire: what_ended(exchange(wire, "x")),
-    "after/top.py": looked,
+    "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
+    "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
+    "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
+    "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
+    "runs/top.py": looked,
     "editors/on_box.py": edited,
     "link/exchange.py": lambda wire: ask(wire, "x"),
     "setup/foresee.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
@@ -138,7 +138,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
     "protocol/tail.py": lambda wire: file_tail(wire, "x", "/w", 100),
     "protocol/completion.py": lambda wire: CompletionPoller._is_over(
-        SimpleNamespace(_wire=wire, _asked="x", seen=0)  # type: ignore[arg-type]
+        SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
     ),
 }
 """Module -> what it makes of a box's words. Whoever asks a box stands here."""

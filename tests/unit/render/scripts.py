@@ -10,9 +10,9 @@ from bootstrap.plan import steps_for
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import Profile
 from bootstrap.render.script import render_script
-from bootstrap.render.variables import Work, variables
+from bootstrap.render.variables import Source, variables
 
-WORK = Work(
+WORK = Source(
     key="homework-01234567",
     name="homework",
     commit="0123456789abcdef0123456789abcdef01234567",
@@ -30,7 +30,7 @@ def profile(name: str, *sets: str) -> Profile:
     return load(name, sets=(TRAIN, *sets)).profile
 
 
-def render(what: Profile, *, local: bool = False, work: Work = WORK) -> str:
+def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     """The script that takes a box to this profile."""
     smoke = what.gpu.require and what.gpu.smoke != "none"
     steps = steps_for(local=local, train=what.train is not None, smoke=smoke)

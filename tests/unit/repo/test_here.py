@@ -119,7 +119,7 @@ def test_no_repository(tmp_path: Path, make: Callable[[Path], object], why: str)
 def test_no_commit_yet(new: New) -> None:
     with pytest.raises(UsageError, match="no commit yet") as caught:
         read(new().root)
-    assert "Commit" in caught.value.next
+    assert "Commit" in caught.value.hint
 
 
 def test_an_orphan_branch_has_no_commit_but_others_do(repo: Repository) -> None:
@@ -136,7 +136,7 @@ def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None
     with pytest.raises(BoxstrapError) as caught:
         read(repo.root)
     assert caught.value.code == 1
-    assert "fsck" in caught.value.next
+    assert "fsck" in caught.value.hint
 
 
 def test_without_git(repo: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

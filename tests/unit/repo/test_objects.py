@@ -305,7 +305,7 @@ def test_a_flipped_bit_is_refused(repo: Repository, store: Store) -> None:
     with pytest.raises(BoxstrapError) as caught:
         parse_report(*store.receive([bytes(whole)]))
     assert store.refs() == {}
-    assert "run again" in caught.value.next
+    assert "run again" in caught.value.hint
 
 
 def test_what_the_box_lacks_of_a_thin_pack_is_refused(repo: Repository, store: Store) -> None:
@@ -323,7 +323,7 @@ def test_a_damaged_repository_stops_the_stream(repo: Repository, store: Store) -
     with pytest.raises(BoxstrapError) as caught:
         store.receive(ObjectStream(here, ref=wanted_ref(here.commit)))
     assert blob in caught.value.what
-    assert "fsck" in caught.value.next
+    assert "fsck" in caught.value.hint
     assert store.refs() == {}
 
 
@@ -473,7 +473,7 @@ def test_a_good_report() -> None:
 def test_a_bad_report(answer: bytes, why: str) -> None:
     with pytest.raises(BoxstrapError, match=why) as caught:
         parse_report(answer, b"fatal: no space left\x1b[0m\n\n")
-    assert "fatal: no space left\\x1b[0m" in caught.value.next
+    assert "fatal: no space left\\x1b[0m" in caught.value.hint
     assert caught.value.what.isprintable()
     assert len(caught.value.what) < 300
 

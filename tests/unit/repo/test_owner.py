@@ -44,7 +44,7 @@ def test_a_strangers_repository_is_refused(repo: Repository) -> None:
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user") as caught:
         read(repo.root)
-    assert f"safe.directory {repo.root}" in caught.value.next
+    assert f"safe.directory {repo.root}" in caught.value.hint
 
 
 def test_a_repository_that_a_stranger_put_above_is_refused(repo: Repository) -> None:

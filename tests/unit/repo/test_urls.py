@@ -102,7 +102,7 @@ def test_refused(url: str, why: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_url(url)
     assert why in caught.value.what
-    assert "https://HOST/PATH" in caught.value.next
+    assert "https://HOST/PATH" in caught.value.hint
     assert all(character.isprintable() for character in caught.value.what)
 
 

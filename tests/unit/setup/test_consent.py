@@ -68,22 +68,22 @@ Says = Callable[..., BoxOptions]
 def says(clone: Repository) -> Says:
     """`says(text)`: the repository's profile says that."""
 
-    def write(text: str, name: str = "boxstrap.yaml", **asked: object) -> BoxOptions:
+    def write(text: str, name: str = "boxstrap.yaml", **options: object) -> BoxOptions:
         (clone.root / name).write_text(f"version: 1\n{text}\n")
-        return BoxOptions(repo=clone.root, **asked)  # type: ignore[arg-type]
+        return BoxOptions(repo=clone.root, **options)  # type: ignore[arg-type]
 
     return write
 
 
-def refused(asked: BoxOptions, **options: frozenset[Takes]) -> ConsentError:
+def refused(options: BoxOptions, **kinds: frozenset[Takes]) -> ConsentError:
     with pytest.raises(ConsentError) as caught:
-        load_profile(asked, **options)
+        load_profile(options, **kinds)
     assert caught.value.code == 2
     return caught.value
 
 
-def agree(asked: BoxOptions) -> None:
-    load_profile(BoxOptions(**{**vars(asked), "consent": refused(asked).takings.digest}))
+def agree(options: BoxOptions) -> None:
+    load_profile(BoxOptions(**{**vars(options), "consent": refused(options).takings.digest}))
 
 
 def records() -> list[Path]:
@@ -93,8 +93,8 @@ def records() -> list[Path]:
 @pytest.mark.parametrize("key", TAKES)
 def test_what_is_taken_needs_consent_once(key: str, says: Says, person: Person) -> None:
     text, what = TAKES[key]
-    asked = says(text)
-    error = refused(asked)
+    options = says(text)
+    error = refused(options)
     (each,) = error.takings.each
     assert each.key == key
     assert each.what.startswith(what.format(home=person.home.resolve()))
@@ -102,8 +102,8 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, person: Person) 
     assert f"--consent {error.takings.digest}" in error.text()
     assert error.as_dict()["takes"] == [{"key": key, "takes": each.what}]
     assert records() == []
-    agree(asked)
-    load_profile(asked)
+    agree(options)
+    load_profile(options)
     (record,) = records()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
@@ -135,9 +135,9 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
 
 
 def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: Repository) -> None:
-    asked = says("secrets: [A]")
-    digest = refused(asked).takings.digest
-    agree(asked)
+    options = says("secrets: [A]")
+    digest = refused(options).takings.digest
+    agree(options)
     clone.root.rename(clone.root.with_name("elsewhere"))
     moved = BoxOptions(repo=clone.root.with_name("elsewhere"))
     refused(moved)
@@ -150,17 +150,17 @@ def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: R
 
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
 def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> None:
-    asked = says("secrets: [A]")
-    agree(asked)
+    options = says("secrets: [A]")
+    agree(options)
     (record,) = records()
     record.write_text(left)
-    refused(asked)
-    agree(asked)
-    load_profile(asked)
+    refused(options)
+    agree(options)
+    load_profile(options)
     # Nor one of another repository under this one's name.
     kept = json.loads(record.read_text())
     record.write_text(json.dumps({**kept, "repository": "/elsewhere"}))
-    refused(asked)
+    refused(options)
 
 
 def test_the_persons_own_words_need_none(says: Says, person: Person, clone: Repository) -> None:
@@ -190,7 +190,7 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
     way: str, says: Says, person: Person, clone: Repository
 ) -> None:
     (clone.root / "sub").mkdir()
-    asked = says("secrets: [A]", "sub/evil.yaml")
+    options = says("secrets: [A]", "sub/evil.yaml")
     evil = clone.root / "sub/evil.yaml"
     config_dir().mkdir(parents=True)
     (person.home / "link.yaml").symlink_to(evil)
@@ -205,7 +205,7 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
         "cwd": "./sub/evil.yaml",
     }
     (person.home / "x").mkdir()
-    repo = person.home if way == "cwd" else asked.repo  # another one than they stand in
+    repo = person.home if way == "cwd" else options.repo  # another one than they stand in
     refused(BoxOptions(repo=repo, profile=named[way]))
 
 
@@ -227,10 +227,10 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
 
 
 def test_a_key_that_changed_in_its_file_is_another_key(says: Says, person: Person) -> None:
-    asked = says("ssh: {authorized_keys: [~/me.pub]}")
-    agree(asked)
+    options = says("ssh: {authorized_keys: [~/me.pub]}")
+    agree(options)
     (person.home / "me.pub").write_text(KEY.format("B"))
-    assert "(new)" in refused(asked).text()
+    assert "(new)" in refused(options).text()
 
 
 def test_the_repository_stood_in_is_no_other_one(says: Says, clone: Repository) -> None:
@@ -243,8 +243,8 @@ def test_the_repository_stood_in_is_no_other_one(says: Says, clone: Repository) 
 
 
 def test_only_what_a_task_takes_is_asked(says: Says) -> None:
-    asked = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
-    load_profile(asked, kinds=FOR_THE_BOX)
+    options = says("secrets: [A]\ngit: {url: https://example.org/me/private.git}")
+    load_profile(options, kinds=FOR_THE_BOX)
     refused(says("ssh: {identity: ~/id}"), kinds=FOR_THE_BOX)
 
 
@@ -273,9 +273,9 @@ def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> 
 def test_files_of_the_kernel_are_refused(text: str, says: Says, person: Person) -> None:
     for name in ("proc.yaml", "environ", "environ.pub"):
         (person.home / name).symlink_to("/proc/self/environ")
-    asked = says(text)
+    options = says(text)
     with pytest.raises(ProfileError, match=r"/proc|/dev") as caught:
-        load_profile(asked)
+        load_profile(options)
     assert not isinstance(caught.value, ConsentError)
 
 
@@ -362,15 +362,15 @@ def _linked_packs(git: Path, other: Path) -> None:
 def test_objects_of_another_repository_need_consent(
     lead: Callable[[Path, Path], None], says: Says, clone: Repository, private: Repository
 ) -> None:
-    asked = says("secrets: []")
-    load_profile(asked)
+    options = says("secrets: []")
+    load_profile(options)
     lead(clone.root / ".git", private.root / ".git")
-    (each,) = refused(asked).takings.each
+    (each,) = refused(options).takings.each
     assert each.kind is Takes.REPOSITORY
     assert str(private.root / ".git") in each.what
-    load_profile(asked, kinds=FOR_THE_BOX)
-    agree(asked)
-    load_profile(asked)
+    load_profile(options, kinds=FOR_THE_BOX)
+    agree(options)
+    load_profile(options)
 
 
 def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(

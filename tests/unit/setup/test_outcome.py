@@ -67,7 +67,7 @@ def test_each_end_has_its_exit_code(
 ) -> None:
     error, _ = outcome_of(done(rc=rc, code=code), monkeypatch)
     assert type(error).code == exit_code
-    assert error.next
+    assert error.hint
 
 
 def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
@@ -76,7 +76,7 @@ def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
     error, document = outcome_of(done(rc=7, code="over"), monkeypatch)
     assert document["logs"] == {"python": ["first", "last"]}
     assert "python" in error.what
-    assert "boxstrap logs --step python --host my-box" in error.next
+    assert "boxstrap logs --step python --host my-box" in error.hint
 
 
 def test_a_fraction_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +88,8 @@ def test_a_fraction_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_code_makes_sentences(code: str) -> None:
     said = explain(code, {})
     assert said.what
-    assert said.next_
-    assert "{" not in said.what + said.next_
+    assert said.hint
+    assert "{" not in said.what + said.hint
 
 
 @pytest.mark.parametrize("code", ["{", "{0}", "{a.b.c}", "{!r}", ""])

@@ -29,7 +29,7 @@ def test_a_clean_repository_is_its_commit(person: Person) -> None:
 def test_boxstraps_own_checkout_is_no_training() -> None:
     with pytest.raises(UsageError, match="boxstrap's own source") as caught:
         prepared(HERE, committed_only=True)
-    assert "--repo" in caught.value.next
+    assert "--repo" in caught.value.hint
 
 
 def test_boxstraps_own_checkout_may_be_chosen() -> None:

@@ -55,7 +55,7 @@ def test_names_that_are_none_are_left_out() -> None:
     assert given_to(KnownBox("gpu", "gpu", extra={"secrets": "KEY"})) == []
 
 
-@pytest.mark.parametrize("error", [StepFailedError("hf_abcdef12 leaked", next_="hf_abcdef12")])
+@pytest.mark.parametrize("error", [StepFailedError("hf_abcdef12 leaked", hint="hf_abcdef12")])
 def test_errors_go_through_the_same_place(error: BoxstrapError) -> None:
     def body(call: Call) -> None:
         call.redact = redactor_of([box("HF")], environment={"HF": "hf_abcdef12"}).text

@@ -24,7 +24,7 @@ def test_all_that_are_missing_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         take(["A", "B", "C"], {"B": "x", "C": ""})
     assert "A, C" in caught.value.what
-    assert "export A=" in caught.value.next
+    assert "export A=" in caught.value.hint
 
 
 def test_only_what_is_named_is_taken() -> None:

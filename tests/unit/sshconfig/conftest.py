@@ -10,14 +10,14 @@ import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.registry import KnownBox
-from bootstrap.sshconfig.place import VARIABLE, Place, find_place
+from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, find_place
 
 MakeBox = Callable[..., KnownBox]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBJZ8sOwVHKRf4Jh5O2ZjYVYwTnbqc1+7cjGLq3wNSJv"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigPlace:
     """An ssh config of our own, not there yet."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ssh" / "config"))
     found = find_place()

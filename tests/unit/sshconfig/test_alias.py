@@ -13,10 +13,10 @@ from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.registry import KnownBox
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import parse_host
-from bootstrap.setup.alias import drop_alias, keep_alias
-from bootstrap.sshconfig import keep as keeping
-from bootstrap.sshconfig.keep import take_out
-from bootstrap.sshconfig.place import VARIABLE, Place
+from bootstrap.sshconfig import update as updating
+from bootstrap.sshconfig.alias import drop_alias, update_alias
+from bootstrap.sshconfig.place import VARIABLE, ConfigPlace
+from bootstrap.sshconfig.update import remove
 from bootstrap.ui.screen import Screen, make_screen
 from tests.unit.sshconfig.conftest import MakeBox
 
@@ -38,46 +38,46 @@ def contact_of(box: KnownBox) -> BoxHandle:
 
 
 def test_the_alias_is_said_once(
-    place: Place, make_box: MakeBox, screen: Screen, said: io.StringIO
+    place: ConfigPlace, make_box: MakeBox, screen: Screen, said: io.StringIO
 ) -> None:
     box = contact_of(make_box("my-box"))
-    assert keep_alias(box, screen) == "my-box"
+    assert update_alias(box, screen) == "my-box"
     assert "`ssh my-box` leads to this box" in said.getvalue()
     length = len(said.getvalue())
-    assert keep_alias(box, screen) == "my-box"
+    assert update_alias(box, screen) == "my-box"
     assert len(said.getvalue()) == length
 
 
 def test_this_machine_as_a_box_touches_nothing(
-    place: Place, make_box: MakeBox, screen: Screen
+    place: ConfigPlace, make_box: MakeBox, screen: Screen
 ) -> None:
     make_box("my-box")
     local = KnownBox("local", "local")
     assert (
-        keep_alias(BoxHandle(BoxOptions(), parse_host("local"), local, None, print), screen) == ""
+        update_alias(BoxHandle(BoxOptions(), parse_host("local"), local, None, print), screen) == ""
     )
     assert not place.config.exists()
     assert not place.folder.exists()
 
 
 def test_switched_off_it_stays_off(
-    place: Place, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
+    place: ConfigPlace, make_box: MakeBox, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     box = contact_of(make_box("my-box"))
-    keep_alias(box, screen)
-    take_out(place)
-    assert keep_alias(box, screen) == ""
+    update_alias(box, screen)
+    remove(place)
+    assert update_alias(box, screen) == ""
     drop_alias(screen)
     assert not place.config.exists()
     assert not place.entries.exists()
     place.off.unlink()
     monkeypatch.setenv(VARIABLE, "off")
-    assert keep_alias(box, screen) == ""
+    assert update_alias(box, screen) == ""
     assert not place.config.exists()
 
 
 def test_what_goes_wrong_is_said_once_and_fails_nothing(
-    place: Place,
+    place: ConfigPlace,
     make_box: MakeBox,
     screen: Screen,
     said: io.StringIO,
@@ -88,18 +88,18 @@ def test_what_goes_wrong_is_said_once_and_fails_nothing(
     place.config.chmod(0o400)
     box = contact_of(make_box("my-box"))
     for _ in range(2):
-        assert keep_alias(box, screen) == ""
+        assert update_alias(box, screen) == ""
     assert said.getvalue().count("is read-only") == 1
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(keeping, "write_private", full)
-    assert keep_alias(contact_of(make_box("another", port=1)), screen) == ""
+    monkeypatch.setattr(updating, "write_private", full)
+    assert update_alias(contact_of(make_box("another", port=1)), screen) == ""
     assert "ssh/config can't be used: no space left on device.\n" in said.getvalue()
 
 
-def test_an_entry_of_ours_is_no_way_to_remember(place: Place, make_box: MakeBox) -> None:
+def test_an_entry_of_ours_is_no_way_to_remember(place: ConfigPlace, make_box: MakeBox) -> None:
     """`root@my-box` is resolved by our own entry: what is kept is how the box was reached."""
     box = make_box("my-box")
     led = Endpoint(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.sshconfig.block import has_block, with_block, without_block
-from bootstrap.sshconfig.keep import keep, take_out
-from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.place import ConfigPlace
+from bootstrap.sshconfig.update import remove, update
 from tests.unit.sshconfig.asking import hosts_in, meaning, options
 from tests.unit.sshconfig.configs import CONFIGS, USUAL
 from tests.unit.sshconfig.conftest import MakeBox
@@ -20,7 +20,7 @@ def test_there_are_thirty_of_them() -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_other_hosts_stay_and_removal_is_byte_for_byte(
-    name: str, place: Place, make_box: MakeBox
+    name: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
     data = CONFIGS[name]
     place.config.parent.mkdir()
@@ -32,7 +32,7 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(
     make_box("my-box")
     make_box("Second.box_2", port=22)
 
-    kept = keep(place)
+    kept = update(place)
     assert kept.changed
     assert not kept.trouble
     assert {host: meaning(place.config, host) for host in hosts} == before
@@ -40,34 +40,34 @@ def test_other_hosts_stay_and_removal_is_byte_for_byte(
     assert (mine["hostname"], mine["port"], mine["user"]) == ("5.17.27.63", "46769", "root")
     assert place.config.stat().st_mode & 0o7777 == 0o640
 
-    assert not keep(place).changed
-    assert take_out(place)
+    assert not update(place).changed
+    assert remove(place)
     assert place.config.read_bytes() == data
     assert place.config.stat().st_mode & 0o7777 == 0o640
     assert sorted(p.name for p in place.config.parent.iterdir()) == ["config"]
-    assert not take_out(place)
+    assert not remove(place)
 
 
-def test_no_file_before_none_afterwards(place: Place, make_box: MakeBox) -> None:
+def test_no_file_before_none_afterwards(place: ConfigPlace, make_box: MakeBox) -> None:
     make_box("my-box")
-    assert keep(place).changed
+    assert update(place).changed
     assert place.config.stat().st_mode & 0o7777 == 0o600
     assert place.config.parent.stat().st_mode & 0o7777 == 0o700
     assert options(place.config, "my-box")["port"] == "46769"
-    assert take_out(place)
+    assert remove(place)
     assert not place.config.exists()
 
 
-def test_what_came_to_a_file_of_ours_stays(place: Place, make_box: MakeBox) -> None:
+def test_what_came_to_a_file_of_ours_stays(place: ConfigPlace, make_box: MakeBox) -> None:
     make_box("my-box")
-    keep(place)
+    update(place)
     with place.config.open("ab") as file:
         file.write(USUAL)
-    take_out(place)
+    remove(place)
     assert place.config.read_bytes() == USUAL
 
 
-def test_lines_that_the_user_moved_are_found(place: Place, make_box: MakeBox) -> None:
+def test_lines_that_the_user_moved_are_found(place: ConfigPlace, make_box: MakeBox) -> None:
     include = place.include
     moved = USUAL + f"\n  Include   {include}\n".encode()
     assert has_block(moved, include)
@@ -77,12 +77,14 @@ def test_lines_that_the_user_moved_are_found(place: Place, make_box: MakeBox) ->
         assert not has_block(lookalike.encode(), include)
 
 
-def test_lines_that_were_moved_out_of_effect_are_told_of(place: Place, make_box: MakeBox) -> None:
+def test_lines_that_were_moved_out_of_effect_are_told_of(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("my-box")
-    keep(place)
+    update(place)
     place.config.write_text(f"Host work\n    Include {place.include}\n")
     box = make_box("other", port=1)
-    kept = keep(place)
+    kept = update(place)
     assert "has no effect where it stands" in kept.trouble
     assert kept.alias(box) == ""
 
@@ -97,13 +99,13 @@ def test_a_byte_order_mark_stays_first() -> None:
 
 
 def test_a_file_that_ssh_refuses_is_left_alone(
-    place: Place, make_box: MakeBox, tmp_path: Path
+    place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     place.config.parent.mkdir()
     for broken in (b"\xef\xbb\xbf" + USUAL, b"Host a\n  Prot 22\n", b'Host "a\n'):
         place.config.write_bytes(broken)
         make_box("my-box")
-        kept = keep(place)
+        kept = update(place)
         assert "ssh does not accept" in kept.trouble
         assert f"Include {place.include}" in kept.trouble
         assert str(place.config) in kept.trouble

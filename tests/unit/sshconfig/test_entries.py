@@ -10,19 +10,19 @@ import pytest
 from bootstrap.link import registry
 from bootstrap.link.registry import all_boxes, forget
 from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
-from bootstrap.sshconfig.keep import keep
-from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.place import ConfigPlace
+from bootstrap.sshconfig.update import update
 from tests.unit.sshconfig.asking import meaning, options
 from tests.unit.sshconfig.conftest import MakeBox
 
 
-def test_an_entry_says_everything(place: Place, make_box: MakeBox, tmp_path: Path) -> None:
+def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_path: Path) -> None:
     key = tmp_path / "my key 100%"
     key.touch()
     box = make_box(
         "my-box", extra={"identities": [str(key)], "identity": str(key), "identities_only": True}
     )
-    keep(place)
+    update(place)
     place.config.write_text(
         place.config.read_text()
         + "Host *\n  ForwardAgent yes\n  RemoteCommand tmux\n  RequestTTY force\n"
@@ -54,7 +54,7 @@ def test_an_entry_says_everything(place: Place, make_box: MakeBox, tmp_path: Pat
     assert "proxycommand" not in mine
 
 
-def test_a_connection_is_shared(place: Place, make_box: MakeBox) -> None:
+def test_a_connection_is_shared(place: ConfigPlace, make_box: MakeBox) -> None:
     place.config.parent.mkdir()
     place.config.write_text(own_entry(make_box("my-box"), "/tmp/a b").text())
     mine = options(place.config, "my-box")
@@ -62,7 +62,7 @@ def test_a_connection_is_shared(place: Place, make_box: MakeBox) -> None:
     assert re.fullmatch("/tmp/a b/[0-9a-f]{44}", mine["controlpath"])
 
 
-def test_boxes_at_one_address_share_no_connection(place: Place, make_box: MakeBox) -> None:
+def test_boxes_at_one_address_share_no_connection(place: ConfigPlace, make_box: MakeBox) -> None:
     """An earlier box's connection stands for ten minutes, and ssh would take it for this one."""
     place.config.parent.mkdir()
     paths = []
@@ -91,18 +91,18 @@ def test_the_socket_of_a_shared_connection_fits() -> None:
     ],
 )
 def test_a_jump_host_is_kept(
-    fields: dict[str, object], option: str, value: str, place: Place, make_box: MakeBox
+    fields: dict[str, object], option: str, value: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("my-box", extra=fields)
-    keep(place)
+    update(place)
     assert options(place.config, "my-box")[option] == value
 
 
-def test_a_bare_address_gets_an_alias_with_its_port(place: Place, make_box: MakeBox) -> None:
+def test_a_bare_address_gets_an_alias_with_its_port(place: ConfigPlace, make_box: MakeBox) -> None:
     """An entry for the address itself would speak for every other box there."""
     make_box("203.0.113.7", address="203.0.113.7", port=22)
     before = meaning(place.config.parent / "none", "203.0.113.7")
-    kept = keep(place)
+    kept = update(place)
     assert kept.entries.aliases == ("203.0.113.7-22",)
     mine = options(place.config, "203.0.113.7-22")
     assert (mine["hostname"], mine["hostkeyalias"]) == ("203.0.113.7", "203.0.113.7")
@@ -111,38 +111,40 @@ def test_a_bare_address_gets_an_alias_with_its_port(place: Place, make_box: Make
 
 
 def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
-    place: Place, make_box: MakeBox
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("one")
     make_box("two", address="198.51.100.9", port=2222)
-    keep(place)
+    update(place)
     make_box("one", port=50001)
-    assert keep(place).changed
+    assert update(place).changed
     assert options(place.config, "one")["port"] == "50001"
     box = registry.by_name("two")
     assert box is not None
     forget(box)
-    assert keep(place).changed
+    assert update(place).changed
     assert options(place.config, "two")["hostname"] == "two"
-    assert not keep(place).changed
+    assert not update(place).changed
 
 
-def test_of_the_boxes_at_one_place_the_newest_is_alive(place: Place, make_box: MakeBox) -> None:
+def test_of_the_boxes_at_one_place_the_newest_is_alive(
+    place: ConfigPlace, make_box: MakeBox
+) -> None:
     make_box("old")
     make_box("other", port=22)
     make_box("new")
-    assert set(keep(place).entries.aliases) == {"new", "other"}
+    assert set(update(place).entries.aliases) == {"new", "other"}
     assert {box.name for box in all_boxes()} == {"old", "other", "new"}
 
 
-def test_a_users_alias_stays_theirs(place: Place, make_box: MakeBox) -> None:
+def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> None:
     """Where the box is reached by it: the pin is added, and nothing else."""
     text = "Host gpu\n  HostName 5.17.27.63\n  Port 46769\n  ForwardAgent yes\n  User me\n"
     place.config.parent.mkdir()
     place.config.write_text(text)
     plain = options(place.config, "gpu")
     box = make_box("gpu", "gpu", extra={"known_hosts": ["/home/me/kh 1"]})
-    keep(place)
+    update(place)
     now = options(place.config, "gpu")
     assert now.pop("userknownhostsfile") == f"/home/me/kh 1 {box.known_hosts}"
     plain.pop("userknownhostsfile")
@@ -150,13 +152,13 @@ def test_a_users_alias_stays_theirs(place: Place, make_box: MakeBox) -> None:
     assert now == plain
 
 
-def test_a_second_box_behind_a_users_alias(place: Place, make_box: MakeBox) -> None:
+def test_a_second_box_behind_a_users_alias(place: ConfigPlace, make_box: MakeBox) -> None:
     """--new-box: `ssh gpu` knows both keys; the new box has a name of its own as well."""
     place.config.parent.mkdir()
     place.config.write_text("Host gpu\n  HostName 5.17.27.63\n")
     old = make_box("gpu", "gpu", port=22)
     new = make_box("gpu-2", "gpu", port=46769)
-    keep(place)
+    update(place)
     files = options(place.config, "gpu")["userknownhostsfile"]
     assert str(old.known_hosts) in files
     assert str(new.known_hosts) in files
@@ -164,66 +166,66 @@ def test_a_second_box_behind_a_users_alias(place: Place, make_box: MakeBox) -> N
 
 
 def test_a_name_that_means_something_else_is_left_to_the_user(
-    place: Place, make_box: MakeBox
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
     place.config.parent.mkdir()
     place.config.write_text("Host work\n  HostName work.example.org\n")
     before = meaning(place.config, "work")
     box = make_box("work", "root@5.17.27.63:46769")
-    kept = keep(place)
+    kept = update(place)
     assert meaning(place.config, "work") == before
     assert dict(kept.entries.left_out) == {"work": "your own ssh config has a host of that name"}
     assert kept.alias(box) == ""
-    assert not keep(place).changed
+    assert not update(place).changed
     place.config.write_text(place.config.read_text().replace("Host work", "Host office"))
-    assert not keep(place).changed
-    assert keep(place, afresh=True).alias(box) == "work"
+    assert not update(place).changed
+    assert update(place, afresh=True).alias(box) == "work"
 
 
 @pytest.mark.parametrize("theirs", ["gpu", "GPU"])
 def test_a_name_that_is_theirs_in_either_form_is_left_to_the_user(
-    place: Place, make_box: MakeBox, theirs: str
+    place: ConfigPlace, make_box: MakeBox, theirs: str
 ) -> None:
     """The entry of `GPU` has the name `gpu` too."""
     place.config.parent.mkdir()
     place.config.write_text(f"Host {theirs}\n  HostName work.example.org\n  User me\n")
     before = [meaning(place.config, form) for form in ("gpu", "GPU")]
     box = make_box("GPU")
-    kept = keep(place)
+    kept = update(place)
     assert [meaning(place.config, form) for form in ("gpu", "GPU")] == before
     assert kept.alias(box) == ""
     assert dict(kept.entries.left_out) == {"GPU": "your own ssh config has a host of that name"}
 
 
 def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other(
-    place: Place, make_box: MakeBox
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
     """An earlier version met both."""
     make_box("gpu")
     make_box("GPU", port=22)
-    kept = keep(place)
+    kept = update(place)
     assert options(place.config, "gpu")["port"] == "22"
     assert dict(kept.entries.left_out) == {"gpu": "but for capitals it is the name of a newer box"}
 
 
 def test_a_box_never_logged_in_to_and_this_machine_have_none(
-    place: Place, make_box: MakeBox
+    place: ConfigPlace, make_box: MakeBox
 ) -> None:
     make_box("no-pin").known_hosts.unlink()
     make_box("local", "local", address="")
-    assert keep(place).entries.aliases == ()
+    assert update(place).entries.aliases == ()
 
 
 def test_what_no_config_can_hold_is_said(
-    place: Place, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     key = tmp_path / 'a "key"'
     key.touch()
     make_box("odd", extra={"identities": [str(key)]})
     make_box("fine", port=22)
-    kept = keep(place)
+    kept = update(place)
     assert kept.entries.aliases == ("fine",)
     assert "can name the path" in kept.entries.left_out["odd"]
-    assert not keep(place).changed
+    assert not update(place).changed
     key.unlink()
-    assert "odd" in keep(place).entries.aliases
+    assert "odd" in update(place).entries.aliases

@@ -10,20 +10,20 @@ import pytest
 
 from bootstrap.errors import UsageError
 from bootstrap.sshconfig import userfile
-from bootstrap.sshconfig.keep import keep, take_out
-from bootstrap.sshconfig.place import VARIABLE, Place, account_home, find_place
+from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, account_home, find_place
+from bootstrap.sshconfig.update import remove, update
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
 from tests.unit.sshconfig.conftest import MakeBox
 
 
-def given(place: Place, data: bytes = USUAL) -> None:
+def given(place: ConfigPlace, data: bytes = USUAL) -> None:
     place.config.parent.mkdir()
     place.config.write_bytes(data)
 
 
-def test_a_link_stays_a_link(place: Place, make_box: MakeBox, tmp_path: Path) -> None:
+def test_a_link_stays_a_link(place: ConfigPlace, make_box: MakeBox, tmp_path: Path) -> None:
     place.config.parent.mkdir()
     dotfiles = tmp_path / "dotfiles"
     dotfiles.mkdir()
@@ -31,68 +31,68 @@ def test_a_link_stays_a_link(place: Place, make_box: MakeBox, tmp_path: Path) ->
     (place.config.parent / "between").symlink_to(dotfiles / "ssh")
     place.config.symlink_to("between")
     make_box("my-box")
-    keep(place)
+    update(place)
     assert place.config.readlink() == Path("between")
     assert options(place.config, "my-box")["port"] == "46769"
-    take_out(place)
+    remove(place)
     assert (dotfiles / "ssh").read_bytes() == USUAL
     assert place.config.is_symlink()
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o444])
-def test_a_read_only_file_is_left_alone(place: Place, make_box: MakeBox, mode: int) -> None:
+def test_a_read_only_file_is_left_alone(place: ConfigPlace, make_box: MakeBox, mode: int) -> None:
     given(place)
     place.config.chmod(mode)
     make_box("my-box")
-    kept = keep(place)
+    kept = update(place)
     assert "is read-only, so it was left as it is" in kept.trouble
     assert place.config.read_bytes() == USUAL
     # The line put in by hand is all that it takes.
     place.config.chmod(0o600)
     place.config.write_bytes(f"Include {place.include}\n".encode() + USUAL)
     place.config.chmod(mode)
-    assert keep(place).trouble == ""
+    assert update(place).trouble == ""
     with pytest.raises(UsageError, match="read-only"):
-        take_out(place)
+        remove(place)
 
 
 def test_what_is_no_plain_file_is_left_alone(
-    place: Place, make_box: MakeBox, tmp_path: Path
+    place: ConfigPlace, make_box: MakeBox, tmp_path: Path
 ) -> None:
     make_box("my-box")
     given(place)
     os.link(place.config, tmp_path / "second name")
-    assert "2 names" in keep(place).trouble
+    assert "2 names" in update(place).trouble
     place.config.unlink()
     place.config.mkdir()
-    assert "is no file" in keep(place).trouble
+    assert "is no file" in update(place).trouble
     place.config.rmdir()
     place.config.symlink_to("/nowhere/at/all")
-    assert "link to nothing" in keep(place).trouble
+    assert "link to nothing" in update(place).trouble
     place.config.unlink()
     place.config.symlink_to("/dev/null")
-    assert "is no file" in keep(place).trouble
+    assert "is no file" in update(place).trouble
     place.config.unlink()
     with place.config.open("wb") as file:
         file.truncate(userfile.LARGEST + 1)
-    assert "larger than 16 MiB" in keep(place).trouble
+    assert "larger than 16 MiB" in update(place).trouble
 
 
-def test_an_owner_is_kept(place: Place, make_box: MakeBox) -> None:
+def test_an_owner_is_kept(place: ConfigPlace, make_box: MakeBox) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root may give a file away")
     given(place)
     os.chown(place.config, 1234, 1235)
     make_box("my-box")
-    keep(place)
+    update(place)
     assert (place.config.stat().st_uid, place.config.stat().st_gid) == (1234, 1235)
 
 
-def test_an_odd_folder_stays_odd(place: Place, make_box: MakeBox) -> None:
+def test_an_odd_folder_stays_odd(place: ConfigPlace, make_box: MakeBox) -> None:
     given(place)
     place.config.parent.chmod(0o755)
     make_box("my-box")
-    keep(place)
+    update(place)
     assert place.config.parent.stat().st_mode & 0o7777 == 0o755
 
 
@@ -107,7 +107,7 @@ def test_a_change_by_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["config"]
 
 
-def test_a_write_that_fails_leaves_the_file(place: Place, make_box: MakeBox) -> None:
+def test_a_write_that_fails_leaves_the_file(place: ConfigPlace, make_box: MakeBox) -> None:
     """No room, or a folder that can't be written: nothing is half done."""
     given(place)
     make_box("my-box")
@@ -129,20 +129,20 @@ def test_a_write_that_fails_leaves_the_file(place: Place, make_box: MakeBox) -> 
     assert [p.name for p in place.config.parent.iterdir()] == ["config"]
 
 
-def test_ours_is_for_this_user_alone(place: Place, make_box: MakeBox) -> None:
+def test_ours_is_for_this_user_alone(place: ConfigPlace, make_box: MakeBox) -> None:
     make_box("my-box")
-    keep(place)
+    update(place)
     assert place.entries.stat().st_mode & 0o7777 == 0o600
     assert place.folder.stat().st_mode & 0o7777 == 0o700
 
 
 def test_folders_with_blanks_and_odd_letters(
-    place: Place, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: ConfigPlace, make_box: MakeBox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As macOS has them: Library/Application Support."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "Größe 100% Application Support"))
     box = make_box("my-box")
-    assert keep(place).trouble == ""
+    assert update(place).trouble == ""
     mine = options(place.config, "my-box")
     assert mine["port"] == "46769"
     assert mine["userknownhostsfile"] == str(box.known_hosts)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.sshconfig import wsl
-from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
 from tests.person import Person
 from tests.unit.sshconfig.asking import options
@@ -116,13 +116,13 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     wsl.write(windows, [mine])
     assert (windows.folder / "config").read_bytes() == now
     assert sorted(p.name for p in windows.ours.iterdir()) == ["config", "my-box.known_hosts"]
-    wsl.take_out(windows)
+    wsl.remove(windows)
     assert (windows.folder / "config").read_bytes() == before
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
 
 
 def test_the_task_does_both(
-    windows: Windows, place: Place, make_box: MakeBox, person: Person
+    windows: Windows, place: ConfigPlace, make_box: MakeBox, person: Person
 ) -> None:
     make_box("my-box")
     env = {"BOXSTRAP_SSH_CONFIG": str(place.config), "WSL_DISTRO_NAME": "Debian"}

@@ -65,7 +65,7 @@ def test_everything_is_in_one_document():
 @pytest.mark.parametrize(
     ("error", "code", "kind"),
     [
-        (StepFailedError("python failed", next_="look"), 7, "StepFailed"),
+        (StepFailedError("python failed", hint="look"), 7, "StepFailed"),
         (KeyboardInterrupt(), 130, "Interrupted"),
         (ZeroDivisionError("boom"), 1, "Internal"),
     ],

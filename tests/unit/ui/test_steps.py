@@ -1,6 +1,6 @@
 from telling import Clock, ev, run_events
 
-from bootstrap.ui.pace import Pace
+from bootstrap.ui.progress import Progress
 from bootstrap.ui.steps import Steps, progress_words
 
 
@@ -79,19 +79,19 @@ def test_a_wait_says_for_whom_and_stops_saying_so():
 
 
 def test_progress_wordings_get_shorter():
-    pace = Pace()
-    assert progress_words(pace) == []
-    pace.report(0, 38e6, "bytes", 0)
-    pace.report(12e6, 38e6, "bytes", 1)
-    assert progress_words(pace) == [
+    progress = Progress()
+    assert progress_words(progress) == []
+    progress.report(0, 38e6, "bytes", 0)
+    progress.report(12e6, 38e6, "bytes", 1)
+    assert progress_words(progress) == [
         "12 of 38 MB, 12 MB/s, 2.2 s left",
         "12 of 38 MB, 2.2 s left",
         "32%, 2.2 s left",
         "32%",
     ]
-    pace.report(1200, None, "objects", 2)
-    pace.report(2400, None, "objects", 3)
-    assert progress_words(pace)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
+    progress.report(1200, None, "objects", 2)
+    progress.report(2400, None, "objects", 3)
+    assert progress_words(progress)[:2] == ["2,400 objects, 1,200/s", "2,400 objects"]
 
 
 def test_why_a_step_began_is_said_though_its_progress_came_first():

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from bootstrap.after.top import TopScreen, View
 from bootstrap.protocol.samples import Card, Machine, Newest, Process, Sample
+from bootstrap.runs.top import BoxView, TopScreen
 from bootstrap.ui.top_view import LiveTable, make_top_screen
 
 GIB = 1024**3
@@ -49,8 +49,8 @@ LOOK = Sample(
 )
 
 
-def live(name: str = "my-box") -> View:
-    return View(name, "live", sample=LOOK, sampled=time.monotonic(), samples=1)
+def live(name: str = "my-box") -> BoxView:
+    return BoxView(name, "live", sample=LOOK, sampled=time.monotonic(), samples=1)
 
 
 def redact(text: str) -> str:
@@ -78,7 +78,7 @@ def test_plain_lines() -> None:
 def test_a_lost_box_is_said_once_in_plain_lines() -> None:
     out = io.StringIO()
     plain = screen(out)
-    view = View("my-box", "lost", "for 2 s")
+    view = BoxView("my-box", "lost", "for 2 s")
     for _ in range(3):
         plain.show([view], view)
     plain.show([view], None)
@@ -88,7 +88,7 @@ def test_a_lost_box_is_said_once_in_plain_lines() -> None:
 def test_json_lines_have_a_version_and_no_secret() -> None:
     out = io.StringIO()
     lines = screen(out, as_json=True)
-    view, gone = live(), View("other", "gone", "it is not the box that was pinned")
+    view, gone = live(), BoxView("other", "gone", "it is not the box that was pinned")
     lines.show([view], view)
     lines.show([view], None)
     lines.show([view, gone], gone)
@@ -98,7 +98,7 @@ def test_json_lines_have_a_version_and_no_secret() -> None:
     assert second == {"v": 1, "box": "other", "state": "gone", "why": gone.why}
 
 
-def drawn(views: list[View], monkeypatch: pytest.MonkeyPatch) -> str:
+def drawn(views: list[BoxView], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("TERM", "xterm")
     out = Terminal()
@@ -112,7 +112,7 @@ def drawn(views: list[View], monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_live_table_of_several_boxes(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = live("silent-box")
     silent.sampled -= 30
-    shown = drawn([live(), View("lost-box", "lost", "for 8 s"), silent], monkeypatch)
+    shown = drawn([live(), BoxView("lost-box", "lost", "for 8 s"), silent], monkeypatch)
     for text in ("my-box", "97 %", "391/400 W", "lost for 8 s", "silent for 30 s", "token=***"):
         assert text in shown, text
     assert "hunter22" not in shown

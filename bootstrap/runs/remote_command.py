@@ -6,40 +6,40 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from bootstrap.after.attach import become, ssh_command
-from bootstrap.after.project import project_of
-from bootstrap.after.visit import visit
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.handle import BoxOptions
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
+from bootstrap.runs.attach import become, ssh_command
+from bootstrap.runs.connection import connect
+from bootstrap.runs.project import project_of
 from bootstrap.ui.screen import Screen
 
 _LONGEST = 90_000
 """Bytes of a script that fits, as base64, into one argument of a program on Linux (128 KiB)."""
 
 
-def enter(asked: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
+def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
     """Replace this program by the command there, or by a shell where there is none.
 
-    Its exit code is this program's. Raises UsageError, and as `visit`.
+    Its exit code is this program's. Raises UsageError, and as `connect`.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not terminal:
         raise UsageError(
-            "a shell needs a terminal.", next_="For one command: boxstrap exec -- COMMAND"
+            "a shell needs a terminal.", hint="For one command: boxstrap exec -- COMMAND"
         )
-    with visit(asked, screen) as there:
-        project, box = project_of(there), there.box
-        home = there.box_state.facts.get("boxhome", "")
+    with connect(options, screen) as connection:
+        project, box = project_of(connection), connection.box
+        home = connection.box_state.facts.get("boxhome", "")
     words = " ".join(quote(word) for word in (project.folder, *command))
     script = f"box_home={quote(home)} venv={quote(project.venv)}\nset -- {words}\n"
     script += shell_part("box", "enter")
     if len(script.encode(errors="surrogateescape")) > _LONGEST:
         raise UsageError(
             "this command is too long for one command line.",
-            next_="Put it into a file of the repository, or give it on standard input: "
+            hint="Put it into a file of the repository, or give it on standard input: "
             "boxstrap exec -- bash -s < FILE",
         )
     screen.close()
@@ -52,5 +52,5 @@ def given_command(arguments: Sequence[str]) -> list[str]:
     command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
     if not command:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
-        raise UsageError("which command? It stands behind `--`.", next_=f"As in: {example}")
+        raise UsageError("which command? It stands behind `--`.", hint=f"As in: {example}")
     return command

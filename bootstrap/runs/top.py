@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bootstrap.after.visit import redactor_for
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
 from bootstrap.link import registry
 from bootstrap.link.errors import LinkLost
@@ -22,6 +21,7 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.follow import after_mark
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.samples import Sample, SampleLines
+from bootstrap.runs.connection import redactor_for
 from bootstrap.text.redact import Redactor
 
 RETRY_S = 15.0
@@ -31,7 +31,7 @@ TICK_S = 0.5
 
 
 @dataclass
-class View:
+class BoxView:
     """One box, as it is known now."""
 
     name: str
@@ -54,7 +54,7 @@ class View:
 class TopScreen(Protocol):
     """Where looks are shown."""
 
-    def show(self, views: Sequence[View], changed: View | None) -> None:
+    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
         """A box has something new (`changed`), or time went on (None)."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class TopScreen(Protocol):
 
 
 @dataclass
-class Wanted:
+class TopOptions:
     """How to look: every so many seconds, and how often; 0 is until somebody ends it."""
 
     every_s: int = 2
@@ -70,15 +70,17 @@ class Wanted:
     warn: Callable[[str], None] = field(default=lambda _text: None)
 
 
-def watch_boxes(asked: BoxOptions, hosts: Sequence[str], wanted: Wanted, screen: TopScreen) -> None:
+def watch_boxes(
+    options: BoxOptions, hosts: Sequence[str], wanted: TopOptions, screen: TopScreen
+) -> None:
     """Show the boxes until they were looked at often enough, or somebody ends it.
 
     Raises UsageError where no box is meant; what stood in the way, where no box can be reached.
     """
-    changes: queue.Queue[View] = queue.Queue()
+    changes: queue.Queue[BoxView] = queue.Queue()
     feeds: list[Feed] = []
     try:
-        feeds += [Feed(one, wanted, changes) for one in meant(asked, hosts)]
+        feeds += [Feed(one, wanted, changes) for one in meant(options, hosts)]
         views = [feed.view for feed in feeds]
         for feed in feeds:
             feed.start()
@@ -98,32 +100,32 @@ def watch_boxes(asked: BoxOptions, hosts: Sequence[str], wanted: Wanted, screen:
         raise first
 
 
-def redactor_of_all(asked: BoxOptions) -> Redactor:
+def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redacts what any known box was given: which are meant is known later."""
     from bootstrap.setup.secrets import redactor_of
 
     boxes = registry.all_boxes()
-    here = redactor_for(registry.KnownBox("", ""), asked)
+    here = redactor_for(registry.KnownBox("", ""), options)
     return Redactor({**redactor_of(boxes).secrets, **here.secrets})
 
 
-def meant(asked: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
+def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
     """One question for each box: those named, else those of this repository, else all known."""
     if not hosts:
         from bootstrap.repo.here import read
 
         with contextlib.suppress(UsageError):
-            key = read(asked.place).key
+            key = read(options.place).key
             hosts = [box.name for box in registry.all_boxes() if box.repo_key == key]
         hosts = hosts or [box.name for box in registry.all_boxes()]
     if not hosts:
         raise UsageError(
-            "which box? None is known yet.", next_="Say how it is reached: --host root@ADDRESS:PORT"
+            "which box? None is known yet.", hint="Say how it is reached: --host root@ADDRESS:PORT"
         )
-    return [dataclasses.replace(asked, host=host) for host in dict.fromkeys(hosts)]
+    return [dataclasses.replace(options, host=host) for host in dict.fromkeys(hosts)]
 
 
-def over(views: Sequence[View], samples: int) -> bool:
+def over(views: Sequence[BoxView], samples: int) -> bool:
     """Whether nothing more is to come."""
     unreached = [view for view in views if view.error and not view.samples]
     left = [view for view in views if view.state != "gone" and view not in unreached]
@@ -135,10 +137,12 @@ def over(views: Sequence[View], samples: int) -> bool:
 class Feed(threading.Thread):
     """One box: logs in once, and again when the link was lost; passes on what it tells."""
 
-    def __init__(self, asked: BoxOptions, wanted: Wanted, changes: queue.Queue[View]) -> None:
-        super().__init__(name=f"top {asked.host}", daemon=True)
-        self._box = find_box(asked, wanted.warn)
-        self.view = View(self._box.known.name)
+    def __init__(
+        self, options: BoxOptions, wanted: TopOptions, changes: queue.Queue[BoxView]
+    ) -> None:
+        super().__init__(name=f"top {options.host}", daemon=True)
+        self._box = find_box(options, wanted.warn)
+        self.view = BoxView(self._box.known.name)
         self._every, self._most = wanted.every_s, wanted.samples
         self._changes = changes
         self._link: ReconnectingLink | None = None
@@ -185,8 +189,8 @@ class Feed(threading.Thread):
 
     def _follow(self, link: ReconnectingLink) -> None:
         mark = secrets.token_hex(16)
-        asked = build_query("top", workdir=self._box.recall("workdir"), every=self._every)
-        command = shell_command(f"echo\necho {mark}\n{asked}")
+        query = build_query("top", workdir=self._box.recall("workdir"), every=self._every)
+        command = shell_command(f"echo\necho {mark}\n{query}")
         stream = after_mark(link.wire.start(command), mark, link.label)
         lines = SampleLines()
         while piece := stream.read(64 * 1024):
@@ -201,7 +205,7 @@ class Feed(threading.Thread):
             raise BoxLacksError(
                 f"it can't be looked at: {said.decode('utf-8', 'replace').splitlines()[-1][:300]}",
                 where=link.label,
-                next_="Set the box up again: boxstrap verify",
+                hint="Set the box up again: boxstrap verify",
             )
         raise LinkLost(link.label, "the box stopped telling how it is")
 
@@ -213,7 +217,7 @@ class Feed(threading.Thread):
             raise BoxLacksError(
                 "there is nothing to look with on this box.",
                 where=self.view.name,
-                next_=f"It comes with a setup, or with: boxstrap verify --host {self.view.name}",
+                hint=f"It comes with a setup, or with: boxstrap verify --host {self.view.name}",
             )
         view = self.view
         view.sample, view.sampled, view.samples = sample, time.monotonic(), view.samples + 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.after.choose import choose, repository_names
 from bootstrap.errors import UsageError
 from bootstrap.protocol.run import Run
+from bootstrap.runs.selection import repository_names, select_runs
 
 MINE, THEIRS = "mine-0123abcd", "theirs-89abcdef"
 
@@ -35,7 +35,7 @@ ALL = [HERS, NEW, OLD]
     ],
 )
 def test_what_is_meant(own: str, name: str | None, every: bool, found: list[Run]) -> None:
-    assert choose(ALL, own, name, every=every) == found
+    assert select_runs(ALL, own, name, every=every) == found
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_what_could_be_anothers_is_refused_with_the_list(
     own: str, name: str | None, every: bool
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        choose(ALL, own, name, every=every)
+        select_runs(ALL, own, name, every=every)
     assert "theirs/train-1" in refused.value.what
     assert "mine/train-1" in refused.value.what
     assert "?:" not in refused.value.what
 
 
 def test_outside_any_repository_the_only_one_is_meant() -> None:
-    assert choose([NEW, OLD], "", None) == [NEW, OLD]
+    assert select_runs([NEW, OLD], "", None) == [NEW, OLD]
 
 
 def test_two_repositories_of_one_name_are_told_apart() -> None:
@@ -74,4 +74,4 @@ def test_two_repositories_of_one_name_are_told_apart() -> None:
 
 def test_where_nothing_was_started_there_is_nothing_to_name() -> None:
     with pytest.raises(UsageError, match="nothing was started on this box"):
-        choose([], MINE, None)
+        select_runs([], MINE, None)

@@ -8,9 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.after.choose import qualified, repository_names
-from bootstrap.after.top import meant, redactor_of_all
-from bootstrap.after.visit import Here, Visit, stood_in, visit
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError
 from bootstrap.events import Event, parse
@@ -19,6 +16,9 @@ from bootstrap.link.parsing import number
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.tail import file_tail
+from bootstrap.runs.connection import BoxConnection, KeyAndRoot, connect, current_repository
+from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.runs.top import meant, redactor_of_all
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned
@@ -46,17 +46,19 @@ class _Status:
     error: BoxstrapError | None = None
 
 
-def show_status(asked: BoxOptions, screen: Screen) -> None:
+def show_status(options: BoxOptions, screen: Screen) -> None:
     """Show the box; without a host all that are meant. One out of reach doesn't hide the others.
 
     Raises what stood in the way where no box could be asked, and HostKeyError at any box.
     """
-    boxes = [asked] if asked.host else meant(asked, [])
-    here = None if asked.host else stood_in(asked)  # of a host that is none nothing is kept
+    boxes = [options] if options.host else meant(options, [])
+    here = (
+        None if options.host else current_repository(options)
+    )  # of a host that is none nothing is kept
     if len(boxes) == 1:
         found = [_look(boxes[0], screen, here)]
     else:
-        screen.redact = redactor_of_all(asked).text
+        screen.redact = redactor_of_all(options).text
         found = _look_at_all(boxes, here)
     errors = [status.error for status in found if status.error]
     # Of one box its own keys stand at the top as well, where they always were.
@@ -70,7 +72,7 @@ def show_status(asked: BoxOptions, screen: Screen) -> None:
         raise (trusted or errors)[0]
 
 
-def _look_at_all(boxes: Sequence[BoxOptions], here: Here | None) -> list[_Status]:
+def _look_at_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[_Status]:
     """All at once, each in a thread of its own; what happens on the way is not told."""
     found = [_Status() for _ in boxes]
 
@@ -93,11 +95,11 @@ def _look_at_all(boxes: Sequence[BoxOptions], here: Here | None) -> list[_Status
     return found
 
 
-def _look(asked: BoxOptions, screen: Screen, here: Here | None) -> _Status:
-    with visit(asked, screen, here) as there:
-        box_state, name = there.box_state, there.box.known.name
+def _look(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> _Status:
+    with connect(options, screen, here) as connection:
+        box_state, name = connection.box_state, connection.box.known.name
         setup, names = _setup(box_state), repository_names({run.repo_key for run in box_state.runs})
-        why = _why(there, setup)
+        why = _why(connection, setup)
         told = {key: value for key, value in setup.items() if key != "text"}
         runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in box_state.runs]
         if why:
@@ -130,12 +132,12 @@ def _setup(box_state: BoxState) -> dict[str, object]:
     return {"id": last.get("setup"), "state": "over", "exit": code, "text": words}
 
 
-def _why(there: Visit, setup: dict[str, object]) -> Event | None:
+def _why(connection: BoxConnection, setup: dict[str, object]) -> Event | None:
     """The event with which the last setup failed, where the box kept it."""
     if setup.get("exit") not in _ENDS:
         return None
     kept = f"setups/{setup['id']}/events.jsonl"
-    tail = file_tail(there.link.wire, kept, there.workdir, _EVENTS_BYTES)
+    tail = file_tail(connection.link.wire, kept, connection.workdir, _EVENTS_BYTES)
     events = [event for event in map(parse, tail.split(b"\n")) if event and event.word("code")]
     return next((event for event in events if event.event in ("fail", "done")), None)
 

@@ -10,7 +10,7 @@ _MIN_STEP = 0.05  # seconds: closer reports are taken together, or noise becomes
 
 
 @dataclass
-class Pace:
+class Progress:
     """The progress of one thing, from reports of `done` at times `t` (seconds).
 
     A count that goes down, another unit or another total begin anew; a clock

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from bootstrap.after.choose import repository_names
-from bootstrap.after.visit import Visit
 from bootstrap.errors import UsageError
 from bootstrap.protocol.probe import BoxState, probe
+from bootstrap.runs.connection import BoxConnection
+from bootstrap.runs.selection import repository_names
 
 
 @dataclass(frozen=True)
@@ -24,41 +24,41 @@ class RemoteProject:
         return posixpath.join(self.venv, "bin", "python")
 
 
-def project_of(there: Visit) -> RemoteProject:
+def project_of(connection: BoxConnection) -> RemoteProject:
     """That of the repository stood in, where the box has it; else that of the last setup from here.
 
     Raises UsageError where there is none, and where standing nowhere it could be one of several.
     """
-    keys = {run.repo_key for run in there.box_state.runs}
-    if not there.own and len(keys) > 1:
+    keys = {run.repo_key for run in connection.box_state.runs}
+    if not connection.own and len(keys) > 1:
         names = sorted(repository_names(keys).values())
         raise UsageError(
             f"whose repository is meant? This box has {', '.join(names)}.",
-            where=there.link.label,
-            next_="Stand in one of them, or name it: --repo PATH",
+            where=connection.link.label,
+            hint="Stand in one of them, or name it: --repo PATH",
         )
-    box = there.box
-    found = _of(there, there.box_state)
-    if found is None and there.own and box.known.repo_key:
+    box = connection.box
+    found = _of(connection, connection.box_state)
+    if found is None and connection.own and box.known.repo_key:
         key, root = box.known.repo_key, box.recall("repo_root")
-        wire, workdir = there.link.wire, there.workdir
-        found = _of(there, probe(wire, workdir=workdir, repo_key=key, repo_root=root))
+        wire, workdir = connection.link.wire, connection.workdir
+        found = _of(connection, probe(wire, workdir=workdir, repo_key=key, repo_root=root))
     if found is None:
         raise UsageError(
             "no repository was set up on this box yet.",
-            where=there.link.label,
-            next_=f"Do that first: boxstrap setup --host {box.known.name}",
+            where=connection.link.label,
+            hint=f"Do that first: boxstrap setup --host {box.known.name}",
         )
     return found
 
 
-def _of(there: Visit, box_state: BoxState) -> RemoteProject | None:
+def _of(connection: BoxConnection, box_state: BoxState) -> RemoteProject | None:
     """The project whose key the box was asked about, if its folder is there."""
     facts = box_state.facts
     folder = box_state.repo_dir
     if "placed" not in facts or not folder.startswith("/"):
         return None
-    venv = facts.get("venv") or there.box.recall("venv") or ".venv"
+    venv = facts.get("venv") or connection.box.recall("venv") or ".venv"
     if venv.startswith("~/"):
         venv = posixpath.join(facts.get("home", "/"), venv[2:])
     return RemoteProject(folder, posixpath.join(folder, venv))

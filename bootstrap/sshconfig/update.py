@@ -15,19 +15,19 @@ from bootstrap.errors import UsageError
 from bootstrap.link.registry import KnownBox, all_boxes
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import has_block, with_block, without_block
-from bootstrap.sshconfig.entries import Entries, aliases_in, entries, living, taken_in
+from bootstrap.sshconfig.entries import Entries, aliases_in, entries, reachable, taken_in
 from bootstrap.sshconfig.entry import control_folder, is_users_alias
-from bootstrap.sshconfig.place import Place
+from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 
 _SSH_TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)
-class Kept:
+class UpdateResult:
     """What became of it."""
 
-    place: Place
+    place: ConfigPlace
     entries: Entries
     changed: bool
     """Whether anything was written."""
@@ -40,7 +40,7 @@ class Kept:
         return alias if alias in self.entries.aliases and not self.trouble else ""
 
 
-def keep(place: Place, *, afresh: bool = False) -> Kept:
+def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
     """Bring the entries up to date with the known boxes.
 
     `afresh`: aliases that were left out since they mean something else are looked at again.
@@ -59,12 +59,12 @@ def keep(place: Place, *, afresh: bool = False) -> Kept:
                 f"{error}, so it was left as it is.\n"
                 f"Put this at its top yourself: Include {place.include}"
             )
-            return Kept(place, found, text != before, trouble)
+            return UpdateResult(place, found, text != before, trouble)
         changed = included or text != before
-    return Kept(place, found, changed, _without_effect(place, found) if changed else "")
+    return UpdateResult(place, found, changed, _without_effect(place, found) if changed else "")
 
 
-def take_out(place: Place) -> bool:
+def remove(place: ConfigPlace) -> bool:
     """Bring the user's ssh config back as it was; whether there was anything to take out.
 
     Raises UsageError where the file can't be changed.
@@ -83,7 +83,7 @@ def take_out(place: Place) -> bool:
         except LeftAloneError as error:
             raise UsageError(
                 f"{error}, so it was left as it is.",
-                next_=f"Take this line out yourself: Include {place.include}",
+                hint=f"Take this line out yourself: Include {place.include}",
             ) from None
         place.entries.unlink(missing_ok=True)
         place.off.touch()
@@ -91,21 +91,21 @@ def take_out(place: Place) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(place: Place) -> Iterator[None]:
+def _alone(place: ConfigPlace) -> Iterator[None]:
     """One boxstrap at a time; the file belongs to the user, who may still edit it."""
     with (place.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _read(place: Place) -> str:
+def _read(place: ConfigPlace) -> str:
     try:
         return place.entries.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return ""
 
 
-def _entries(place: Place, before: str, *, afresh: bool) -> Entries:
+def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
     boxes = all_boxes()
     sockets = control_folder([place.folder, place.config.parent])
     taken = frozenset() if afresh else taken_in(before)
@@ -115,17 +115,17 @@ def _entries(place: Place, before: str, *, afresh: bool) -> Entries:
 
 
 def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
-    own = (box.name for box in living(boxes) if not is_users_alias(box))
+    own = (box.name for box in reachable(boxes) if not is_users_alias(box))
     return [alias for alias in own if alias not in looked_at]
 
 
-def _means_something(place: Place, alias: str) -> bool:
+def _means_something(place: ConfigPlace, alias: str) -> bool:
     """Whether the user's own ssh config leads elsewhere for a host of this name, in either form."""
     forms = {alias, alias.lower()} if place.config.exists() else set()
     return any(_leads_to(place, form) not in ("", alias.lower()) for form in forms)
 
 
-def _without_effect(place: Place, found: Entries) -> str:
+def _without_effect(place: ConfigPlace, found: Entries) -> str:
     """What to do where our lines were moved to a place where they count for other hosts alone."""
     for entry in found.entries:
         address = dict(entry.options).get("HostName")
@@ -139,7 +139,7 @@ def _without_effect(place: Place, found: Entries) -> str:
     return ""
 
 
-def _leads_to(place: Place, alias: str) -> str:
+def _leads_to(place: ConfigPlace, alias: str) -> str:
     """The address that ssh would go to, in small letters; "" where ssh does not say."""
     answer = _ask([*place.ssh, "-G", "--", alias])
     if answer is None or answer.returncode:
@@ -148,7 +148,7 @@ def _leads_to(place: Place, alias: str) -> str:
     return next((value for name, _, value in lines if name == "hostname"), "").lower()
 
 
-def _include(place: Place) -> bool:
+def _include(place: ConfigPlace) -> bool:
     """Include our file; whether anything was written. Raises LeftAloneError."""
     file = UserFile(place.config)
     data = file.read()

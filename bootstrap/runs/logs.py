@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bootstrap.after.visit import Visit, visit
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost
@@ -20,6 +19,7 @@ from bootstrap.protocol.completion import CompletionPoller
 from bootstrap.protocol.follow import after_mark, grow
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.setup.secrets import warn_of_unredacted
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import duration
@@ -31,7 +31,7 @@ _LONGEST_LINE = 1024 * 1024
 
 
 def show_log(  # noqa: PLR0913 - what was asked for
-    asked: BoxOptions,
+    options: BoxOptions,
     screen: Screen,
     *,
     run: str | None,
@@ -46,24 +46,24 @@ def show_log(  # noqa: PLR0913 - what was asked for
     run or step, TrainingFailedError where the run that was followed failed.
     """
     if step and step not in NAMES:
-        raise UsageError(f"there is no step {step!r}.", next_=f"The steps: {', '.join(NAMES)}")
-    with visit(asked, screen) as there:
-        one = None if step else there.runs(run, every=every)[0]
-        file = one.log if one else _step_log(there, str(step))
+        raise UsageError(f"there is no step {step!r}.", hint=f"The steps: {', '.join(NAMES)}")
+    with connect(options, screen) as connection:
+        one = None if step else connection.runs(run, every=every)[0]
+        file = one.log if one else _step_log(connection, str(step))
         if one:
-            screen.note("log", f"{one.name} of {there.repository(one)}")
-        warn_of_unredacted(there.box.known, screen, os.environ)
+            screen.note("log", f"{one.name} of {connection.repository(one)}")
+        warn_of_unredacted(connection.box.known, screen, os.environ)
         on_terminal = sys.stdout.isatty()
         sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
-        redactor = there.redactor.stream()
+        redactor = connection.redactor.stream()
         out = _JsonLines() if as_json else _Plain()
-        growing = _Growing(there, file, one)
-        for piece in growing.pieces() if follow else _as_it_is(there, file):
+        growing = _Growing(connection, file, one)
+        for piece in growing.pieces() if follow else _as_it_is(connection, file):
             out.write(redactor.feed(sanitizer.feed(piece)))
         out.write(redactor.feed(sanitizer.finish()) + redactor.flush())
         out.end()
         if growing.over:
-            _tell_end(growing.over, there.repository(growing.over), growing.ended, screen)
+            _tell_end(growing.over, connection.repository(growing.over), growing.ended, screen)
 
 
 def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> None:
@@ -77,22 +77,22 @@ def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> N
     screen.say(text)
 
 
-def _step_log(there: Visit, step: str) -> str:
+def _step_log(connection: BoxConnection, step: str) -> str:
     setup = (
-        there.box_state.working[0]
-        if there.box_state.working
-        else there.box_state.last_setup.get("setup")
+        connection.box_state.working[0]
+        if connection.box_state.working
+        else connection.box_state.last_setup.get("setup")
     )
     if not setup:
-        raise UsageError("no setup was made on this box.", where=there.link.label)
+        raise UsageError("no setup was made on this box.", where=connection.link.label)
     return f"setups/{setup}/logs/{step}.log"
 
 
-def _as_it_is(there: Visit, file: str) -> Iterator[bytes]:
+def _as_it_is(connection: BoxConnection, file: str) -> Iterator[bytes]:
     mark = os.urandom(16).hex()
-    asked = build_query("tail", workdir=there.workdir, file=file, bytes="+1")
-    stream = there.link.wire.start(shell_command(f"echo\necho {mark}\n{asked}"))
-    yield from _pieces(after_mark(stream, mark, there.link.label))
+    query = build_query("tail", workdir=connection.workdir, file=file, bytes="+1")
+    stream = connection.link.wire.start(shell_command(f"echo\necho {mark}\n{query}"))
+    yield from _pieces(after_mark(stream, mark, connection.link.label))
 
 
 def _pieces(stream: Stream) -> Iterator[bytes]:
@@ -104,7 +104,7 @@ def _pieces(stream: Stream) -> Iterator[bytes]:
 class _Growing:
     """A file as it grows, each byte once, across lost links; to the end of its run."""
 
-    there: Visit
+    connection: BoxConnection
     file: str
     run: Run | None
     over: Run | None = None
@@ -113,13 +113,15 @@ class _Growing:
     """When that was, on the box's clock."""
 
     def pieces(self) -> Iterator[bytes]:
-        there, run, read, backoff = self.there, self.run, 0, Backoff()
+        connection, run, read, backoff = self.connection, self.run, 0, Backoff()
         while True:
             try:
-                wire = there.link.wire
-                stream = grow(wire, self.file, workdir=there.workdir, start=read)
+                wire = connection.link.wire
+                stream = grow(wire, self.file, workdir=connection.workdir, start=read)
                 end = (
-                    CompletionPoller(wire, stream, _end_of(there, run), seen=read) if run else None
+                    CompletionPoller(wire, stream, _end_of(connection, run), seen=read)
+                    if run
+                    else None
                 )
                 for piece in _pieces(stream):
                     read += len(piece)
@@ -131,14 +133,14 @@ class _Growing:
                     return
                 if end and end.trouble:
                     raise end.trouble
-                raise LinkLost(there.link.label)
+                raise LinkLost(connection.link.label)
             except LinkLost as lost:
                 backoff.lost(lost, news=read)
-                there.link.reconnect(lost)
+                connection.link.reconnect(lost)
 
 
-def _end_of(there: Visit, run: Run) -> str:
-    return build_query("run_end", workdir=there.workdir, repo_key=run.repo_key, name=run.name)
+def _end_of(connection: BoxConnection, run: Run) -> str:
+    return build_query("run_end", workdir=connection.workdir, repo_key=run.repo_key, name=run.name)
 
 
 class _Plain:

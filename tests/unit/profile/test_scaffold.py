@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bootstrap.profile.load import load
-from bootstrap.profile.sketch import Facts, look, notes, sketch
+from bootstrap.profile.scaffold import Facts, look, notes, sketch
 
 
 def loaded(root: Path, url: str | None = None):

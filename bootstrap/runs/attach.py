@@ -8,43 +8,43 @@ import shutil
 import signal
 import sys
 
-from bootstrap.after.visit import visit
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.exchange import exchange, shell_command
 from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.runs.connection import connect
 from bootstrap.sshconfig.entry import quoted
 from bootstrap.ui.screen import Screen
 
 
-def attach_to(asked: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
+def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
     """Replace this program by the session. Raises UsageError, BoxLacksError."""
     if not sys.stdin.isatty():
-        where = f" --host {shlex.quote(asked.host)}" if asked.host else ""
+        where = f" --host {shlex.quote(options.host)}" if options.host else ""
         raise UsageError(
-            "attaching needs a terminal.", next_=f"To read the log instead: boxstrap logs -f{where}"
+            "attaching needs a terminal.", hint=f"To read the log instead: boxstrap logs -f{where}"
         )
-    with visit(asked, screen) as there:
-        chosen = there.runs(run, every=every)[0]
-        whose = there.repository(chosen)
-        has_tmux = exchange(there.link.wire, "command -v tmux || :", timeout=60).strip()
-        name = there.box.known.name
+    with connect(options, screen) as connection:
+        chosen = connection.runs(run, every=every)[0]
+        whose = connection.repository(chosen)
+        has_tmux = exchange(connection.link.wire, "command -v tmux || :", timeout=60).strip()
+        name = connection.box.known.name
         if not has_tmux:
             raise BoxLacksError(
                 "there is no tmux on this box, so the run has no session to attach to.",
-                where=there.link.label,
-                next_=f"Its log, as it grows: boxstrap logs -f --host {name}",
+                where=connection.link.label,
+                hint=f"Its log, as it grows: boxstrap logs -f --host {name}",
             )
         if chosen.state != "running":
             raise UsageError(
                 f"{chosen.name} of {whose} {chosen.outcome()}: there is no session any more.",
-                where=there.link.label,
-                next_=f"Its log: boxstrap logs --host {name}",
+                where=connection.link.label,
+                hint=f"Its log: boxstrap logs --host {name}",
             )
     screen.close()
     tmux = ["tmux", "-u", "-L", "boxstrap", "attach-session", "-t", f"={chosen.session}"]
     # Through sh, since zsh as a login shell takes `=train` for the path of a program.
     line = shell_command(f"exec {shlex.join(tmux)}")
-    become(ssh_command(there.box, line, terminal=True) or tmux)
+    become(ssh_command(connection.box, line, terminal=True) or tmux)
 
 
 def ssh_command(box: BoxHandle, line: str, *, terminal: bool) -> list[str]:

@@ -25,7 +25,7 @@ def qualified(run: Run, names: Mapping[str, str]) -> str:
     return f"{names[run.repo_key]}/{run.name}"
 
 
-def choose(
+def select_runs(
     runs: Sequence[Run], own: str, name: str | None, *, every: bool = False, where: str = ""
 ) -> list[Run]:
     """The runs that are meant, the newest first, all of one repository unless `every` is.
@@ -44,16 +44,16 @@ def choose(
     listed = "".join(f"\n  --run {qualified(run, names)}" for run in (found or runs)[:_SHOWN])
     if several:
         what = f"{name} is a run of several repositories:" if name else "whose run is meant?"
-        raise UsageError(f"{what}{listed}", where=where, next_="Name one of them.")
+        raise UsageError(f"{what}{listed}", where=where, hint="Name one of them.")
     raise _nothing(name, own, listed, where)
 
 
 def _nothing(name: str | None, own: str, listed: str, where: str) -> UsageError:
     if not listed:
         what = f"there is no run {name} on this box" if name else "nothing was started on this box"
-        return UsageError(f"{what}.", where=where, next_="To start one: boxstrap setup")
+        return UsageError(f"{what}.", where=where, hint="To start one: boxstrap setup")
     if name:
         what = f"there is no run {name} on this box; there is:{listed}"
     else:
         what = f"no run of {_FINGERPRINT.sub('', own)} is on this box; of others there is:{listed}"
-    return UsageError(what, where=where, next_="Name one of them; `status` says what they do.")
+    return UsageError(what, where=where, hint="Name one of them; `status` says what they do.")

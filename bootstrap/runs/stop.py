@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import islice
 
-from bootstrap.after.choose import qualified, repository_names
-from bootstrap.after.visit import Visit, visit
 from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import rows
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.words import still_billing
 
@@ -20,7 +20,7 @@ _MOST_NAMED = 20
 
 
 def stop_run(
-    asked: BoxOptions, screen: Screen, *, run: str | None, every: bool, setup: bool
+    options: BoxOptions, screen: Screen, *, run: str | None, every: bool, setup: bool
 ) -> None:
     """End what is meant, wait until it has ended, and say so. Nothing running is no error.
 
@@ -30,23 +30,29 @@ def stop_run(
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")
     left: list[list[str]] = []
-    with visit(asked, screen) as there:
-        meant = [] if setup else there.runs(run, every=every)
+    with connect(options, screen) as connection:
+        meant = [] if setup else connection.runs(run, every=every)
         living = [one for one in meant if one.state == "running" or one.left]
         ended = [
-            one for one in (living if every else (living or meant)[:1]) if _stop(there, one, left)
+            one
+            for one in (living if every else (living or meant)[:1])
+            if _stop(connection, one, left)
         ]
-        stopped = [f"{one.name} of {there.repository(one)}" for one in ended]
-        if setup and _stop(there, None, left):
-            stopped = [f"setup ({there.box_state.holder})" if there.box_state.holder else "setup"]
-        text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(there, meant, run)
-        if not there.box.is_local:
-            text += f"\n{still_billing(there.box.recall('console'))}"
+        stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
+        if setup and _stop(connection, None, left):
+            stopped = [
+                f"setup ({connection.box_state.holder})" if connection.box_state.holder else "setup"
+            ]
+        text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(connection, meant, run)
+        if not connection.box.is_local:
+            text += f"\n{still_billing(connection.box.recall('console'))}"
         screen.result(
             {
-                "box": there.box.known.name,
+                "box": connection.box.known.name,
                 "stopped": [one.name for one in ended] or (["setup"] if stopped else []),
-                "runs": [{"name": one.name, "repository": there.repository(one)} for one in ended],
+                "runs": [
+                    {"name": one.name, "repository": connection.repository(one)} for one in ended
+                ],
                 "left": left,
             },
             text,
@@ -57,17 +63,17 @@ def stop_run(
         )
         raise StepFailedError(
             f"could not be ended, and goes on:{''.join(islice(named, _MOST_NAMED))}",
-            where=there.box.known.name,
-            next_="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
+            where=connection.box.known.name,
+            hint="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
 
 
-def _stop(there: Visit, run: Run | None, left: list[list[str]]) -> bool:
+def _stop(connection: BoxConnection, run: Run | None, left: list[list[str]]) -> bool:
     """End the run, or the setup at work; whether the box says that it did. What it left is added:
     the run, and a process's number, user and program."""
     what, key = (run.name, run.repo_key) if run else ("setup", "")
-    asked = build_query("stop", workdir=there.workdir, what=what, repo_key=key)
-    did, others = what_ended(exchange(there.link.wire, asked, timeout=60))
+    query = build_query("stop", workdir=connection.workdir, what=what, repo_key=key)
+    did, others = what_ended(exchange(connection.link.wire, query, timeout=60))
     left += others
     return did
 
@@ -79,9 +85,9 @@ def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
     return any(word == "stopped" for word, _ in said), left
 
 
-def _nothing(there: Visit, meant: list[Run], name: str | None) -> str:
+def _nothing(connection: BoxConnection, meant: list[Run], name: str | None) -> str:
     """Nothing of what was meant was running; who else lives there is worth a word."""
-    runs = there.box_state.runs
+    runs = connection.box_state.runs
     names = repository_names({one.repo_key for one in runs})
     others = [qualified(one, names) for one in runs if one.state == "running" and meant]
     if not others:

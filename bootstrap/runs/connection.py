@@ -1,25 +1,25 @@
-"""A visit to a box that was set up before: its link, what it said, and the run that is meant."""
+"""A connection to a box that was set up before: its link, its state, and which run is meant."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bootstrap.after.choose import choose, repository_names
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.registry import KnownBox
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.run import Run
+from bootstrap.runs.selection import repository_names, select_runs
 from bootstrap.text.redact import Redactor
 from bootstrap.ui.screen import Screen
 
-Here = tuple[str, str]
+KeyAndRoot = tuple[str, str]
 """Key and first commit of a repository."""
 
 
 @dataclass
-class Visit:
+class BoxConnection:
     """A login to a known box. A context manager: leaving it closes the link."""
 
     box: BoxHandle
@@ -31,35 +31,35 @@ class Visit:
     own: str = ""
     """What the box calls the repository stood in; "" in none."""
 
-    def __enter__(self) -> Visit:
+    def __enter__(self) -> BoxConnection:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.link.close()
 
     def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
-        """The runs that are meant, the newest first. Raises UsageError, see `choose`."""
-        return choose(self.box_state.runs, self.own, name, every=every, where=self.link.label)
+        """The runs that are meant, the newest first. Raises UsageError, see `select_runs`."""
+        return select_runs(self.box_state.runs, self.own, name, every=every, where=self.link.label)
 
     def repository(self, run: Run) -> str:
         """What the run's repository is called on this box."""
         return repository_names({one.repo_key for one in self.box_state.runs})[run.repo_key]
 
 
-def visit(asked: BoxOptions, screen: Screen, here: Here | None = None) -> Visit:
+def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None) -> BoxConnection:
     """Log in and ask; `here` is the repository stood in, where it was read already.
 
     Raises UsageError, UnreachableError, HostKeyError.
     """
-    if here is None and not asked.host:
-        here = stood_in(asked)
+    if here is None and not options.host:
+        here = current_repository(options)
     own, root = here or ("", "")
-    box = find_box(asked, screen.say, repo_key=own)
+    box = find_box(options, screen.say, repo_key=own)
     box.dial()
-    redactor = redactor_for(box.known, asked)
+    redactor = redactor_for(box.known, options)
     screen.redact = redactor.text
     if here is None:
-        own, root = stood_in(asked)  # while it connects
+        own, root = current_repository(options)  # while it connects
     link = ReconnectingLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.recall("workdir")
@@ -74,11 +74,11 @@ def visit(asked: BoxOptions, screen: Screen, here: Here | None = None) -> Visit:
         raise
     own = own and (box_state.repo_key or own)
     if own and own not in {run.repo_key for run in box_state.runs}:
-        own = _named_here(asked) or own
-    return Visit(box, link, box_state, workdir, redactor, own)
+        own = _named_here(options) or own
+    return BoxConnection(box, link, box_state, workdir, redactor, own)
 
 
-def stood_in(asked: BoxOptions) -> Here:
+def current_repository(options: BoxOptions) -> KeyAndRoot:
     """Key and first commit of the repository stood in; "" in none, which is no error here.
 
     One that can't be read has a key that no box knows: its runs are nobody else's.
@@ -87,14 +87,14 @@ def stood_in(asked: BoxOptions) -> Here:
     from bootstrap.setup.prepare import repository_root
 
     try:
-        here = read(asked.place)
+        here = read(options.place)
         return here.key, here.root_commit
     except BoxstrapError:
-        root = repository_root(asked.place)
+        root = repository_root(options.place)
         return (root.name if root else "", "")
 
 
-def redactor_for(box: KnownBox, asked: BoxOptions) -> Redactor:
+def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redacts what the box was given, or where nobody noted that, what the profile here names."""
     from bootstrap.setup.consent import usable
     from bootstrap.setup.secrets import is_noted, redactor_of
@@ -102,20 +102,20 @@ def redactor_for(box: KnownBox, asked: BoxOptions) -> Redactor:
     if is_noted(box):
         return redactor_of([box])
     try:
-        names = list(usable(asked, "secrets"))
+        names = list(usable(options, "secrets"))
     except BoxstrapError:
         names = []
     return redactor_of([replace(box, extra={**box.extra, "secrets": names})])
 
 
-def _named_here(asked: BoxOptions) -> str:
+def _named_here(options: BoxOptions) -> str:
     """The key of the repository that the profile here names by its URL; "" where it names none."""
     from bootstrap.repo.here import fingerprint
     from bootstrap.repo.urls import name_of
     from bootstrap.setup.consent import usable
 
     try:
-        url = "".join(usable(asked, "git.url"))
+        url = "".join(usable(options, "git.url"))
     except BoxstrapError:
         return ""
-    return f"{name_of(url)}-{fingerprint(url, asked.place)}" if url else ""
+    return f"{name_of(url)}-{fingerprint(url, options.place)}" if url else ""

@@ -1,0 +1,78 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.ui.progress import Progress
+
+
+def progressed(*reports, total=100.0, unit="objects") -> Progress:
+    progress = Progress()
+    for t, done in reports:
+        progress.report(done, total, unit, t)
+    return progress
+
+
+def test_an_even_pace_is_told_exactly():
+    progress = progressed(*((t, 10 * t) for t in range(6)))
+    assert progress.speed == pytest.approx(10)
+    assert progress.left == pytest.approx(5)
+    assert progress.share == 0.5
+
+
+def test_one_report_tells_no_speed():
+    progress = progressed((0, 10))
+    assert (progress.speed, progress.left, progress.share) == (None, None, 0.1)
+
+
+def test_the_speed_is_smoothed_but_follows():
+    steady = [(t, 10 * t) for t in range(11)]
+    burst = progressed(*steady, (11, 160), total=1000.0)
+    assert burst.speed is not None
+    assert 10 < burst.speed < 60
+    slower = progressed(*steady, *((10 + t, 100 + t) for t in range(1, 31)), total=1000.0)
+    assert slower.speed == pytest.approx(1, rel=0.05)
+
+
+def test_reports_in_the_same_moment_are_taken_together():
+    progress = progressed((0, 0), (1, 10), (1.001, 20), (1.002, 30), (2, 30))
+    assert progress.speed is not None
+    assert progress.speed < 21
+
+
+def test_a_count_that_goes_down_begins_anew():
+    progress = progressed((0, 0), (1, 50), (2, 5))
+    assert progress.speed is None
+    assert progress.done == 5
+
+
+def test_a_clock_that_jumps_back_begins_anew():
+    progress = progressed((1000, 0), (1001, 10), (5, 20), (6, 21))
+    assert progress.speed == pytest.approx(1)
+
+
+def test_nonsense_is_bent_straight():
+    assert progressed((0, -5)).done == 0
+    over = progressed((0, 500))
+    assert (over.total, over.left, over.share) == (None, None, None)
+    assert progressed((0, 0), total=0.0).share is None
+    stalled = progressed((0, 10), (10, 10))
+    assert (stalled.speed, stalled.left) == (0, None)
+
+
+def test_a_wait_counts_down_in_seconds():
+    assert progressed((0, 20), total=300.0, unit="seconds").left == 280
+
+
+NUMBER = st.floats(-(2.0**53), 2.0**53)
+
+
+@given(st.lists(st.tuples(NUMBER, NUMBER, st.none() | NUMBER, st.sampled_from(["bytes", "lines"]))))
+def test_no_report_makes_nonsense(reports):
+    progress = Progress()
+    for t, done, total, unit in reports:
+        progress.report(done, total, unit, t)
+        assert progress.speed is None or (math.isfinite(progress.speed) and progress.speed >= 0)
+        assert progress.left is None or 0 <= progress.left <= 2.0**53
+        assert progress.share is None or 0 <= progress.share <= 1
