@@ -25,7 +25,7 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
 
 
 def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F811
-    with_gpu.person.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = with_gpu.run("top", "--looks", "1").must(5)
     assert "boxstrap verify --host" in missing.err
     with_gpu.run("setup").must(0)
@@ -76,12 +76,12 @@ def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None
     told = with_gpu.run("top", "--looks", "1", "--host", "root@127.0.0.1:1").must(0)
     assert "A100" in told.out
     assert "lost" in told.out
-    with_gpu.person.run("top", "--host", "root@127.0.0.1:1").must(3)
+    with_gpu.user.run("top", "--host", "root@127.0.0.1:1").must(3)
 
 
 def test_where_no_gpu_is_required_nothing_is_said_of_nvml(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.run("setup").must(0)
     told = rented.run("top", "--looks", "2", "--every", "1").must(0)
     assert "NVML" not in told.text
