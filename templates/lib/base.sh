@@ -60,7 +60,7 @@ fail() {
 
 # Goes on, and says so: caution CODE SENTENCE...
 caution() {
-  tell warn "code=$1"
+  emit warn "code=$1"
   shift
   printf '%s\n' "$@" >&2
 }
@@ -74,7 +74,7 @@ with_retries() {
     rc=0
     "$@" || rc=$?
     if [ "$rc" -eq 0 ] || [ "$SECONDS" -ge "$until" ] || ! network_to_blame; then return "$rc"; fi
-    tell wait "code=$(blame "$STEP_LOG")"
+    emit wait "code=$(blame "$STEP_LOG")"
     printf '%s %s s\n' "$TRYING_AGAIN" "$pause" >&2
     sleep "$pause"
     pause=8

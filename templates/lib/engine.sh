@@ -5,20 +5,20 @@
 declare -A STATE=() CHILD=()
 MISSING=' '
 
-# One step, in a process of its own: decide, apply, check again, stamp, tell.
+# One step, in a process of its own: decide, apply, check again, stamp, report.
 one_step() {
   local rc
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   find_reason "$1"
   if [ -z "$WHY" ]; then
-    tell skip "why=$(why_right "$1")"
+    emit skip "why=$(why_right "$1")"
     return
   fi
   if left_alone "$1"; then
-    tell skip why=alive
+    emit skip why=alive
     return
   fi
-  tell start "why=$WHY"
+  emit start "why=$WHY"
   # `if` would switch `set -e` off inside; a subshell of its own keeps it.
   set +e
   (set -e; "apply_$1")
@@ -30,10 +30,10 @@ one_step() {
   fi
   if [ "$rc" -eq 0 ]; then
     write_stamp "$1"
-    tell ok
+    emit ok
   else
     [ -s "$STEP_CODE" ] || blame "$STEP_LOG" >"$STEP_CODE"
-    tell fail "code=$(cat "$STEP_CODE")" "rc=$rc"
+    emit fail "code=$(cat "$STEP_CODE")" "rc=$rc"
   fi
 }
 
