@@ -32,7 +32,7 @@ one_step() {
     write_stamp "$1"
     emit ok
   else
-    [ -s "$STEP_CODE" ] || blame "$STEP_LOG" >"$STEP_CODE"
+    [ -s "$STEP_CODE" ] || classify_error "$STEP_LOG" >"$STEP_CODE"
     emit fail "code=$(cat "$STEP_CODE")" "rc=$rc"
   fi
 }
