@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -53,15 +54,24 @@ def test_two_boxes_at_once_and_one_that_drops_comes_back(
     with_gpu.run("verify").must(0)
     other.run("verify").must(6)  # no GPU; what looks is there all the same
     words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
-    going = with_gpu.begin("top", *words)
-    time.sleep(4)
-    other.box.kill_sshd()
-    time.sleep(1)
-    other.box.start_sshd()
-    told = going.end().must(0)
     states: dict[str, list[str]] = {}
-    for line in looks(told.out):
-        states.setdefault(line["box"], []).append(line["state"])
+
+    def take(told: str) -> None:
+        for line in looks(told):
+            states.setdefault(line["box"], []).append(line["state"])
+
+    def read_until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            line = going.line()
+            assert line, going.end().text
+            take(line)
+
+    with closing(with_gpu.begin("top", *words)) as going:
+        read_until(lambda: sum("live" in seen for seen in states.values()) == 2)
+        other.box.kill_sshd()
+        read_until(lambda: any("lost" in seen for seen in states.values()))
+        other.box.start_sshd()
+        take(going.end().must(0).out)
     steady, dropped = states.values()
     if "lost" in steady:
         steady, dropped = dropped, steady
