@@ -12,7 +12,7 @@ import pytest
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
-from tests.person import Person, forget_settings, plain_environment
+from tests.cli import User, forget_settings, plain_environment
 
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]
@@ -65,7 +65,7 @@ _SHARING = re.compile(
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing of the tests reaches the home, the state or the configuration of a person."""
+    """Nothing of the tests reaches the home, the state or the configuration of a user."""
     home = tmp_path_factory.mktemp("home")
     for name, value in plain_environment(home).items():
         if name.startswith(("HOME", "PATH", "XDG_", "GIT_")):
@@ -74,6 +74,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def person(own_home: Path) -> Person:
+def user(own_home: Path) -> User:
     """Somebody who types commands, in that home."""
-    return Person(own_home)
+    return User(own_home)

@@ -1,11 +1,11 @@
-"""Questions: the static scripts of `templates/ask`, with their values in front."""
+"""Queries: the static scripts of `templates/queries`, with their values in front."""
 
 from __future__ import annotations
 
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import Value, assignments
 
-_SHARED = (("ask", "home"), ("lib", "process"), ("lib", "run_state"))
+_SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
 _ALSO = {
     "hello": ("packs", "repository"),
@@ -16,9 +16,9 @@ _ALSO = {
 
 
 def build_query(name: str, /, **values: Value) -> str:
-    """The script of `templates/ask/<name>.sh`; `workdir` and its own variables are set first."""
+    """The script of `templates/queries/<name>.sh`, behind `workdir` and its own variables."""
     also = [("lib", part) for part in _ALSO.get(name, ())]
-    parts = [shell_part(kind, part) for kind, part in (*_SHARED, *also, ("ask", name))]
+    parts = [shell_part(kind, part) for kind, part in (*_SHARED, *also, ("queries", name))]
     return assignments({"workdir": "", **values}) + _bare("".join(parts))
 
 

@@ -20,7 +20,7 @@ LIBRARY = (
     "run_processes",
     "repository",
     "events",
-    "blame",
+    "errors",
     "stamps",
     "lock",
     "packs",

@@ -60,7 +60,7 @@ fail() {
 
 # Goes on, and says so: caution CODE SENTENCE...
 caution() {
-  tell warn "code=$1"
+  emit warn "code=$1"
   shift
   printf '%s\n' "$@" >&2
 }
@@ -73,8 +73,8 @@ with_retries() {
   while :; do
     rc=0
     "$@" || rc=$?
-    if [ "$rc" -eq 0 ] || [ "$SECONDS" -ge "$until" ] || ! network_to_blame; then return "$rc"; fi
-    tell wait "code=$(blame "$STEP_LOG")"
+    if [ "$rc" -eq 0 ] || [ "$SECONDS" -ge "$until" ] || ! is_network_error; then return "$rc"; fi
+    emit wait "code=$(classify_error "$STEP_LOG")"
     printf '%s %s s\n' "$TRYING_AGAIN" "$pause" >&2
     sleep "$pause"
     pause=8

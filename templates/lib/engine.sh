@@ -1,24 +1,24 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; STEPS is rendered
 # engine: runs the graph of steps; independent ones at the same time.
 
-# NEEDS[step], which is rendered: the steps that must have gone well before it.
+# NEEDS[step], which is rendered: the steps that must have succeeded before it.
 declare -A STATE=() CHILD=()
 MISSING=' '
 
-# One step, in a process of its own: decide, apply, check again, stamp, tell.
+# One step, in a process of its own: decide, apply, check again, stamp, report.
 one_step() {
   local rc
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   find_reason "$1"
   if [ -z "$WHY" ]; then
-    tell skip "why=$(why_right "$1")"
+    emit skip "why=$(why_right "$1")"
     return
   fi
   if left_alone "$1"; then
-    tell skip why=alive
+    emit skip why=alive
     return
   fi
-  tell start "why=$WHY"
+  emit start "why=$WHY"
   # `if` would switch `set -e` off inside; a subshell of its own keeps it.
   set +e
   (set -e; "apply_$1")
@@ -30,10 +30,10 @@ one_step() {
   fi
   if [ "$rc" -eq 0 ]; then
     write_stamp "$1"
-    tell ok
+    emit ok
   else
-    [ -s "$STEP_CODE" ] || blame "$STEP_LOG" >"$STEP_CODE"
-    tell fail "code=$(cat "$STEP_CODE")" "rc=$rc"
+    [ -s "$STEP_CODE" ] || classify_error "$STEP_LOG" >"$STEP_CODE"
+    emit fail "code=$(cat "$STEP_CODE")" "rc=$rc"
   fi
 }
 
@@ -50,7 +50,7 @@ start_ready() {
     [ "${STATE[$name]-}" = waiting ] || continue
     ready=yes
     for need in ${NEEDS[$name]}; do
-      case ${STATE[$need]-well} in well) ;; *) ready= ;; esac
+      case ${STATE[$need]-ok} in ok) ;; *) ready= ;; esac
     done
     [ -z "$ready" ] || start_step "$name"
   done
@@ -83,7 +83,7 @@ step_over() {
   wait "${CHILD[$1]}" 2>/dev/null || :
   unset "CHILD[$1]"
   STATE[$1]=$2
-  [ "$2" = well ] && return
+  [ "$2" = ok ] && return
   if [ "$SETUP_EXIT" -eq 0 ]; then
     SETUP_EXIT=$(exit_of "$1" "${3-1}")
     end_others
@@ -102,7 +102,7 @@ find_vanished() {
     if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then
       # After a failure it was ended by us, and that is no news.
       [ "$SETUP_EXIT" -ne 0 ] || write_event "$name" fail code=killed rc=137
-      step_over "$name" ill
+      step_over "$name" failed
     else
       missing+="${CHILD[$name]} "
     fi
@@ -132,8 +132,8 @@ run_graph() {
     # After a failure the others are ended: their own failing is no news.
     if [ "$event" != fail ] || [ "$SETUP_EXIT" -eq 0 ]; then write_event "$step" "$event" "${words[@]}"; fi
     case $event in
-      ok | skip) step_over "$step" well ;;
-      fail) step_over "$step" ill "${rest##*rc=}" ;;
+      ok | skip) step_over "$step" ok ;;
+      fail) step_over "$step" failed "${rest##*rc=}" ;;
     esac
     start_ready
   done

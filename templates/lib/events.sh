@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# events: one writer. Steps tell the engine through a pipe; the engine alone writes the lines.
+# events: one writer. Steps report to the engine through a pipe; the engine alone writes the lines.
 
-# tell EVENT [KEY=VALUE...]: from a step.
-tell() { printf '%s %s\n' "$STEP" "$*" >&3; }
+# emit EVENT [KEY=VALUE...]: from a step.
+emit() { printf '%s %s\n' "$STEP" "$*" >&3; }
 
 # write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, everything else is a word of the vocabulary.
 write_event() {

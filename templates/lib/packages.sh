@@ -58,7 +58,7 @@ await_other_package_run() {
   local until=$((SECONDS + LOCK_PATIENCE)) pid told=
   while pid=$(lock_holder) && [ -n "$pid" ]; do
     if [ "$pid" != "$told" ]; then
-      tell wait "code=dpkg-locked" "pid=$pid"
+      emit wait "code=dpkg-locked" "pid=$pid"
       printf "waiting for another package run: process %s (%s) holds the lock\n" "$pid" "$(name_of "$pid")"
       told=$pid
     fi

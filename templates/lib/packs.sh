@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# packs: is what git keeps still as long as it was? POSIX sh: the questions use it too.
+# packs: is what git keeps still as long as it was? POSIX sh: the queries use it too.
 
 # packs_right LIST DIR: each file of the list (SIZE NAME) that is still in DIR has its size. A pack never
 # changes; one that is gone was packed anew, or its commit can't be read and that is seen elsewhere.

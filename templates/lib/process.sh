@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# process: is a process that was written down still the same one? POSIX sh: the questions use it too.
+# process: is a process that was written down still the same one? POSIX sh: the queries use it too.
 
 # A process by number, start time and boot, since numbers are used again: identity PID.
 identity() {

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# repository: which repository of this box is meant, and which folder is its own. POSIX sh: the questions use it too.
+# repository: which repository of this box is meant, and which folder is its own. POSIX sh: the queries use it too.
 # Of each is noted in steps/KEY: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
 # `repo.key`, the key that it has here, where somebody else calls it KEY.
 

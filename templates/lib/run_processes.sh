@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# run_processes: every process of a run, wherever it went, and how they end. POSIX sh: the questions use it too.
+# run_processes: every process of a run, wherever it went, and how they end. POSIX sh: the queries use it too.
 # Known by the run's cgroup, by the mark in their environment, and by descent: a box may allow no cgroup, a program
 # may write over its environment, and an orphan has no parent that could tell.
 

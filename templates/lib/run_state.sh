@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# run_state: what became of a run. POSIX sh: the questions use it too.
+# run_state: what became of a run. POSIX sh: the queries use it too.
 
 # run_state DIR: running | finished RC | died | waiting (made, never begun).
 run_state() {

@@ -161,7 +161,7 @@ told_uv() {
   before=$(bytes_received)
   : >"$SETUP_DIR/sizes"
   while sleep 0.5; do
-    tell progress "done=$(($(bytes_received) - before))" "total=$(cat "$SETUP_DIR/sizes")" unit=bytes
+    emit progress "done=$(($(bytes_received) - before))" "total=$(cat "$SETUP_DIR/sizes")" unit=bytes
   done &
   sampler=$!
   run_uv "$@" 2>&1 | while IFS= read -r line; do
@@ -169,13 +169,13 @@ told_uv() {
     case $line in
       *'Resolved '*)
         total=${line#*Resolved } total=${total%% *}
-        tell progress done=0 "total=$total" unit=packages
+        emit progress done=0 "total=$total" unit=packages
         ;;
       *'Downloading '*'('*)
         sizes=$((sizes + $(in_bytes "${line##*\(}")))
         printf '%s\n' "$sizes" >"$SETUP_DIR/sizes"
         ;;
-      *'Installed '*) tell progress "done=$total" "total=$total" unit=packages ;;
+      *'Installed '*) emit progress "done=$total" "total=$total" unit=packages ;;
     esac
   done
   rc=${PIPESTATUS[0]}

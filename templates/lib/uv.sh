@@ -45,7 +45,7 @@ fetch_uv() {
 
 uv_failed() {
   grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what the index gave is not the uv we know; nothing of it was run"
-  fail "$(blame "$STEP_LOG")" "uv could not be fetched"
+  fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"
 }
 
 # Without python: the member is cut out of the wheel, which is a zip, with od and gzip.

@@ -50,7 +50,7 @@ begin() {
 }
 
 # Steps of the whole script tell events; here the lines on the screen and the logs say it.
-tell() { :; }
+emit() { :; }
 
 line() { printf '%-8s %s\n' "$1" "$2"; }
 

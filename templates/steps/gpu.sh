@@ -19,7 +19,7 @@ apply_gpu() {
   cat "$BOX_HOME/gpu.said"
   sed -n 's/^driver //p' "$BOX_HOME/gpu.said" | write_file "$BOX_HOME/gpu.driver" 600
   reasons return | head -n 1 >"$STEP_CODE"
-  for code in $(reasons warn); do tell warn "code=$code"; done
+  for code in $(reasons warn); do emit warn "code=$code"; done
   return "$rc"
 }
 

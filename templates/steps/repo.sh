@@ -53,7 +53,7 @@ fetch_by_url() {
   free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
   printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
-  with_retries fetch_commit || not_fetched "$(blame "$STEP_LOG")"
+  with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
   # What came with its branch has no ref of its own yet.
   store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || :
   has_commit || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
@@ -62,7 +62,7 @@ fetch_by_url() {
 # A server may refuse to give a bare commit: then its branches and tags hold it.
 fetch_commit() {
   with_token store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" && return
-  ! network_to_blame &&
+  ! is_network_error &&
     with_token store_git fetch -q --end-of-options "$REPO_URL" '+refs/heads/*:refs/fetched/heads/*' '+refs/tags/*:refs/fetched/tags/*'
 }
 

@@ -28,7 +28,7 @@ apply_smoke() {
     printf '%s\n' "$code" >"$STEP_CODE"
     return 1
   fi
-  smoke_reasons warn | while IFS= read -r code; do tell warn "code=$code"; done
+  smoke_reasons warn | while IFS= read -r code; do emit warn "code=$code"; done
   [ "$rc" -eq 0 ] || return "$rc"
   mv -f "$BOX_HOME/smoke.new" "$BOX_HOME/smoke.said"
 }

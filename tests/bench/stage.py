@@ -14,7 +14,7 @@ from types import TracebackType
 
 from tests.bench.clock import BenchError, Call
 from tests.boxes import Box, Rig
-from tests.person import plain_environment
+from tests.cli import plain_environment
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"
@@ -35,7 +35,7 @@ class Place:
 
     @property
     def host(self) -> str:
-        """As a person types it."""
+        """As a user types it."""
         return f"{self.box.user}@{self.address}:{self.port}"
 
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.boxes import claims, furnish, net, places
-from tests.boxes.furnish import Order
+from tests.boxes import claims, net, places, provision
 from tests.boxes.kinds import OWN_BASH, PATH
 from tests.boxes.proc import RigError, sh
+from tests.boxes.provision import BoxSpec
 
 _START_LIMIT = 15.0
 
@@ -51,18 +51,18 @@ class Box:
 
     port = 22
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.kind = order.kind.name
-        self.name = order.name
-        self.user = order.kind.user
-        self.home = order.kind.home
-        self.address = order.subnet.address(order.index)
-        self.identity = order.identity
-        self.log = order.folder / "console"
+    def __init__(self, spec: BoxSpec) -> None:
+        self._spec = spec
+        self.kind = spec.kind.name
+        self.name = spec.name
+        self.user = spec.kind.user
+        self.home = spec.kind.home
+        self.address = spec.subnet.address(spec.index)
+        self.identity = spec.identity
+        self.log = spec.folder / "console"
         self._outer: subprocess.Popen[str] | None = None
         self._init = 0
-        furnish.lay_out(order)
+        provision.lay_out(spec)
         self._learn_host_key()
         self.power_on()
 
@@ -88,7 +88,7 @@ class Box:
 
     def ssh_command(self, *command: str) -> list[str]:
         """The real client's command line for this box, trusting nothing but its key."""
-        known = self._order.folder / "known_hosts"
+        known = self._spec.folder / "known_hosts"
         known.write_text(f"{self.address} {self.host_key}\n")
         options = {
             "BatchMode": "yes",
@@ -185,15 +185,15 @@ class Box:
         """Start it (again) on the file system it has; returns when sshd answers."""
         if self._outer is not None:
             raise RigError(f"{self.name} is on already")
-        order = self._order
+        spec = self._spec
         with self.log.open("a") as console:
             self._outer = subprocess.Popen(
                 [
                     *("unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork"),
-                    *("bash", str(places.SCRIPTS / "box.sh"), order.name, str(order.folder)),
-                    *(":".join(map(str, order.layers)), f"{self.address}/24"),
-                    *(order.subnet.gateway, str(order.mtu), *order.kind.mounts, "--"),
-                    *(f"{name}={value}" for name, value in order.environ.items()),
+                    *("bash", str(places.SCRIPTS / "box.sh"), spec.name, str(spec.folder)),
+                    *(":".join(map(str, spec.layers)), f"{self.address}/24"),
+                    *(spec.subnet.gateway, str(spec.mtu), *spec.kind.mounts, "--"),
+                    *(f"{name}={value}" for name, value in spec.environ.items()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -208,7 +208,7 @@ class Box:
             if not said:
                 raise RigError(f"{self.name} did not start:\n{self.log.read_text()[-2000:]}")
             self._init = int(said)
-            net.plug_in(order.subnet, order.index, self._init)
+            net.plug_in(spec.subnet, spec.index, self._init)
             self._outer.stdin.write("go\n")
             self._outer.stdin.flush()
             self._outer.stdout.readline()  # its card is up: a knock before that costs a second
@@ -217,7 +217,7 @@ class Box:
             self.power_off()
             raise
         facts = {"name": self.name, "kind": self.kind, "host": self.host_string, "pid": self._init}
-        claims.note_box(order.subnet, order.index, facts)
+        claims.note_box(spec.subnet, spec.index, facts)
 
     def power_off(self) -> None:
         """Pull the plug: every process is gone at once, the file system stays."""
@@ -234,14 +234,14 @@ class Box:
             outer.kill()
             outer.wait()
         outer.stdout.close()
-        net.drop(self._order.subnet, self._order.index, 0)
-        net.unplug(self._order.subnet, self._order.index)
+        net.drop(self._spec.subnet, self._spec.index, 0)
+        net.unplug(self._spec.subnet, self._spec.index)
 
     def stop(self) -> None:
         """Destroy it, its file system included."""
         self.power_off()
-        claims.note_box(self._order.subnet, self._order.index, None)
-        shutil.rmtree(self._order.folder, ignore_errors=True)
+        claims.note_box(self._spec.subnet, self._spec.index, None)
+        shutil.rmtree(self._spec.folder, ignore_errors=True)
 
     @property
     def is_on(self) -> bool:
@@ -252,16 +252,16 @@ class Box:
 
     def cut(self) -> None:
         """Pull its cable."""
-        net.switch(self._order.subnet, self._order.index, on=False)
+        net.switch(self._spec.subnet, self._spec.index, on=False)
 
     def heal(self) -> None:
         """Plug its cable in again; also ends blackhole() and loss()."""
         self.loss(0)
-        net.switch(self._order.subnet, self._order.index, on=True)
+        net.switch(self._spec.subnet, self._spec.index, on=True)
 
     def blackhole(self, port: int | None = None) -> None:
         """Drop every packet to and from it, or its `port` alone, telling nobody."""
-        net.drop(self._order.subnet, self._order.index, 100, port)
+        net.drop(self._spec.subnet, self._spec.index, 100, port)
 
     def unblackhole(self) -> None:
         """Let packets through again."""
@@ -269,7 +269,7 @@ class Box:
 
     def loss(self, percent: float) -> None:
         """Lose this share of the packets in each direction (steps of 0.1)."""
-        net.drop(self._order.subnet, self._order.index, percent)
+        net.drop(self._spec.subnet, self._spec.index, percent)
 
     # -- its package manager and its disk
 
@@ -292,9 +292,9 @@ class Box:
 
     def new_host_key(self) -> None:
         """Give it another host key, as a new box at the same address has."""
-        key = furnish.make_host_key(self._order)
-        self.write(furnish.HOST_KEY, key.read_text(), mode="0600")
-        self.write(f"{furnish.HOST_KEY}.pub", key.with_suffix(".pub").read_text())
+        key = provision.make_host_key(self._spec)
+        self.write(provision.HOST_KEY, key.read_text(), mode="0600")
+        self.write(f"{provision.HOST_KEY}.pub", key.with_suffix(".pub").read_text())
         self._learn_host_key()
         self.kill_sshd()
         self.start_sshd()
@@ -335,6 +335,6 @@ class Box:
         return self._init
 
     def _learn_host_key(self) -> None:
-        public = self._order.folder / "host_key.pub"
+        public = self._spec.folder / "host_key.pub"
         self._public = public.read_text()
         self._fingerprint = sh(["ssh-keygen", "-lf", str(public)]).split()[1]

@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.boxes import house, places
-from tests.boxes.kinds import Kind, Whole
+from tests.boxes import host_sources, places
+from tests.boxes.kinds import Kind, ResolvedKind
 from tests.boxes.proc import need, sh
 
 _Builder = Callable[[Path], None]
@@ -36,7 +36,7 @@ _BASE_FILES = {
 }
 
 
-def layers(kind: Whole) -> list[Path]:
+def layers(kind: ResolvedKind) -> list[Path]:
     """The folders of a kind's layers, topmost first, made now if they aren't there yet."""
     stack = [_base()]
     for row in kind.chain:
@@ -46,9 +46,11 @@ def layers(kind: Whole) -> list[Path]:
 
 
 def _base() -> Path:
-    """A Debian root file system with sshd and what the house adds."""
-    files = {path: text.encode() for path, text in _base_files().items()} | house.certificates()
-    source = house.apt_sources()[0]
+    """A Debian root file system with sshd and what this machine adds."""
+    files = {
+        path: text.encode() for path, text in _base_files().items()
+    } | host_sources.certificates()
+    source = host_sources.apt_sources()[0]
     recipe = {
         "suite": source.release,
         "mirror": source.uri,
@@ -62,19 +64,19 @@ def _base() -> Path:
 def _base_files() -> dict[str, str]:
     files = dict(_BASE_FILES)
     files["/sbin/box-init"] = (places.SCRIPTS / "init.sh").read_text()
-    files["/etc/apt/sources.list"] = house.sources_list()
-    files["/etc/resolv.conf"] = house.resolv_conf()
-    files["/etc/pip.conf"] = house.pip_conf()
-    proxy = house.apt_proxy()
+    files["/etc/apt/sources.list"] = host_sources.sources_list()
+    files["/etc/resolv.conf"] = host_sources.resolv_conf()
+    files["/etc/pip.conf"] = host_sources.pip_conf()
+    proxy = host_sources.apt_proxy()
     if proxy:
         files["/etc/apt/apt.conf.d/rig"] += f'Acquire::http::Proxy "{proxy}";\n'
     return files
 
 
-def _debootstrap(folder: Path, source: house.AptSource, files: dict[str, bytes]) -> None:
+def _debootstrap(folder: Path, source: host_sources.AptSource, files: dict[str, bytes]) -> None:
     need("debootstrap")
     archives = _folder("archives")
-    proxy = house.apt_proxy()
+    proxy = host_sources.apt_proxy()
     env = dict(os.environ, **({"http_proxy": proxy} if proxy else {}))
     sh(
         [

@@ -40,7 +40,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Whole:
+class ResolvedKind:
     """A kind with everything it inherits: the chain of its layers, lowest first."""
 
     name: str
@@ -283,7 +283,7 @@ _ROWS = (
 KINDS: Mapping[str, Kind] = {row.name: row for row in _ROWS}
 
 
-def whole(name: str) -> Whole:
+def whole(name: str) -> ResolvedKind:
     """A kind with what it inherits; KeyError lists the kinds there are."""
     if name not in KINDS:
         raise KeyError(f"no kind {name!r}: there are {', '.join(KINDS)}")
@@ -292,8 +292,8 @@ def whole(name: str) -> Whole:
     while at is not None:
         chain.insert(0, KINDS[at])
         at = KINDS[at].extends
-    found = Whole(name, tuple(chain))
+    found = ResolvedKind(name, tuple(chain))
     values = {key: getattr(found, key) for key in ("user", "environ", "sshd", "mounts", "disk")}
     for kind in chain:
         values.update({key: given for key in values if (given := getattr(kind, key)) is not None})
-    return Whole(name, tuple(chain), **values)
+    return ResolvedKind(name, tuple(chain), **values)

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Mapping
 from types import TracebackType
 
-from tests.boxes import claims, house, images, kinds, net, places
+from tests.boxes import claims, host_sources, images, kinds, net, places
 from tests.boxes.box import Box
 from tests.boxes.delay import DelayProxy
-from tests.boxes.furnish import Order
 from tests.boxes.mirror import Mirror
 from tests.boxes.proc import RigError, need, sh
+from tests.boxes.provision import BoxSpec
 
 _PROGRAMS = ("ip", "nft", "unshare", "nsenter", "ssh-keygen", "apt-get")
 
@@ -58,7 +58,7 @@ class Rig:
                     str(self.identity),
                 ]
             )
-            self._mtu = house.uplink_mtu()
+            self._mtu = host_sources.uplink_mtu()
             if mirror:
                 self._mirror = Mirror(self._claim.subnet.gateway)
         except BaseException:
@@ -101,7 +101,7 @@ class Rig:
         label = name or f"{kind}-{index}"
         variables = {"PATH": kinds.PATH, "HOME": "/root", "HOSTNAME": label}
         box = Box(
-            Order(
+            BoxSpec(
                 kind=whole,
                 name=label,
                 index=index,

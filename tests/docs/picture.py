@@ -1,7 +1,7 @@
 """Draw a real run: python -m tests.docs.picture docs/run.svg     (or: make picture)
 
 As root the main job runs on a *vast* box of the rig, with a repository, a profile and a key as a
-person has them; else the demo runs on this machine. What the box told is drawn as it was told.
+user has them; else the demo runs on this machine. What the box told is drawn as it was told.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from bootstrap.events import EventLines
 from bootstrap.paths import shipped
 from bootstrap.ui.picture import draw
-from tests.person import Person
+from tests.cli import User
 
 BOXSTRAP = Path(sys.executable).parent / "boxstrap"
 REQUIREMENTS = "numpy\npandas\nscikit-learn\nmatplotlib\ntqdm\n"
@@ -47,9 +47,9 @@ def _on_a_box(home: Path) -> tuple[str, str, bytes]:
         repository = _repository(home)
         (home / ".ssh").mkdir(mode=0o700)
         shutil.copy(rig.identity, home / ".ssh/id_gpu")
-        person = Person(home)
-        person.place = repository
-        person.agree()
+        user = User(home)
+        user.place = repository
+        user.agree()
         words = ["setup", "--host", f"root@{box.address}", "--name", "my-box"]
         said = _boxstrap(home, repository, *words)
         events = box.run("cat /workspace/.boxstrap/setups/*/events.jsonl").encode()
@@ -65,7 +65,7 @@ def _here(home: Path) -> tuple[str, str, bytes]:
 
 
 def _repository(home: Path) -> Path:
-    """A person's repository, with the demo's training in it."""
+    """A user's repository, with the demo's training in it."""
     folder = home / "homework"
     shutil.copytree(shipped("templates") / "demo", folder)
     (folder / "requirements.txt").write_text(REQUIREMENTS, encoding="utf-8")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Box, Rig
+from tests.cli import Repository, User
 from tests.doors.git_server import GitHost, serving
-from tests.person import Person, Repository
 
 PROFILE = """\
 version: 1
@@ -33,16 +33,16 @@ Hosted = Callable[..., tuple[Repository, GitHost]]
 
 
 @pytest.fixture
-def hosted(person: Person, tmp_path: Path) -> Iterator[Hosted]:
+def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
     """`hosted(box)`: a repository for that box, and the git host where its commit is."""
     with contextlib.ExitStack() as stack:
 
         def make(
             box: Box, *, token: str = "", extends: str = "ssh", more: str = ""
         ) -> tuple[Repository, GitHost]:
-            person.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
+            user.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
             text = PROFILE.format(extends=extends, user=box.user, more=more)
-            made = person.repository(
+            made = user.repository(
                 boxstrap__yaml=text, train__py=TRAIN, requirements__txt="iniconfig>=2\n"
             )
             folder = tmp_path / "host"
@@ -51,7 +51,7 @@ def hosted(person: Person, tmp_path: Path) -> Iterator[Hosted]:
             gateway = box.address.rpartition(".")[0] + ".1"
             host = stack.enter_context(serving(gateway, folder, token))
             made.git("remote", "add", "origin", f"{host.url}/homework.git")
-            person.agree()
+            user.agree()
             basic = base64.b64encode(f"me:{token}".encode()).decode()
             made.git("-c", f"http.extraHeader=Authorization: Basic {basic}", "fetch", "-q")
             return made, host

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Box
+from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.test_paste import Rented
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -41,21 +41,21 @@ def one_training(box: Box, commit: str) -> None:
 
 @each_paste
 def test_what_a_setup_began_a_paste_leaves_alone(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
     made, _ = hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
     made.git("remote", "remove", "origin")
-    person.run("setup", *there, *LONG).must(0)
+    user.run("setup", *there, *LONG).must(0)
     one_training(box, first)
     # Another machine, which knows it by its address.
-    shutil.rmtree(person.state / "repositories")
+    shutil.rmtree(user.state / "repositories")
     made.git("remote", "add", "origin", url)
     for number in range(2):
         made.git("fetch", "-q")
-        said = typed(box, person.run("oneliner", *words, *LONG).must(0).out)
+        said = typed(box, user.run("oneliner", *words, *LONG).must(0).out)
         assert "train-1" in said.stdout
         assert "running" in said.stdout
         assert said.returncode == (8 if number else 0)
@@ -66,31 +66,31 @@ def test_what_a_setup_began_a_paste_leaves_alone(
     # Nor another command, of the commit that trains.
     made.git("reset", "-q", "--hard", first)
     other = ("--set", "train.command=python train.py --other")
-    assert typed(box, person.run("oneliner", *words, *LONG, *other).must(0).out).returncode == 8
+    assert typed(box, user.run("oneliner", *words, *LONG, *other).must(0).out).returncode == 8
     one_training(box, first)
 
 
 @each_paste
 def test_an_address_alone_leads_to_the_same_repository(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
     made, _ = hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
     made.git("remote", "remove", "origin")
-    person.run("setup", *there, *LONG).must(0)
+    user.run("setup", *there, *LONG).must(0)
     made.git("remote", "add", "origin", url)
-    person.run("setup", *there, *LONG).must(0)
+    user.run("setup", *there, *LONG).must(0)
     alone = ("--set", f"git.url={url}", "--set", "git.access=url")
-    said = typed(box, person.run("oneliner", *words, *LONG, *alone).must(0).out)
+    said = typed(box, user.run("oneliner", *words, *LONG, *alone).must(0).out)
     assert "running" in said.stdout
     one_training(box, first)
 
 
 @each_paste
 def test_a_clone_that_boxstrap_did_not_make_is_refused(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
     hosted(box, extends="vast")
@@ -102,42 +102,42 @@ def test_a_clone_that_boxstrap_did_not_make_is_refused(
     look = "cd /workspace/homework && git log && git status --short && cat .git/config train.py"
     before = box.run(look)
     for _ in range(2):
-        said = typed(box, person.run("oneliner", *words).must(0).out)
+        said = typed(box, user.run("oneliner", *words).must(0).out)
         assert "/workspace/homework" in said.stderr
         assert box.run(look) == before
 
 
 @each_paste
 def test_a_tree_that_a_paste_made_is_ours(
-    words: tuple[str, ...], rented: Rented, hosted: Hosted, person: Person
+    words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
     made, _ = hosted(box, extends="vast")
-    typed(box, person.run("oneliner", *words, *LONG).must(0).out)
+    typed(box, user.run("oneliner", *words, *LONG).must(0).out)
     one_training(box, made.head)
     made.git("remote", "remove", "origin")
-    shutil.rmtree(person.state / "repositories")
+    shutil.rmtree(user.state / "repositories")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     moved = made.root.rename(made.root.with_name("moved"))
-    person.place = moved
-    person.run("setup", *there, "--set", "env.LINGER=601")
+    user.place = moved
+    user.run("setup", *there, "--set", "env.LINGER=601")
     made.root = moved
     one_training(box, made.head)
 
 
 def test_a_box_with_musl_is_refused_before_anything_changes(
-    rented: Rented, hosted: Hosted, person: Person
+    rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("musl")
     hosted(box, extends="vast")
-    said = typed(box, person.run("oneliner").must(0).out)
+    said = typed(box, user.run("oneliner").must(0).out)
     assert (said.returncode, "musl" in said.stderr) == (5, True)
     assert not box.exists("/workspace/.boxstrap")
 
 
 @pytest.mark.parametrize("last", ["small", "setup"])
 def test_the_small_script_and_a_setup_bring_uv_to_different_places(
-    last: str, rented: Rented, hosted: Hosted, person: Person
+    last: str, rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("bare")
     hosted(box)
@@ -145,9 +145,9 @@ def test_the_small_script_and_a_setup_bring_uv_to_different_places(
     for turn in sorted(("small", "setup"), key=last.__eq__):
         command = ("--set", f"train.command=python train.py {turn}")
         if turn == "setup":
-            person.run("setup", *there, *command).must(0)
+            user.run("setup", *there, *command).must(0)
         else:
-            said = typed(box, person.run("oneliner", "--small", *command).must(0).out)
+            said = typed(box, user.run("oneliner", "--small", *command).must(0).out)
             assert said.returncode == 0, said.stderr
     assert box.run("cat /root/.boxstrap/runs/*/*/log").count("step 1") == 2
     assert box.run("test -f /root/.boxstrap/uv && echo file").strip() == "file"

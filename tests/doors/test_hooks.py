@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Box
+from tests.cli import User
 from tests.doors.conftest import Hosted
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -31,11 +31,11 @@ def runs(box: Box) -> list[str]:
     return box.run(f"ls {HOME}/.boxstrap/runs/*").split()
 
 
-def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person: Person) -> None:
+def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, user: User) -> None:
     box = rented("lambda")
     hosted(box, more="", extends="lambda")
     words = ("render", "--for", "gcp", "--set", "env.LINGER=600")
-    hook = person.run(*words)
+    hook = user.run(*words)
     assert "train ok" in boot(box, hook.must(0).out)
     assert runs(box) == ["train-1"]
     assert box.run(f"stat -c %U {HOME}/.boxstrap/runs/*/train-1").strip() == "ubuntu"
@@ -43,7 +43,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person
     assert "nothing to do" in boot(box, hook.out)
     changed = set(box.listing(PLACES).splitlines()) ^ set(before.splitlines())
     assert [line for line in changed if "/train-1/log" not in line] == []
-    other = person.run(*words, "--set", "train.command=python train.py --other").must(0).out
+    other = user.run(*words, "--set", "train.command=python train.py --other").must(0).out
     box.write("/var/tmp/other", other)
     said = box.run("cd / && bash /var/tmp/other </dev/null 2>&1; echo exit $?")
     assert "and this was not started" in said
@@ -54,7 +54,7 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person
     box.power_on()
     boot(box, hook.out)
     assert runs(box) == ["train-1"]
-    revive = person.run(*words, "--set", "train.at_boot=restart").must(0).out
+    revive = user.run(*words, "--set", "train.at_boot=restart").must(0).out
     boot(box, revive)
     assert runs(box) == ["train-1", "train-2"]
     boot(box, revive)
@@ -62,20 +62,20 @@ def test_at_every_boot_it_changes_nothing(rented: Rented, hosted: Hosted, person
 
 
 def test_a_pod_starts_its_own_services_whatever_becomes_of_the_set_up(
-    rented: Rented, hosted: Hosted, person: Person
+    rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("runpod")
     hosted(box, extends="runpod")
     box.write("/start.sh", "#!/bin/bash\necho services\n")
     box.run("chmod 755 /start.sh")
-    hook = person.run("render", "--for", "runpod").must(0).out
+    hook = user.run("render", "--for", "runpod").must(0).out
     assert boot(box, hook) == "services\n"
     box.run("until grep -q 'train ok' /var/log/boxstrap.log; do sleep 0.2; done", timeout=120)
     assert boot(box, hook.replace("H4sI", "H4sJ", 1)).splitlines()[-1] == "services"
 
 
 def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
-    rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
     hosted(box, extends="vast")
@@ -87,7 +87,7 @@ def test_a_paste_by_address_runs_what_was_meant_and_nothing_else(
     threading.Thread(target=server.serve_forever, daemon=True).start()
     file = folder / "box.sh"
     url = f"http://{gateway}:{server.server_address[1]}/box.sh"
-    paste = person.run("oneliner", "--url", url, "--output", str(file)).must(0).out
+    paste = user.run("oneliner", "--url", url, "--output", str(file)).must(0).out
     whole = file.read_text()
     before = box.listing(["/root", "/workspace"])
     file.write_text(whole.replace("train-", "trajn-", 1) + "\n")

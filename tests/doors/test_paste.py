@@ -1,4 +1,4 @@
-"""The one-liner, pasted into the terminal of a fresh box, as a person does it."""
+"""The one-liner, pasted into the terminal of a fresh box, as a user does it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Box
+from tests.cli import User
 from tests.doors.conftest import Hosted
 from tests.doors.terminal import Terminal, terminal
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -51,12 +51,12 @@ def test_a_paste_reaches_the_first_step(
     how: str,
     rented: Rented,
     hosted: Hosted,
-    person: Person,
+    user: User,
     tmp_path: Path,
 ) -> None:
     box = rented(kind)
     repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
-    paste = person.run("oneliner", *words).must(0)
+    paste = user.run("oneliner", *words).must(0)
     assert len(paste.out) <= (4048 if words else 16 * 1024)
     place = PLACES[kind]
     with terminal(tmp_path, login(box)) as shown:
@@ -67,7 +67,7 @@ def test_a_paste_reaches_the_first_step(
         assert said == f"step 1 it's $HOME - {place}/homework/.venv\n"
         # From a laptop, which never saw this box.
         there = ["--host", box.host_string, "--identity", str(box.identity)]
-        (run,) = person.run("status", "--json", *there).must(0).json()["runs"]
+        (run,) = user.run("status", "--json", *there).must(0).json()["runs"]
         assert (run["name"], run["commit"]) == ("train-1", repository.head)
         assert (run["state"], run["rc"]) == ("finished", 0)
         # Once more: the same training is not begun again.
@@ -79,16 +79,16 @@ def test_a_paste_reaches_the_first_step(
     assert keys.count(Path(f"{box.identity}.pub").read_text().split()[1]) == 1
     if not words:
         # And a setup over ssh knows that this work was done.
-        again = person.run("setup", *there, "--committed-only").must(0)
+        again = user.run("setup", *there, "--committed-only").must(0)
         assert "train-1: finished" in again.out
 
 
 def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
-    rented: Rented, hosted: Hosted, person: Person, tmp_path: Path
+    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
     box = rented("vast")
     _, host = hosted(box, token=TOKEN, extends="vast", more="secrets: [API_KEY]\n")
-    paste = person.run("oneliner").must(0)
+    paste = user.run("oneliner").must(0)
     assert "is private" in paste.err
     with terminal(tmp_path, login(box)) as shown:
         settled(shown)
@@ -114,11 +114,11 @@ def test_a_private_repository_asks_for_a_token_and_keeps_it_in_memory(
 
 
 def test_without_a_terminal_or_a_token_it_stops_before_it_begins(
-    rented: Rented, hosted: Hosted, person: Person
+    rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("vast")
     hosted(box, token=TOKEN, extends="vast")
-    paste = person.run("oneliner").must(0).out
+    paste = user.run("oneliner").must(0).out
     before = (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT))
     done = subprocess.run(
         box.ssh_command("bash -s"), input=paste, capture_output=True, text=True, check=False
@@ -128,10 +128,10 @@ def test_without_a_terminal_or_a_token_it_stops_before_it_begins(
     assert (box.listing(["/root", "/workspace", "/etc"]), box.run(LEFT)) == before
 
 
-def test_a_paste_that_is_cut_does_nothing(rented: Rented, hosted: Hosted, person: Person) -> None:
+def test_a_paste_that_is_cut_does_nothing(rented: Rented, hosted: Hosted, user: User) -> None:
     box = rented("vast")
     hosted(box, extends="vast")
-    paste = person.run("oneliner").must(0).out
+    paste = user.run("oneliner").must(0).out
     before = box.listing(["/root", "/workspace", "/etc"])
     lines = paste.splitlines(keepends=True)
     # Without its last line alone nothing is missing: bash ends a here-document with the text.

@@ -60,22 +60,22 @@ def main(picture: Path) -> int:
     """Do it all; 0 where everything was as it should be."""
     node, browser = need("node"), need(*BROWSERS)
     programs = install()
-    person = Settled()
-    person.env["WANDB_API_KEY"] = SECRET
-    person.repository(boxstrap__yaml=PROFILE, show__py=SHOW)
-    person.agree()
+    user = Settled()
+    user.env["WANDB_API_KEY"] = SECRET
+    user.repository(boxstrap__yaml=PROFILE, show__py=SHOW)
+    user.agree()
     with Rig(mirror=True) as rig:
         box = rig.start("vast")
         try:
-            rented = Rented(person, box)
+            rented = Rented(user, box)
             rented.run("setup", "--name", "my-box").must(0)
-            told = person.run("code", "--host", "my-box", "--json").must(0).json()
-            _carry(person, programs, node)
-            port = _serve(person)
-            _look(person, port, told["folder"], (programs, node, browser), picture)
+            told = user.run("code", "--host", "my-box", "--json").must(0).json()
+            _carry(user, programs, node)
+            port = _serve(user)
+            _look(user, port, told["folder"], (programs, node, browser), picture)
             seen = json.loads(box.read("/tmp/proof"))
         finally:
-            person.leave()
+            user.leave()
     print(json.dumps(seen, indent=1))
     right = {
         "python": f"{told['folder']}/.venv/bin/python",
@@ -88,7 +88,7 @@ def main(picture: Path) -> int:
     return 1 if wrong else 0
 
 
-def _carry(person: Settled, programs: Path, node: str) -> None:
+def _carry(user: Settled, programs: Path, node: str) -> None:
     """Send the server to the box, as an editor does that can't fetch it there."""
     real = Path(node).resolve()
     pack = ["tar", "-C", str(programs), "-cf", "-", "node_modules"]
@@ -96,16 +96,16 @@ def _carry(person: Settled, programs: Path, node: str) -> None:
     into = "mkdir -p /opt/editor && tar -C /opt/editor -xf -"
     with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
         subprocess.run(
-            person.inside("ssh", "my-box", into), stdin=packing.stdout, env=person.env, check=True
+            user.inside("ssh", "my-box", into), stdin=packing.stdout, env=user.env, check=True
         )
     assert server_folder(programs).is_dir()
 
 
-def _serve(person: Settled) -> int:
+def _serve(user: Settled) -> int:
     """Start the server over the connection that Remote-SSH would make; it is gone afterwards."""
     command = ["ssh", "-T", "-D", str(_free_port()), "my-box", "bash"]
     done = subprocess.run(
-        person.inside(*command), input=START, env=person.env, capture_output=True, text=True,
+        user.inside(*command), input=START, env=user.env, capture_output=True, text=True,
         timeout=60, check=True,
     )  # fmt: skip
     said = re.search(r"listeningOn==(\d+)==", done.stdout)
@@ -114,12 +114,12 @@ def _serve(person: Settled) -> int:
 
 
 def _look(
-    person: Settled, port: int, folder: str, tools: tuple[Path, str, str], picture: Path
+    user: Settled, port: int, folder: str, tools: tuple[Path, str, str], picture: Path
 ) -> None:
     programs, node, browser = tools
     here = _free_port()
     tunnel = subprocess.Popen(
-        person.inside("ssh", "-N", "-L", f"{here}:127.0.0.1:{port}", "my-box"), env=person.env
+        user.inside("ssh", "-N", "-L", f"{here}:127.0.0.1:{port}", "my-box"), env=user.env
     )
     try:
         url = f"http://127.0.0.1:{here}"
@@ -129,7 +129,7 @@ def _look(
             arguments = [browser, profile, f"{url}/?folder={folder}", str(picture)]
             subprocess.run(
                 [node, look, *arguments, f"cd {folder} && python show.py", "letters"],
-                env={**person.env, "NODE_PATH": str(programs / "node_modules")},
+                env={**user.env, "NODE_PATH": str(programs / "node_modules")},
                 timeout=300,
                 check=True,
             )

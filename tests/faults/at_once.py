@@ -1,4 +1,4 @@
-"""Rows of the table that mostly wait, all at once: each with a box and a person of its own."""
+"""Rows of the table that mostly wait, all at once: each with a box and a user of its own."""
 
 from __future__ import annotations
 

@@ -10,20 +10,20 @@ import pytest
 
 from tests.boxes import Box
 from tests.boxes.loopback import LoopbackBox
+from tests.cli import User
 from tests.main_job.conftest import rent
 from tests.main_job.rented import Rented
-from tests.person import Person
 
 __all__ = ["anywhere", "rent"]
 
 
 @pytest.fixture
-def anywhere(request: pytest.FixtureRequest, person: Person) -> Iterator[Rented]:
+def anywhere(request: pytest.FixtureRequest, user: User) -> Iterator[Rented]:
     """An account without sudo: on a box of its own as root, else on loopback."""
     box: Box | LoopbackBox
     if os.geteuid() == 0:
         box = request.getfixturevalue("mirror_rig").start("nosudo")
     else:
         box = LoopbackBox()
-    yield Rented(person, cast(Box, box))  # a test of these asks no more than both can do
+    yield Rented(user, cast(Box, box))  # a test of these asks no more than both can do
     box.stop()

@@ -1,4 +1,4 @@
-"""Kills: what is killed, at which moment, and how a person goes on from there.
+"""Kills: what is killed, at which moment, and how a user goes on from there.
 
 A moment is drawn by chance: a time, uniformly over what an undisturbed setup took, or a mark, which
 is something that can be seen on the box while it works.
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.cli import HERE, Completed, Running
 from tests.main_job.rented import Rented
-from tests.person import HERE, Done, Going
 
 WORKDIR = "/workspace"
 MARKS = (
@@ -92,14 +92,14 @@ class Eye:
             found.append("training")
         return found
 
-    def await_moment(self, moment: Moment, usual_s: float, going: Going) -> bool:
+    def await_moment(self, moment: Moment, usual_s: float, going: Running) -> bool:
         """Wait for it; False where the command was over before."""
         if moment.mark and not self._await(lambda: moment.mark in self.marks(), going):
             return False
         end = time.monotonic() + moment.after_s + moment.share * usual_s
         return self._await(lambda: time.monotonic() >= end, going)
 
-    def leader(self, going: Going) -> int:
+    def leader(self, going: Running) -> int:
         """The process of the newest setup, as the box numbers it; 0 where none came to be."""
         found: list[Path] = []
 
@@ -112,7 +112,7 @@ class Eye:
         self._await(is_there, going)
         return int(max(found).read_text().split()[0]) if found else 0
 
-    def _await(self, there: Callable[[], bool], going: Going) -> bool:
+    def _await(self, there: Callable[[], bool], going: Running) -> bool:
         while not there():
             if going.process.poll() is not None:
                 return False
@@ -146,19 +146,19 @@ def watched(rented: Rented) -> Undisturbed:
 def described(rented: Rented) -> str:
     """The box as set-up made it, without what differs between two equal boxes."""
     script = (HERE / "tests/faults/describe.sh").read_text()
-    name = rented.person.place.name
+    name = rented.user.place.name
     return rented.box.run(["/bin/bash", "-c", script, "describe", WORKDIR, name])
 
 
 # -- what is killed
 
 
-def kill_program(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+def kill_program(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
     """The program on this machine, as when a laptop's battery is empty."""
     going.kill()
 
 
-def kill_sshd(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+def kill_sshd(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
     """The logins' sshd processes; sometimes the listening one too, for a moment."""
     if chance.random() < 0.3:
         rented.box.kill_sshd()
@@ -169,7 +169,7 @@ def kill_sshd(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> 
     rented.box.run("pkill -9 -f '^sshd: [^/]' || true")
 
 
-def kill_script(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+def kill_script(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
     """The script on the box: its first process, or all that it started with it."""
     leader = eye.leader(going)
     if not leader:
@@ -180,7 +180,7 @@ def kill_script(rented: Rented, going: Going, eye: Eye, chance: random.Random) -
         rented.box.run(f"pkill -9 -s {leader} || true")
 
 
-def kill_power(rented: Rented, going: Going, eye: Eye, chance: random.Random) -> None:
+def kill_power(rented: Rented, going: Running, eye: Eye, chance: random.Random) -> None:
     """The box's power, which comes back after a moment."""
     rented.box.power_off()
     time.sleep(chance.uniform(0, 1))
@@ -195,10 +195,10 @@ KILLS = {
 }
 
 
-# -- how a person goes on
+# -- how a user goes on
 
 
-def await_notice(going: Going) -> bool:
+def await_notice(going: Running) -> bool:
     """Wait until the program says that its link is lost, or ends with a word about it."""
     limit = time.monotonic() + 60
     while going.process.poll() is None and time.monotonic() < limit:
@@ -208,7 +208,7 @@ def await_notice(going: Going) -> bool:
     return going.process.poll() in (3, 7)
 
 
-def go_on(rented: Rented, going: Going) -> list[Done]:
+def go_on(rented: Rented, going: Running) -> list[Completed]:
     """Let the command end, and run it again until it is content; each end is an allowed one."""
     ends = [going.end(120)]
     while ends[-1].rc != 0:

@@ -11,7 +11,7 @@ from tests.main_job.rented import Rented
 
 
 def test_an_account_without_root(anywhere: Rented, faults: Faults) -> None:
-    anywhere.person.repository(requirements__txt="iniconfig>=2\n")
+    anywhere.user.repository(requirements__txt="iniconfig>=2\n")
     with faults.attempt("no root, no sudo") as attempt:
         assert "step 1 loss" in anywhere.run("setup").must(0).out
         assert "nothing to do" in anywhere.run("setup").must(0).out
@@ -20,7 +20,7 @@ def test_an_account_without_root(anywhere: Rented, faults: Faults) -> None:
 
 
 def test_a_host_key_that_changed(anywhere: Rented, faults: Faults) -> None:
-    anywhere.person.repository()
+    anywhere.user.repository()
     anywhere.run("plan").must(0)
     anywhere.box.new_host_key()
     with faults.attempt("changed host key", "setup") as attempt:
@@ -32,12 +32,12 @@ def test_a_host_key_that_changed(anywhere: Rented, faults: Faults) -> None:
 
 
 def test_a_key_that_is_refused(anywhere: Rented, faults: Faults) -> None:
-    anywhere.person.repository()
-    key = anywhere.person.home / "other"
+    anywhere.user.repository()
+    key = anywhere.user.home / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     host = ["--host", anywhere.box.host_string, "--identity", str(key)]
     with faults.attempt("refused key") as attempt:
-        refused = anywhere.person.run("setup", *host).must(3)
+        refused = anywhere.user.run("setup", *host).must(3)
         attempt.noticed(refused.seconds, at_most=20)
         assert Path(f"{key}.pub").read_text().split()[1] in refused.err
         assert not anywhere.box.exists(f"{anywhere.box.home}/.boxstrap")
@@ -45,7 +45,7 @@ def test_a_key_that_is_refused(anywhere: Rented, faults: Faults) -> None:
 
 
 def test_a_client_that_is_killed(anywhere: Rented, faults: Faults) -> None:
-    anywhere.person.repository()
+    anywhere.user.repository()
     with faults.attempt("program killed", "agent") as attempt:
         going = anywhere.begin("setup")
         going.await_said("agent      start")
@@ -57,7 +57,7 @@ def test_a_client_that_is_killed(anywhere: Rented, faults: Faults) -> None:
 
 
 def test_an_sshd_that_dies(anywhere: Rented, faults: Faults) -> None:
-    anywhere.person.repository()
+    anywhere.user.repository()
     with faults.attempt("sshd killed", "agent") as attempt:
         going = anywhere.begin("setup")
         going.await_said("agent      start")

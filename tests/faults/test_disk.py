@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import Repository, User
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Person, Repository
 
 pytestmark = pytest.mark.boxes
 
@@ -55,8 +55,8 @@ ROWS: tuple[tuple[str, int, Callable[[Repository], None]], ...] = (
 def test_a_disk_that_becomes_full(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
     def one(row: tuple[str, int, Callable[[Repository], None]]) -> None:
         step, left_mb, grow = row
-        rented = Rented(Person(tmp_path / step), mirror_rig.start("vast", disk="900M"))
-        grow(rented.person.repository())
+        rented = Rented(User(tmp_path / step), mirror_rig.start("vast", disk="900M"))
+        grow(rented.user.repository())
         with faults.attempt("disk full", {"repo": "clone", "python": "environment"}[step]) as row_:
             rented.box.fill_disk(left_mb)
             # Else the first look finds the little room, and stops before any change.
@@ -77,7 +77,7 @@ def test_a_disk_that_becomes_full(mirror_rig: Rig, tmp_path: Path, faults: Fault
 
 def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) -> None:
     rented = rent("smalldisk")
-    rented.person.repository()
+    rented.user.repository()
     before = rented.listing()
     with faults.attempt("disk full", "before") as attempt:
         refused = rented.run("setup").must(5)

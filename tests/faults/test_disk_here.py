@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import BIN, Completed, User
 from tests.faults.plugin import Faults
 from tests.hostile.test_git_url import Host, hosted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import BIN, Done, Person
 
 __all__ = ["hosted"]
 pytestmark = pytest.mark.boxes
@@ -38,8 +38,8 @@ def mounted(folder: Path, *words: str) -> Iterator[Path]:
 @contextmanager
 def small_state(rented: Rented) -> Iterator[Path]:
     """A state folder that holds a few files, and the ssh config on the same disk."""
-    with mounted(rented.person.state, "-o", "size=256k,mode=0700") as state:
-        rented.person.env["BOXSTRAP_SSH_CONFIG"] = str(state / "their" / "config")
+    with mounted(rented.user.state, "-o", "size=256k,mode=0700") as state:
+        rented.user.env["BOXSTRAP_SSH_CONFIG"] = str(state / "their" / "config")
         (state / "their").mkdir()
         (state / "their" / "config").write_text("Host *\n    Compression no\n")
         yield state
@@ -60,7 +60,7 @@ def content(state: Path) -> dict[str, bytes]:
     return {str(path): data for path in sorted(files) if (data := path.read_bytes())}
 
 
-def said(done: Done) -> list[str]:
+def said(done: Completed) -> list[str]:
     return [line for line in done.text.splitlines() if "can't be used:" in line]
 
 
@@ -73,56 +73,56 @@ WRITES: dict[str, tuple[tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_a_file_that_does_not_fit(person: Person, faults: Faults, what: str) -> None:
+def test_a_file_that_does_not_fit(user: User, faults: Faults, what: str) -> None:
     """One sentence, and no half of it that a later command takes for the whole."""
     typed, code, name = WRITES[what]
-    person.repository()
-    with mounted(person.home / "full", "-o", "size=512k") as full:
+    user.repository()
+    with mounted(user.home / "full", "-o", "size=512k") as full:
         fill(full)
         file, words = full / name, [word.format(full=full) for word in typed]
         with faults.attempt("disk here full", what) as attempt:
-            refused = person.run(*words).must(code)
+            refused = user.run(*words).must(code)
             assert "no space left on device" in refused.err.lower()
             assert str(file) in refused.err
             assert "itself failed" not in refused.err
             assert not file.exists()
             attempt.outcome("one sentence; nothing half-written")
         (full / "filler").unlink()
-        person.run(*words).must(0)
+        user.run(*words).must(0)
         assert file.stat().st_size > 100
 
 
-def test_consent_that_can_not_be_kept(person: Person, faults: Faults) -> None:
-    person.repository(boxstrap__yaml=TAKES)
+def test_consent_that_can_not_be_kept(user: User, faults: Faults) -> None:
+    user.repository(boxstrap__yaml=TAKES)
     ask = ("oneliner", "--json")
-    digest = person.run(*ask).must(2).json()["error"]["digest"]
-    with mounted(person.state, "-o", "size=16k,mode=0700") as state:
+    digest = user.run(*ask).must(2).json()["error"]["digest"]
+    with mounted(user.state, "-o", "size=16k,mode=0700") as state:
         fill(state)
         with faults.attempt("disk here full", "consent") as attempt:
-            refused = person.run(*ask, "--consent", digest).must(1).json()["error"]
+            refused = user.run(*ask, "--consent", digest).must(1).json()["error"]
             assert "no space left" in refused["what"]
-            assert person.run(*ask).must(2).json()["error"]["digest"] == digest
+            assert user.run(*ask).must(2).json()["error"]["digest"] == digest
             attempt.outcome("one sentence; not agreed to")
         (state / "filler").unlink()
-        person.run(*ask, "--consent", digest)
-        assert "digest" not in person.run(*ask).must(2).json()["error"]
+        user.run(*ask, "--consent", digest)
+        assert "digest" not in user.run(*ask).must(2).json()["error"]
 
 
-def test_a_mirror_that_does_not_fit(hosted: Host, person: Person, faults: Faults) -> None:
+def test_a_mirror_that_does_not_fit(hosted: Host, user: User, faults: Faults) -> None:
     there = hosted()
     words = ("render", "--profile", str(there.profile))
-    with mounted(person.state, "-o", "size=512k,mode=0700") as state:
+    with mounted(user.state, "-o", "size=512k,mode=0700") as state:
         fill(state)
         with faults.attempt("disk here full", "mirror of git.url") as attempt:
-            refused = person.run(*words).must(1)
+            refused = user.run(*words).must(1)
             assert f"{state}/mirrors" in refused.err
             assert "can't be used: no space left on device" in refused.err
             attempt.outcome("one sentence; made anew with room")
         (state / "filler").unlink()
-        person.run(*words).must(0)
+        user.run(*words).must(0)
 
 
-# The whole of /tmp and what stands for it read-only, but for the person's home.
+# The whole of /tmp and what stands for it read-only, but for the user's home.
 NOWHERE = """\
 mount --bind "$HOME" "$HOME" && mount --rbind /tmp /tmp && mount -o remount,ro,bind /tmp &&
 mount --bind /var/tmp /var/tmp && mount -o remount,ro,bind /var/tmp &&
@@ -130,17 +130,17 @@ cd . && exec "$@"
 """
 
 
-def test_no_folder_for_temporary_files(person: Person, faults: Faults) -> None:
+def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
     """Python would take the folder stood in: the repository, which then has files of ours."""
-    repository = person.repository()
+    repository = user.repository()
     place, told = str(repository.root), "there is no folder for temporary files"
-    person.env["TMPDIR"] = "/proc"
+    user.env["TMPDIR"] = "/proc"
     argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
     for task in (("render",), ("status",), ("setup", "--host", "root@127.0.0.1:1")):
         with faults.attempt("disk here read-only", f"temporary files, {task[0]}") as attempt:
             done = subprocess.run(
                 [*argv, str(BIN / "boxstrap"), *task],
-                env=person.env,
+                env=user.env,
                 cwd=place,
                 capture_output=True,
                 text=True,
@@ -152,13 +152,13 @@ def test_no_folder_for_temporary_files(person: Person, faults: Faults) -> None:
             attempt.outcome("one sentence; nothing in the repository")
 
 
-def test_temporary_files_that_do_not_fit(person: Person, faults: Faults) -> None:
-    person.repository()
+def test_temporary_files_that_do_not_fit(user: User, faults: Faults) -> None:
+    user.repository()
     with (
-        mounted(person.home / "tmp", "-o", "size=4k") as small,
+        mounted(user.home / "tmp", "-o", "size=4k") as small,
         faults.attempt("disk here full", "temporary files") as attempt,
     ):
-        refused = person.run("render", TMPDIR=str(small)).must(1)
+        refused = user.run("render", TMPDIR=str(small)).must(1)
         assert f"{small} can't be used: no space left on device" in refused.err
         assert list(small.iterdir()) == []
         attempt.outcome("one sentence; nothing left behind")
@@ -180,7 +180,7 @@ def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str)
     """A first contact stops before anything is sent; a known box is set up all the same."""
     spoil, mend, why = SPOIL[how]
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     with small_state(rented) as state:
         before = content(state)
         spoil(state)
@@ -204,13 +204,13 @@ def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str)
             assert "nothing to do" in again.out
             assert why in said(again)[0]
             attempt.outcome("said; the box is as it should be")
-        rented.person.run("boxes").must(0)
+        rented.user.run("boxes").must(0)
         rented.run("status").must(0)
         if how == "read-only":
             name = f"{rented.box.address}-22"
             for words in (["boxes", "--forget", name], ["ssh-config"], ["ssh-config", "--remove"]):
                 with faults.attempt(f"disk here {how}", " ".join(words[:1])) as attempt:
-                    failed = rented.person.run(*words)
+                    failed = rented.user.run(*words)
                     assert failed.rc in (1, 2), failed.text
                     assert why in failed.err
                     assert "itself failed" not in failed.must(failed.rc).text

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import User
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.rented import Rented
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -20,8 +20,8 @@ HOLDER = "unattended-upgr"
 
 def rented_pod(rig: Rig, folder: Path) -> Rented:
     """A box whose tools have to be installed."""
-    rented = Rented(Person(folder / "home"), rig.start("runpod"))
-    rented.person.repository()
+    rented = Rented(User(folder / "home"), rig.start("runpod"))
+    rented.user.repository()
     return rented
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import Repository, User
 from tests.faults.kills import (
     KILLS,
     Eye,
@@ -30,7 +31,6 @@ from tests.faults.kills import (
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Person, Repository
 
 pytestmark = pytest.mark.boxes
 
@@ -70,7 +70,7 @@ class Source:
     def usual(self, kind: str) -> tuple[Undisturbed, Undisturbed]:
         """Measured once for each kind of box."""
         if kind not in self._usual:
-            rented = Rented(Person(self.home / kind), self.rig.start(kind))
+            rented = Rented(User(self.home / kind), self.rig.start(kind))
             try:
                 self.stand(rented, "first")
                 first = watched(rented)
@@ -82,16 +82,16 @@ class Source:
         return self._usual[kind]
 
     def stand(self, rented: Rented, branch: str) -> None:
-        """The person stands on this commit, in a clone of their own."""
-        place = rented.person.home / "homework"
+        """The user stands on this commit, in a clone of their own."""
+        place = rented.user.home / "homework"
         if not place.exists():
-            rented.person.home.joinpath("laptop.pub").write_text(f"{KEY}\n")
+            rented.user.home.joinpath("laptop.pub").write_text(f"{KEY}\n")
             self.repository.git("clone", "-q", "--no-hardlinks", ".", str(place))
         self.repository.git("-C", str(place), "remote", "set-url", "origin", URL)
         self.repository.git("-C", str(place), "checkout", "-q", "-B", "main", f"origin/{branch}")
-        rented.person.place = place
-        if not rented.person.state.joinpath("consent").exists():
-            rented.person.agree()
+        rented.user.place = place
+        if not rented.user.state.joinpath("consent").exists():
+            rented.user.agree()
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +99,8 @@ def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Source:
     """The repository: binary data too, so that objects travel for a moment."""
     home = tmp_path_factory.mktemp("work")
     chance = random.Random(7)
-    person = Person(home / "author")
-    made = person.repository(train__py=TRAIN, boxstrap__yaml=PROFILE, requirements__txt=FIRST)
+    user = User(home / "author")
+    made = user.repository(train__py=TRAIN, boxstrap__yaml=PROFILE, requirements__txt=FIRST)
     for number in range(12):
         (made.root / f"data{number}.bin").write_bytes(chance.randbytes(100_000))
     (made.root / "tool").symlink_to("train.py")

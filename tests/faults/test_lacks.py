@@ -30,7 +30,7 @@ def test_it_stops_before_any_change(
     rent: Rent, faults: Faults, fault: str, kind: str, says: str
 ) -> None:
     rented = rent(kind)
-    rented.person.repository()
+    rented.user.repository()
     before = rented.listing()
     with faults.attempt(fault) as attempt:
         refused = rented.run("setup").must(5)
@@ -44,7 +44,7 @@ def test_a_home_that_cannot_be_written_is_no_hindrance_elsewhere(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("rohome")
-    rented.person.repository()
+    rented.user.repository()
     with faults.attempt("read-only home, work elsewhere") as attempt:
         done = rented.run("setup", "--set", "box.workdir=/scratch").must(0)
         assert "step 1 loss" in done.out
@@ -57,7 +57,7 @@ def test_uv_for_another_machine_is_the_right_one_and_is_tried_before_it_is_used(
     rent: Rent, faults: Faults
 ) -> None:
     rented = rent("vast-nouv", files={"/usr/local/bin/uname": UNAME})
-    rented.person.repository()
+    rented.user.repository()
     with faults.attempt("aarch64 (by name alone)") as attempt:
         failed = rented.run("setup").must(7)
         assert "the step agent failed: uv could not be fetched" in failed.err

@@ -13,11 +13,11 @@ import pytest
 
 from bootstrap.plan import NAMES
 from tests.boxes import Box, Rig
+from tests.cli import Completed, Running, User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, slow
-from tests.person import Done, Going, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -46,12 +46,12 @@ fi
 
 def rented_by(folder: Path, box: Box) -> Rented:
     """Somebody of their own for each box: they are all at it at once."""
-    return Rented(Person(folder / "home"), box)
+    return Rented(User(folder / "home"), box)
 
 
 def noticed_and_outlived(
-    rented: Rented, going: Going, faults: Faults, at: str, let_go: Callable[[], object]
-) -> Done:
+    rented: Rented, going: Running, faults: Faults, at: str, let_go: Callable[[], object]
+) -> Completed:
     """The fault, from the moment where it bites to its end."""
     with faults.attempt(BLACK_HOLE, at) as attempt:
         rented.box.blackhole(SSH)
@@ -79,7 +79,7 @@ def await_over(rented: Rented) -> None:
         time.sleep(0.2)
 
 
-def assert_each_line_once(rented: Rented, done: Done) -> None:
+def assert_each_line_once(rented: Rented, done: Completed) -> None:
     """What was shown is what the box told: no line is lost, and none comes twice.
 
     (A step whose progress this side knew before its begin is shown from there on.)
@@ -134,7 +134,7 @@ def test_a_black_hole_before_the_setup_is_under_way(
 def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
     counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
-    rented.person.repository(train__py=counting + "    time.sleep(0.05)\n")
+    rented.user.repository(train__py=counting + "    time.sleep(0.05)\n")
     rented.run("setup").must(0)
     following = rented.begin("logs", "-f")
     with faults.attempt(BLACK_HOLE, "logs -f") as attempt, closing(following) as going:

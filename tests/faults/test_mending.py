@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from tests.cli import Repository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_nothing
-from tests.person import Repository
 
 pytestmark = pytest.mark.boxes
 
@@ -34,9 +34,9 @@ PACKAGES = f"{TREE}/.venv/lib/python3*/site-packages"
 
 def set_up(rent: Rent) -> tuple[Rented, Repository]:
     rented = rent("vast")
-    (rented.person.home / "laptop.pub").write_text(f"{KEY}\n")
-    repository = rented.person.repository(**FILES)
-    rented.person.agree()
+    (rented.user.home / "laptop.pub").write_text(f"{KEY}\n")
+    repository = rented.user.repository(**FILES)
+    rented.user.agree()
     rented.run("setup").must(0)
     return rented, repository
 
@@ -48,7 +48,7 @@ def broken(rented: Rented) -> dict[str, str]:
 
 
 def looks(rented: Rented) -> str:
-    """What a person sees of the box: files, what git says, packages that can be imported."""
+    """What a user sees of the box: files, what git says, packages that can be imported."""
     return rented.box.run(
         f"cd {TREE} && git status --porcelain && git log --oneline && git fsck --full --no-dangling"
         " && cat notes.txt && .venv/bin/python -c 'import iniconfig, six; print(six.__file__)'"
@@ -103,7 +103,7 @@ def test_damage_is_noticed_and_mended(
 @pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])
 def test_a_session_that_was_ended_is_a_window_closed(rent: Rent, faults: Faults, how: str) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
+    rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
         rented.box.run(f"tmux -L boxstrap {how}")
@@ -147,7 +147,7 @@ def test_what_was_made_on_the_box_stops_the_setup(
 ) -> None:
     rented = rent("vast")
     ignored = {"_gitignore": "", "notes__txt": "one\n"}
-    repository = rented.person.repository(**ignored)
+    repository = rented.user.repository(**ignored)
     first = repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
     rented.as_user(f"cd {TREE} && {how}")
@@ -171,7 +171,7 @@ def test_what_was_made_on_the_box_stops_the_setup(
 
 def test_what_is_in_nobodys_way_stays(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(notes__txt="one\n", other__txt="one\n")
+    repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)
     rented.as_user(
         f"cd {TREE} && echo stashed >>train.py && git stash -q && echo edit >>other.txt"

@@ -11,10 +11,10 @@ import pytest
 
 from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
+from tests.cli import Completed, User
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
-from tests.person import Done, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -96,8 +96,8 @@ CASES = (
 
 def world_for(kind: str, folder: Path) -> World:
     rig = Rig(mirror=True)
-    rented = Rented(Person(folder / "home"), rig.start(kind))
-    rented.person.repository(requirements__txt="iniconfig>=2\n")
+    rented = Rented(User(folder / "home"), rig.start(kind))
+    rented.user.repository(requirements__txt="iniconfig>=2\n")
     return World(rented, rig, folder)
 
 
@@ -161,21 +161,21 @@ def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> No
 
 
 def serve(world: World, server: GitServer) -> None:
-    """The person's repository, on the server, is where the box is to clone it from."""
-    place = world.rented.person.place
+    """The user's repository, on the server, is where the box is to clone it from."""
+    place = world.rented.user.place
     subprocess.run(
         ["git", "clone", "--quiet", "--bare", str(place), str(world.folder / "homework.git")],
         check=True,
-        env=world.rented.person.env,
+        env=world.rented.user.env,
     )
     argv = ["git", "-C", str(place), "remote", "add", "origin", server.url("homework.git")]
-    subprocess.run(argv, check=True, env=world.rented.person.env)
+    subprocess.run(argv, check=True, env=world.rented.user.env)
 
 
 def test_every_fifth_packet_lost(tmp_path: Path, faults: Faults) -> None:
     """In both directions, of the link and of all that the box fetches."""
 
-    def one(number: int) -> Done:
+    def one(number: int) -> Completed:
         world = world_for("vast", tmp_path / str(number))
         with world.rig, faults.attempt("20 % of packets lost") as attempt:
             world.rented.box.loss(20)

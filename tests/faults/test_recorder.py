@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import HERE
 from tests.faults.table import FAILED, Row, Try, lines, rows
-from tests.person import HERE
 
 TESTS = """\
 import pytest, random

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli import Running
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_step, go_on, slow
-from tests.person import Going
 
 pytestmark = pytest.mark.boxes
 
@@ -16,7 +16,7 @@ LOCK = "/workspace/.boxstrap/lock"
 
 
 @pytest.fixture
-def at_work(rent: Rent) -> tuple[Rented, Going, str]:
+def at_work(rent: Rent) -> tuple[Rented, Running, str]:
     """A setup in the midst of its step python, somebody who follows it, and its id."""
     rented = rent("vast")
     slow(rented)
@@ -31,7 +31,7 @@ def holder(rented: Rented) -> int:
 
 def test_the_same_twice_at_once(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
+    rented.user.repository(boxstrap__yaml=LONG)
     with faults.attempt("two set-ups at once, the same"):
         both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]
         for going in both:
@@ -40,12 +40,12 @@ def test_the_same_twice_at_once(rent: Rent, faults: Faults) -> None:
 
 
 def test_another_one_waits_says_for_whom_and_is_8(
-    at_work: tuple[Rented, Going, str], faults: Faults
+    at_work: tuple[Rented, Running, str], faults: Faults
 ) -> None:
     rented, going, setup = at_work
-    first = rented.person.place
+    first = rented.user.place
     with faults.attempt("two set-ups at once, not the same"):
-        rented.person.repository("other")
+        rented.user.repository("other")
         refused = rented.run("setup", "--wait", "1").must(8)
         assert f"waits for setup {setup} of homework " in refused.err
         assert f"longer than 1 s: setup {setup} of homework " in refused.err
@@ -63,7 +63,7 @@ def test_another_one_waits_says_for_whom_and_is_8(
 
 @pytest.mark.parametrize("left", ["steps that hold the lock", "a uv that holds nothing"])
 def test_what_a_killed_one_left_is_ended(
-    at_work: tuple[Rented, Going, str], faults: Faults, left: str
+    at_work: tuple[Rented, Running, str], faults: Faults, left: str
 ) -> None:
     rented, going, setup = at_work
     await_it = "until pgrep -f 'uv pip install .*-e [.] --exact$'; do sleep 0.05; done"
@@ -76,14 +76,14 @@ def test_what_a_killed_one_left_is_ended(
         going.end(60).must(7)
         alive = f"ps -o comm= -p {','.join(building)} || true"
         assert rented.box.run(alive).split() == ["uv"]
-        rented.person.repository("other")
+        rented.user.repository("other")
         rented.run("setup", "--wait", "20").must(0)
         assert rented.box.run(alive) == ""
         assert rented.box.exists("/workspace/other/train.py")
 
 
 def test_after_a_restart_a_number_that_is_used_again_is_nobodys(
-    at_work: tuple[Rented, Going, str], faults: Faults
+    at_work: tuple[Rented, Running, str], faults: Faults
 ) -> None:
     rented, going, _ = at_work
     with faults.attempt("lock whose holder died with the box, its number used again"):

@@ -104,7 +104,7 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/events.sh)
 
-# (templates/lib/blame.sh)
+# (templates/lib/errors.sh)
 
 # (templates/lib/stamps.sh)
 

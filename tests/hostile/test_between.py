@@ -1,4 +1,4 @@
-"""Somebody between a person and a box: what was pinned is kept to, and another key gets nothing."""
+"""Somebody between a user and a box: what was pinned is kept to, and another key gets nothing."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_key_that_changes_between_two_commands(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """No task, and no program that one of them starts, says anything to it."""
-    rented.person.repository()
+    rented.user.repository()
     rented.run("setup", host=between.host).must(0)
     between.pose(KEYS["another key"](tmp_path / "key"))
     for number, (task, *words) in enumerate(TASKS, 1):
@@ -90,7 +90,7 @@ def test_a_first_contact_whose_fingerprint_is_known(
     rented: Rented, between: Between, tmp_path: Path, faults: Faults
 ) -> None:
     """Who was in between from the begin is noticed by the provider's page, or when it is gone."""
-    rented.person.repository()
+    rented.user.repository()
     between.pose(KEYS["another key"](tmp_path / "key"))
     expect = ("--host-key", rented.box.known_fingerprint)
     with faults.attempt(FAULT, "first contact, --host-key"):

@@ -1,6 +1,6 @@
 """Whatever a box says: the program ends in time, in little memory, and prints nothing of it raw.
 
-The box is a real sshd whose every command is answered by `liar.py`; the program is the real one.
+The box is a real sshd whose every command `lying_shell.py` answers; the program is the real one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import BIN, User
 from tests.faults.plugin import Faults
 from tests.hostile import measure
-from tests.hostile.liar import LIES
+from tests.hostile.lying_shell import LIES
 from tests.hostile.measure import Cost
-from tests.person import BIN, Person
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 FAULT = "a box that lies"
@@ -34,9 +34,9 @@ SECONDS = 25
 
 @dataclass
 class Lying:
-    """A person, and a box that lies."""
+    """A user, and a box that lies."""
 
-    person: Person
+    user: User
     server: Sshd
     key: Path
     lie_file: Path
@@ -44,10 +44,10 @@ class Lying:
     def run(self, lie: str, *task: str, **env: str) -> Cost:
         """What a task makes of it, met for the first time."""
         self.lie_file.write_text(lie)
-        shutil.rmtree(self.person.state, ignore_errors=True)
+        shutil.rmtree(self.user.state, ignore_errors=True)
         host = f"{getpass.getuser()}@127.0.0.1:{self.server.port}"
         argv = [str(BIN / "boxstrap"), *task, "--host", host, "--identity", str(self.key)]
-        return measure.run(argv, self.person.place, {**self.person.env, **env})
+        return measure.run(argv, self.user.place, {**self.user.env, **env})
 
 
 @pytest.fixture(scope="module")
@@ -56,19 +56,19 @@ def lying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lying]:
         pytest.skip("there is no sshd here: install openssh-server to test what a box says")
     folder = tmp_path_factory.mktemp("lying")
     lie_file = folder / "lie"
-    liar = Path(__file__).with_name("liar.py")
-    forced = f"ForceCommand {sys.executable} -I -S {liar} {lie_file}"
+    lying_shell = Path(__file__).with_name("lying_shell.py")
+    forced = f"ForceCommand {sys.executable} -I -S {lying_shell} {lie_file}"
     server = Sshd(folder / "sshd", options=[forced])
-    person = Person(folder / "home")
-    person.repository()
+    user = User(folder / "home")
+    user.repository()
     key = keygen(folder / "key")
     server.authorize(key)
     server.start()
-    yield Lying(person, server, key, lie_file)
+    yield Lying(user, server, key, lie_file)
     server.stop()
 
 
-# Lie -> exit code, and words that the person is told.
+# Lie -> exit code, and words that the user is told.
 SETUP: dict[str, tuple[int, str]] = {
     "honest": (0, "step 1"),
     "hello without an end": (3, "more than 8 MiB instead of an answer"),
@@ -151,7 +151,7 @@ def test_other_tasks(task: tuple[str, ...], lie: str, lying: Lying, faults: Faul
 
 def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
     """The commands at a setup's end are made of what the box calls its folders."""
-    (lying.person.place / "boxstrap.yaml").write_text(
+    (lying.user.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {require: false}\ntrain: {command: python train.py, results: [out/]}\n"
     )
     config = str(tmp_path.with_name("config"))

@@ -19,9 +19,9 @@ from bootstrap.profile.load import load
 from bootstrap.render.doors import DOORS
 from bootstrap.repo.hosts import _ASKPASS
 from bootstrap.setup.prepare import prepare
+from tests.cli import Repository, User
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
-from tests.person import Person, Repository
 
 TOKEN = f"ghp_{secrets.token_hex(8)}"  # its own for each process: all of them are watched
 PROFILE = """\
@@ -36,14 +36,14 @@ git: {{url: "{url}", access: {access}}}
 class Hosted:
     """A repository on a git host, the profile that names it, and where the mirror of it lies."""
 
-    def __init__(self, person: Person, origin: Repository, host: GitHost, token: str) -> None:
-        self._person = person
+    def __init__(self, user: User, origin: Repository, host: GitHost, token: str) -> None:
+        self._person = user
         self.origin = origin
         self.host = host
         self.bare = host.folder / "homework.git"
         self.clean = f"{host.url}/homework.git"
         self.url = self.clean.replace("//", f"//me:{token}@") if token else self.clean
-        self.profile = person.home / "gpu.yaml"
+        self.profile = user.home / "gpu.yaml"
         self.say("over-ssh")
 
     def say(self, access: str) -> None:
@@ -72,18 +72,18 @@ Host = Callable[..., Hosted]
 
 
 @pytest.fixture
-def hosted(person: Person, tmp_path: Path) -> Iterator[Host]:
+def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
     """`hosted(token=…)`: stands in a folder that is no repository."""
     with contextlib.ExitStack() as stack:
 
         def make(token: str = "") -> Hosted:
-            origin = person.repository("origin")
+            origin = user.repository("origin")
             folder = tmp_path / "host"
             argv = ["git", "clone", "-q", "--bare", str(origin.root), str(folder / "homework.git")]
-            subprocess.run(argv, check=True, env=person.env)
+            subprocess.run(argv, check=True, env=user.env)
             host = stack.enter_context(serving("127.0.0.1", folder, token))
-            person.place = tmp_path
-            return Hosted(person, origin, host, token)
+            user.place = tmp_path
+            return Hosted(user, origin, host, token)
 
         yield make
 
@@ -123,9 +123,7 @@ def holds(folder: Path, needle: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
-def test_a_token_is_in_no_argument_file_or_output(
-    person: Person, hosted: Host, access: str
-) -> None:
+def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, access: str) -> None:
     there = hosted(TOKEN)
     there.say(access)
     profile = ("--profile", str(there.profile))
@@ -135,13 +133,13 @@ def test_a_token_is_in_no_argument_file_or_output(
     if access == "url":
         tasks += [("render", "--for", door) for door in DOORS]
         tasks += [("oneliner",), ("oneliner", "--small"), ("oneliner", "--uvx", "boxstrap")]
-        tasks += [("oneliner", "--url", "https://x.org/b", "--output", str(person.home / "b.sh"))]
+        tasks += [("oneliner", "--url", "https://x.org/b", "--output", str(user.home / "b.sh"))]
     with Watch(TOKEN) as watch:
         for task in tasks:
             words = (*task, *profile) if task[0] not in ("init", "profiles") else task
             if task[0] == "profiles":
                 words = ("profiles", "--show", str(there.profile), *task[2:])
-            done = person.run(*words)
+            done = user.run(*words)
             assert "Traceback" not in done.text
             assert TOKEN not in done.text, f"{task}: {done.text}"
             if task[0] in ("render", "oneliner", "profiles"):
@@ -149,7 +147,7 @@ def test_a_token_is_in_no_argument_file_or_output(
     assert watch.seen_git, "nothing was seen: no test"
     assert not watch.found
     assert set(there.host.given) == {TOKEN}, "it never came to the host"
-    assert holds(person.home, TOKEN) == [there.profile]
+    assert holds(user.home, TOKEN) == [there.profile]
 
 
 @pytest.mark.parametrize("access", ["over-ssh", "url"])
@@ -164,20 +162,20 @@ def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Fau
         assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
 
 
-def test_a_ref_that_is_not_there_shows_no_token(person: Person, hosted: Host) -> None:
+def test_a_ref_that_is_not_there_shows_no_token(user: User, hosted: Host) -> None:
     there = hosted(TOKEN)
     for access in ("over-ssh", "url"):
         there.say(access)
-        done = person.run("render", "--profile", str(there.profile), "--set", "git.ref=gone")
+        done = user.run("render", "--profile", str(there.profile), "--set", "git.ref=gone")
         assert TOKEN not in done.must(2).text
         assert "gone" in done.err
 
 
-def test_a_wrong_token_is_said_and_not_shown(person: Person, hosted: Host) -> None:
+def test_a_wrong_token_is_said_and_not_shown(user: User, hosted: Host) -> None:
     there = hosted(TOKEN)
     there.url = there.url.replace(TOKEN, "wr0ngT0ken")
     there.say("over-ssh")
-    done = person.run("render", "--profile", str(there.profile)).must(2)
+    done = user.run("render", "--profile", str(there.profile)).must(2)
     assert "Authentication failed" in done.err
     assert "wr0ngT0ken" not in done.text
 
@@ -232,14 +230,14 @@ def _answer(folder: Path, prompt: str, user: str) -> str:
 
 
 def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
-    person: Person, hosted: Host, tmp_path: Path
+    user: User, hosted: Host, tmp_path: Path
 ) -> None:
     """What one stands in has no say in how one's own wish is met."""
     there = hosted(TOKEN)
     there.url = there.clean
     there.say("over-ssh")
     helper = f"!echo username=me; echo password={TOKEN}; :"
-    person.home.joinpath(".gitconfig").write_text(
+    user.home.joinpath(".gitconfig").write_text(
         f'[credential]\n\thelper = "{helper}"\n'
         f'[url "{there.host.url}/"]\n\tinsteadOf = https://nowhere.invalid/\n'
     )
@@ -248,7 +246,7 @@ def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
     there.say("url")
     assert there.commit() == there.origin.head
     trap = tmp_path / "sprung"
-    other = person.repository("other")
+    other = user.repository("other")
     other.git("config", "credential.helper", f"!touch {trap}; :")
     other.git("config", "url.https://evil.invalid/.insteadOf", there.host.url)
     there.url = there.clean
@@ -261,7 +259,7 @@ def test_the_persons_own_configuration_counts_and_a_repositorys_does_not(
 # The mirror
 
 
-def test_a_mirror_follows_the_host(person: Person, hosted: Host) -> None:
+def test_a_mirror_follows_the_host(user: User, hosted: Host) -> None:
     there = hosted()
     assert there.commit() == there.origin.head
     there.push("second")
@@ -275,7 +273,7 @@ def test_a_mirror_follows_the_host(person: Person, hosted: Host) -> None:
     assert there.commit() == commit, "the old default branch was used"
 
 
-def test_a_mirror_that_is_up_to_date_is_left_alone(person: Person, hosted: Host) -> None:
+def test_a_mirror_that_is_up_to_date_is_left_alone(user: User, hosted: Host) -> None:
     there = hosted()
     there.commit()
     before = {path: path.stat().st_mtime_ns for path in there.mirror.rglob("*")}
@@ -326,12 +324,12 @@ def test_a_broken_mirror_is_made_anew(
     assert not [path for path in there.mirror.parent.iterdir() if path.name.startswith(".")]
 
 
-def test_killed_in_the_first_clone(person: Person, hosted: Host, faults: Faults) -> None:
+def test_killed_in_the_first_clone(user: User, hosted: Host, faults: Faults) -> None:
     there = hosted()
     bulk = os.urandom(3_000_000).hex()
     commit = there.push(bulk)
     for at in (0.2, 0.35, 0.5):
-        going = person.begin("render", "--profile", str(there.profile))
+        going = user.begin("render", "--profile", str(there.profile))
         with contextlib.suppress(subprocess.TimeoutExpired):
             going.process.wait(at)
         going.kill()
@@ -340,19 +338,19 @@ def test_killed_in_the_first_clone(person: Person, hosted: Host, faults: Faults)
         assert there.commit() == commit
 
 
-def test_three_at_once(person: Person, hosted: Host) -> None:
+def test_three_at_once(user: User, hosted: Host) -> None:
     there = hosted()
     for words in ("first", "second"):
-        begun = [person.begin("render", "--profile", str(there.profile)) for _ in range(3)]
+        begun = [user.begin("render", "--profile", str(there.profile)) for _ in range(3)]
         for going in begun:
             assert f"REPO_COMMIT='{there.origin.head}'" in going.end().must(0).out
         there.push(words)
 
 
-def test_a_mirror_in_a_home_that_is_a_repository(person: Person, hosted: Host) -> None:
+def test_a_mirror_in_a_home_that_is_a_repository(user: User, hosted: Host) -> None:
     there = hosted()
     for words in (("init", "-q"), ("config", "user.name", "x")):
-        subprocess.run(["git", *words], cwd=person.home, env=person.env, check=True)
+        subprocess.run(["git", *words], cwd=user.home, env=user.env, check=True)
     assert there.commit() == there.origin.head
 
 
@@ -363,15 +361,15 @@ def test_a_mirror_in_a_home_that_is_a_repository(person: Person, hosted: Host) -
     "words", [("render",), ("oneliner",), ("render", "--for", "runpod")], ids=" ".join
 )
 def test_an_address_that_anyone_may_change_is_warned_of(
-    person: Person, hosted: Host, words: tuple[str, ...]
+    user: User, hosted: Host, words: tuple[str, ...]
 ) -> None:
     there = hosted()
     there.say("url")
-    done = person.run(*words, "--profile", str(there.profile)).must(0)
+    done = user.run(*words, "--profile", str(there.profile)).must(0)
     assert "http:// is neither encrypted nor signed" in done.err
     there.say("over-ssh")
-    done = person.run(*words, "--profile", str(there.profile)).must(0)
+    done = user.run(*words, "--profile", str(there.profile)).must(0)
     assert "http:// is neither encrypted nor signed" in done.err
     if words == ("render",):
-        done = person.run(*words, "--profile", str(there.profile), "--json").must(0)
+        done = user.run(*words, "--profile", str(there.profile), "--json").must(0)
         assert "http:// is neither encrypted nor signed" in str(done.json()["warnings"])

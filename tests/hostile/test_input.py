@@ -23,12 +23,12 @@ from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.setup.ready import get_ready
 from bootstrap.ui.screen import make_screen
+from tests.cli import BIN, User
 from tests.doors.terminal import terminal
 from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
-from tests.person import BIN, Person
 from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, Case, yaml_text
 
 VALUES = "hostile value of a profile"
@@ -79,15 +79,15 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 
 
 @pytest.fixture(scope="module")
-def stand(tmp_path_factory: pytest.TempPathFactory) -> Person:
+def stand(tmp_path_factory: pytest.TempPathFactory) -> User:
     """Somebody who stands in a repository."""
-    person = Person(tmp_path_factory.mktemp("stand") / "home")
-    person.repository()
-    return person
+    user = User(tmp_path_factory.mktemp("stand") / "home")
+    user.repository()
+    return user
 
 
 @pytest.fixture
-def place(stand: Person, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(stand: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(stand.place)
     yield stand.place
     assert {path.name for path in stand.place.iterdir()} == {".git", "train.py", "boxstrap.yaml"}
@@ -185,7 +185,7 @@ def test_options(option: str, place: Path, watch: Watch, faults: Faults) -> None
             assert not (place / CANARY).exists()
 
 
-# What a cloned repository's profile helps itself to; {home} is the person's.
+# What a cloned repository's profile helps itself to; {home} is the user's.
 GREEDY = {
     "secrets: [AWS_SECRET_ACCESS_KEY]": "secret      AWS_SECRET_ACCESS_KEY",
     "git: {url: https://example.org/victim/private.git}": "repository  https://example.org/victim",
@@ -202,21 +202,19 @@ EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
 
 
 @pytest.fixture
-def victim(person: Person, monkeypatch: pytest.MonkeyPatch) -> Person:
+def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
     """Somebody with things to take, in a clone with links that lead out of it."""
-    root = person.repository().root
-    (person.home / "private.yaml").write_text("version: 1\n")
-    (person.home / "evil.pub").write_text(EVIL_KEY)
-    (root / "sub").symlink_to(person.home)
+    root = user.repository().root
+    (user.home / "private.yaml").write_text("version: 1\n")
+    (user.home / "evil.pub").write_text(EVIL_KEY)
+    (root / "sub").symlink_to(user.home)
     monkeypatch.chdir(root)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-5e7d")
-    return person
+    return user
 
 
 @pytest.mark.parametrize("text", GREEDY)
-def test_what_a_cloned_profile_takes(
-    text: str, victim: Person, watch: Watch, faults: Faults
-) -> None:
+def test_what_a_cloned_profile_takes(text: str, victim: User, watch: Watch, faults: Faults) -> None:
     said = GREEDY[text].format(home=victim.home.resolve())
     (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{text}\n")
     (victim.place / "other.yaml").symlink_to("boxstrap.yaml")
@@ -230,7 +228,7 @@ def test_what_a_cloned_profile_takes(
 
 @pytest.mark.parametrize("path", NO_FILES)
 def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
-    path: str, victim: Person, watch: Watch, faults: Faults
+    path: str, victim: User, watch: Watch, faults: Faults
 ) -> None:
     keys = ("extends: {}.yaml", "ssh: {{identity: {}}}", "ssh: {{authorized_keys: [{}.pub]}}")
     for key in keys:
@@ -240,7 +238,7 @@ def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
 
 
 @pytest.mark.boxes  # only root may mount
-def test_a_folder_under_two_names_is_one_repository(victim: Person, faults: Faults) -> None:
+def test_a_folder_under_two_names_is_one_repository(victim: User, faults: Faults) -> None:
     """As a mount, or capitals where a file system knows none."""
     (victim.place / "boxstrap.yaml").write_text("version: 1\nsecrets: [A_TOKEN]\n")
     (victim.home / "twin").mkdir()
@@ -263,7 +261,7 @@ def test_a_folder_under_two_names_is_one_repository(victim: Person, faults: Faul
 @pytest.mark.boxes  # only root may give a file away
 @pytest.mark.parametrize("whose", ["file", "link"])
 def test_a_profile_of_another_user_is_not_obeyed(
-    whose: str, victim: Person, watch: Watch, faults: Faults, monkeypatch: pytest.MonkeyPatch
+    whose: str, victim: User, watch: Watch, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named, shared = victim.place / "boxstrap.yaml", victim.home / "shared"
     shared.mkdir()
@@ -280,7 +278,7 @@ def test_a_profile_of_another_user_is_not_obeyed(
             error = refused(watch, profile=profile)
             assert "belongs to another user" in error.what
             assert f"safe.directory {victim.place.resolve()}" in error.hint
-    # The person's own word counts, as with git; what stands in it is refused then.
+    # The user's own word counts, as with git; what stands in it is refused then.
     monkeypatch.setenv("SUDO_UID", "4711")
     assert "belongs" not in refused(watch).text()
     monkeypatch.delenv("SUDO_UID")
@@ -294,7 +292,7 @@ GREEDY_TASKS += [("verify",), ("setup", "--json"), ("setup", "--consent", "0" * 
 
 @pytest.mark.parametrize("task", GREEDY_TASKS, ids=" ".join)
 def test_no_task_takes_it_unasked(
-    task: tuple[str, ...], victim: Person, port: Port, faults: Faults
+    task: tuple[str, ...], victim: User, port: Port, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text(
         "version: 1\nsecrets: [AWS_SECRET_ACCESS_KEY]\nssh: {authorized_keys: [~/evil.pub]}\n"
@@ -315,7 +313,7 @@ def test_no_task_takes_it_unasked(
 
 
 def test_on_a_terminal_it_is_asked_and_anything_but_yes_is_no(
-    victim: Person, tmp_path: Path, faults: Faults
+    victim: User, tmp_path: Path, faults: Faults
 ) -> None:
     (victim.place / "boxstrap.yaml").write_text("version: 1\nextends: local\nsecrets: [A_TOKEN]\n")
     environment = [f"{name}={value}" for name, value in victim.env.items()]
@@ -403,11 +401,9 @@ TYPED = {
 
 
 @pytest.mark.parametrize("typed", TYPED, ids=lambda typed: " ".join(typed)[:60])
-def test_the_real_program(
-    typed: tuple[str, ...], person: Person, port: Port, faults: Faults
-) -> None:
-    person.repository()
-    shim = person.home / "bin"
+def test_the_real_program(typed: tuple[str, ...], user: User, port: Port, faults: Faults) -> None:
+    user.repository()
+    shim = user.home / "bin"
     shim.mkdir()
     real = shutil.which("ssh")
     (shim / "ssh").write_text(
@@ -415,13 +411,13 @@ def test_the_real_program(
     )
     (shim / "ssh").chmod(0o755)
     words = [word.replace("{port}", str(port.port)) for word in typed]
-    env = {**person.env, "PATH": f"{shim}:{person.env['PATH']}"}
-    before = {path for path in person.home.rglob("*") if ".git" not in path.parts}
+    env = {**user.env, "PATH": f"{shim}:{user.env['PATH']}"}
+    before = {path for path in user.home.rglob("*") if ".git" not in path.parts}
     with faults.attempt("hostile words to the real program", at=" ".join(typed)[:60]):
-        seen = measure.run([str(BIN / "boxstrap"), *words], person.place, env)
+        seen = measure.run([str(BIN / "boxstrap"), *words], user.place, env)
         seen.must(2, seconds=10, mib=200)
         assert TYPED[typed] in seen.text
         assert port.knocks == 0
         assert not (shim / "log").exists()
-        made = {path for path in person.home.rglob("*") if ".git" not in path.parts} - before
+        made = {path for path in user.home.rglob("*") if ".git" not in path.parts} - before
         assert not [path for path in made if path.is_file()], made

@@ -59,16 +59,16 @@ def loose_modes(rented: Rented) -> str:
 
 def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
-    person = rented.person
-    repository = person.repository(
+    user = rented.user
+    repository = user.repository(
         boxstrap__yaml=PROFILE, train__py=TRAIN, requirements__txt="no-such-package-at-all==9\n"
     )
     repository.git("remote", "add", "origin", f"https://me:{TOKEN}@example.org/me/homework.git")
     for name in (".netrc", ".git-credentials", ".config/gh/hosts.yml", ".ssh/id_ed25519"):
-        file = person.home / name
+        file = user.home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"machine example.org password {TOKEN}\n")
-    person.agree()
+    user.agree()
     key_line = Path(rented.box.identity).read_text().splitlines()[2]
     with faults.attempt("planted key or token on the box's disk", at="after a failed setup"):
         failed = rented.run("setup", RIG_TOKEN=CANARY).must(7)
@@ -105,9 +105,7 @@ def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
         assert CANARY not in tmux
         assert loose_modes(rented) == ""
     for word in (CANARY, TOKEN):
-        here = [
-            p for p in person.state.rglob("*") if p.is_file() and word in p.read_text("latin-1")
-        ]
+        here = [p for p in user.state.rglob("*") if p.is_file() and word in p.read_text("latin-1")]
         assert here == []
 
 
@@ -119,7 +117,7 @@ def _of_secrets(rented: Rented) -> set[str]:
 def test_a_fake_github_is_refused(planted: bool, rent: Rent, faults: Faults) -> None:
     """The box's own sshd answers as github.com, with its own key; the image may vouch for it."""
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.box.run("echo '127.0.0.1 github.com' >>/etc/hosts")
     if planted:
         line = f"github.com {rented.box.host_key}"
@@ -143,7 +141,7 @@ def test_the_old_key_of_github_is_revoked_on_the_box(rent: Rent, faults: Faults)
     from bootstrap.render.parts import known_hosts
 
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     (revoked,) = (line for line in known_hosts() if line.startswith("@revoked github.com"))
     old = revoked.removeprefix("@revoked ")
     rented.box.write("/root/.ssh/known_hosts", f"{old}\n", mode="0600")
@@ -183,7 +181,7 @@ def result_of(rented: Rented) -> dict[str, str]:
 
 
 def told(text: str) -> str:
-    """What the person was told, without times, the box's name and its host key."""
+    """What the user was told, without times, the box's name and its host key."""
     text = re.sub(r"SHA256:\S+|10\.\d+\.\d+\.\d+|[0-9:.]+ ?(?:s|ms|min|MB|kB|B)\b", "*", text)
     lines = (line.partition("  ")[2] for line in text.splitlines() if "..." not in line)
     return "\n".join(sorted(line for line in lines if line))
@@ -195,7 +193,7 @@ def test_a_noisy_box_comes_out_like_a_quiet_one(kind: str, rent: Rent, faults: F
     for number, name in enumerate((QUIET[kind], kind)):
         rented = rent(name)
         if number == 0:  # the same commit for both
-            rented.person.repository(requirements__txt="iniconfig>=2\n")
+            rented.user.repository(requirements__txt="iniconfig>=2\n")
         done = rented.run("setup").must(0)
         again = rented.run("setup").must(0)
         assert "nothing to do" in again.out, again.text
@@ -225,7 +223,7 @@ def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, na
         profile += f'env: {{UV_DEFAULT_INDEX: "{EVIL}", PIP_INDEX_URL: "{EVIL}"}}\n'
     else:
         rented.box.write(f"/root/{name}", LEADS[name])
-    rented.person.repository(boxstrap__yaml=profile)
+    rented.user.repository(boxstrap__yaml=profile)
     with faults.attempt("repository leads our own tools", at=name):
         if name == "env":
             rented.run("setup").must(0)

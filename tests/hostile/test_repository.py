@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.git import AT_ONCE_S
+from tests.cli import PROFILE, Repository, User, plain_environment
 from tests.faults.plugin import Faults
-from tests.person import PROFILE, Person, Repository, plain_environment
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
 # one for each hook.
@@ -172,7 +172,7 @@ def traps(tmp_path: Path) -> Traps:
 
 
 @pytest.fixture
-def calls(person: Person, tmp_path: Path) -> Path:
+def calls(user: User, tmp_path: Path) -> Path:
     """Where each call of git is written down; the git that is found is an old one."""
     folder, log = tmp_path / "bin", tmp_path / "calls"
     folder.mkdir()
@@ -181,7 +181,7 @@ def calls(person: Person, tmp_path: Path) -> Path:
     old = OLD_GIT.format(python=sys.executable, log=log, git=real)
     (folder / "git").write_text(old)
     (folder / "git").chmod(0o755)
-    person.env["PATH"] = f"{folder}:{person.env['PATH']}"
+    user.env["PATH"] = f"{folder}:{user.env['PATH']}"
     return log
 
 
@@ -253,10 +253,10 @@ def test_the_list_has_each_key_by_which_git_runs_a_program() -> None:
         assert re.search(rf"^{'[.]'.join(parts)}$", ours, re.MULTILINE), f"{key} is not planted"
 
 
-def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
+def test_the_traps_are_alive(user: User, traps: Traps) -> None:
     """git itself runs into them: what the others show is no accident."""
-    repository = person.repository()
-    plant(repository, traps, person.env)
+    repository = user.repository()
+    plant(repository, traps, user.env)
     inner = bare_inside(repository, traps)
     for place, words in (
         (repository.root, ("status",)),
@@ -264,48 +264,48 @@ def test_the_traps_are_alive(person: Person, traps: Traps) -> None:
         (repository.root, ("fetch", "origin")),
         (inner, ("cat-file", "-p", "HEAD")),
     ):
-        subprocess.run(["git", *words], cwd=place, env=person.env, capture_output=True, check=False)
+        subprocess.run(["git", *words], cwd=place, env=user.env, capture_output=True, check=False)
     sprung = " ".join(traps.sprung())
     for mark in ("core.fsmonitor", "filter.trap.", "_folder_", "bare.remote.origin"):
         assert mark in sprung, f"{mark} did not spring: {sprung}"
 
 
 def test_nothing_that_a_configuration_names_runs(
-    person: Person, traps: Traps, calls: Path, faults: Faults
+    user: User, traps: Traps, calls: Path, faults: Faults
 ) -> None:
     with faults.attempt("configuration of a cloned repository names programs"):
-        repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
-        plant(repository, traps, person.env)
+        repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+        plant(repository, traps, user.env)
         calls.write_text("")
         for task in TASKS:
-            done = person.run(*task)
+            done = user.run(*task)
             assert not traps.sprung(), f"{task}: {done.text}"
             assert done.rc != 1, f"{task}: {done.text}"
         _each_call_names_its_repository(calls)
 
 
 def test_a_bare_repository_inside_is_not_taken_for_one(
-    person: Person, traps: Traps, calls: Path
+    user: User, traps: Traps, calls: Path
 ) -> None:
-    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     inner = bare_inside(repository, traps)
     calls.write_text("")
     for task in TASKS:
-        person.place = inner
-        done = person.run(*task)
+        user.place = inner
+        done = user.run(*task)
         assert not traps.sprung(), f"{task}: {done.text}"
         assert done.rc != 1, f"{task}: {done.text}"
-        person.place = person.home
-        done = person.run(*task, "--repo", str(inner)) if task[0] != "top" else done
+        user.place = user.home
+        done = user.run(*task, "--repo", str(inner)) if task[0] != "top" else done
         assert not traps.sprung(), f"{task} --repo: {done.text}"
         assert done.rc != 1, f"{task} --repo: {done.text}"
-    alone = shutil.copytree(inner, person.home / "alone.git")
+    alone = shutil.copytree(inner, user.home / "alone.git")
     for task in (("status",), ("setup", "--host", NOBODY), ("init",)):
-        done = person.run(*task, "--repo", str(alone))
+        done = user.run(*task, "--repo", str(alone))
         assert not traps.sprung(), f"{task} alone: {done.text}"
         assert "Traceback" not in done.text
     _each_call_names_its_repository(calls)
-    script = person.run("render", "--repo", str(inner)).must(0).out
+    script = user.run("render", "--repo", str(inner)).must(0).out
     assert f"REPO_COMMIT='{repository.head}'" in script, "it was not the enclosing one"
 
 
@@ -314,10 +314,10 @@ def _each_call_names_its_repository(calls: Path) -> None:
         assert line == "version" or "--git-dir" in line.split(), line
 
 
-def test_the_environment_leads_nowhere_and_names_no_program(person: Person, traps: Traps) -> None:
-    other = person.repository("other")
+def test_the_environment_leads_nowhere_and_names_no_program(user: User, traps: Traps) -> None:
+    other = user.repository("other")
     before = other.git("for-each-ref") + other.git("status", "--porcelain")
-    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     programs = ("EXTERNAL_DIFF", "SSH_COMMAND", "SSH", "PROXY_COMMAND", "ASKPASS", "EDITOR",
                 "PAGER", "SEQUENCE_EDITOR")  # fmt: skip
     led = {
@@ -334,16 +334,16 @@ def test_the_environment_leads_nowhere_and_names_no_program(person: Person, trap
         "GIT_CONFIG_PARAMETERS": f"'core.fsmonitor'='{traps.set('env.parameters')}'",
         "GIT_TEMPLATE_DIR": str(traps.folder("env.template")),
     }
-    person.env.update(led)
-    done = person.run("render").must(0)
+    user.env.update(led)
+    done = user.run("render").must(0)
     assert f"REPO_COMMIT='{repository.head}'" in done.out
     code = "import sys, pathlib, bootstrap.demo as d; d._repository(pathlib.Path(sys.argv[1]))"
-    demo = person.home / "demo"
+    demo = user.home / "demo"
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", code, str(demo)], env=person.env, check=True)
+        subprocess.run([sys.executable, "-c", code, str(demo)], env=user.env, check=True)
     listed = subprocess.run(
         ["git", "-C", str(demo), "log", "--format=%s"],
-        env=plain_environment(person.home),
+        env=plain_environment(user.home),
         check=True,
         capture_output=True,
         text=True,
@@ -354,9 +354,9 @@ def test_the_environment_leads_nowhere_and_names_no_program(person: Person, trap
 
 
 @pytest.mark.parametrize("task", [("setup", "--host", NOBODY), ("render",), ("status",)])
-def test_no_folder_of_ours_stays(person: Person, tmp_path: Path, task: tuple[str, ...]) -> None:
-    person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
-    person.run(*task, TMPDIR=str(tmp_path))
+def test_no_folder_of_ours_stays(user: User, tmp_path: Path, task: tuple[str, ...]) -> None:
+    user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+    user.run(*task, TMPDIR=str(tmp_path))
     assert not list(tmp_path.glob("boxstrap-*"))
 
 
@@ -372,16 +372,16 @@ PIPES = (
 )
 
 
-def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(person: Person) -> None:
+def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(user: User) -> None:
     going = {}
     for name in PIPES:
-        repository = person.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
+        repository = user.repository(name.replace("/", "-"), boxstrap__yaml=PROFILE)
         file = repository.root / ".git" / name
         file.unlink(missing_ok=True)
         os.mkfifo(file)
         if name == "include":
             repository.git("config", "include.path", str(file))
-        going[name] = person.begin("render", "--committed-only")
+        going[name] = user.begin("render", "--committed-only")
     for name, each in going.items():
         done = each.end(AT_ONCE_S * 3)
         waited = name not in ("packed-refs", "shallow")  # git isn't shown these
@@ -391,29 +391,29 @@ def test_a_pipe_in_the_git_folder_keeps_nobody_waiting(person: Person) -> None:
 
 @pytest.mark.parametrize("name", ["pyproject.toml", ".gitattributes", ".gitignore", "uv.lock"])
 @pytest.mark.parametrize("to", ["/dev/zero", "/dev/tty", "itself"])
-def test_a_file_that_never_ends_is_not_read(person: Person, name: str, to: str) -> None:
-    repository = person.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
+def test_a_file_that_never_ends_is_not_read(user: User, name: str, to: str) -> None:
+    repository = user.repository(boxstrap__yaml="extends: vast\n" + PROFILE)
     (repository.root / name).symlink_to(name if to == "itself" else to)
-    person.run("render", "--committed-only", timeout=30).must(0)
+    user.run("render", "--committed-only", timeout=30).must(0)
     (repository.root / "boxstrap.yaml").unlink()
-    person.run("init", timeout=30).must(0)
+    user.run("init", timeout=30).must(0)
 
 
 @pytest.mark.parametrize("words", ["gitdir: a\0b", "gitdir: x/" + "y" * 4000, "gitdir: .git"])
-def test_a_git_file_that_leads_nowhere_is_said(person: Person, words: str) -> None:
-    repository = person.repository()
+def test_a_git_file_that_leads_nowhere_is_said(user: User, words: str) -> None:
+    repository = user.repository()
     shutil.rmtree(repository.root / ".git")
     (repository.root / ".git").write_text(words)
-    assert "not a git repository" in person.run("render", "--profile", "vast").must(2).err
+    assert "not a git repository" in user.run("render", "--profile", "vast").must(2).err
 
 
 @pytest.mark.parametrize("common", ["loop", "a\0b", "y" * 4000])
-def test_a_commondir_that_leads_nowhere_is_said(person: Person, common: str) -> None:
-    dot_git = person.repository().root / ".git"
+def test_a_commondir_that_leads_nowhere_is_said(user: User, common: str) -> None:
+    dot_git = user.repository().root / ".git"
     (dot_git / "loop").symlink_to("loop")
     (dot_git / "commondir").write_text(common)
-    person.run("render", "--profile", "vast", timeout=30).must(0 if "\0" in common else 2)
-    person.run("status", timeout=30).must(2)
+    user.run("render", "--profile", "vast", timeout=30).must(0 if "\0" in common else 2)
+    user.run("status", timeout=30).must(2)
 
 
 @pytest.mark.parametrize(
@@ -430,11 +430,9 @@ def test_a_commondir_that_leads_nowhere_is_said(person: Person, common: str) -> 
     ],
     ids=" ".join,
 )
-def test_a_path_that_nothing_can_open_is_a_wrong_word(
-    person: Person, words: tuple[str, ...]
-) -> None:
-    repository = person.repository()
+def test_a_path_that_nothing_can_open_is_a_wrong_word(user: User, words: tuple[str, ...]) -> None:
+    repository = user.repository()
     for name in ("loop", "boxstrap.yaml"):
         (repository.root / name).unlink(missing_ok=True)
         (repository.root / name).symlink_to(name)
-    person.run(*words, "--committed-only" if words[0] == "render" else "--dry-run").must(2)
+    user.run(*words, "--committed-only" if words[0] == "render" else "--dry-run").must(2)

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from tests.boxes import Box, Rig
+from tests.cli import User
 from tests.main_job.rented import Rented
-from tests.person import Person
 
 Rent = Callable[..., Rented]
 
 
 @pytest.fixture
-def rent(mirror_rig: Rig, person: Person) -> Iterator[Rent]:
+def rent(mirror_rig: Rig, user: User) -> Iterator[Rent]:
     """Rent a box: `rent("vast")`. It is given back at the end of the test."""
     boxes: list[Box] = []
 
     def start(kind: str, **variant: Any) -> Rented:
         boxes.append(mirror_rig.start(kind, **variant))
-        return Rented(person, boxes[-1])
+        return Rented(user, boxes[-1])
 
     yield start
     for box in boxes:

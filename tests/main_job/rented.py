@@ -7,25 +7,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.boxes import Box
-from tests.person import Done, Going, Person
+from tests.cli import Completed, Running, User
 
 PLACES = ("/root", "/home", "/workspace", "/etc")
 
 
 @dataclass
 class Rented:
-    """`person` has rented `box`; every command of theirs is about it."""
+    """`user` has rented `box`; every command of theirs is about it."""
 
-    person: Person
+    user: User
     box: Box
     program: str = field(default="boxstrap", kw_only=True)
 
-    def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Going:
+    def begin(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Running:
         """Type a task about this box and look on."""
         there = ["--host", host or self.box.host_string, "--identity", str(self.box.identity)]
-        return self.person.begin(task, *there, *arguments, program=self.program, **env)
+        return self.user.begin(task, *there, *arguments, program=self.program, **env)
 
-    def run(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Done:
+    def run(self, task: str, *arguments: str, host: str | None = None, **env: str) -> Completed:
         """Type a task about this box and wait for its end."""
         return self.begin(task, *arguments, host=host, **env).end()
 
@@ -58,7 +58,7 @@ class Rented:
     @property
     def tree(self) -> str:
         """The repository's folder on the box."""
-        return f"{self.folder.removesuffix('/.boxstrap')}/{self.person.place.name}"
+        return f"{self.folder.removesuffix('/.boxstrap')}/{self.user.place.name}"
 
     def runs(self) -> list[str]:
         """The names of the runs that were ever begun."""

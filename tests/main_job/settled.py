@@ -1,4 +1,4 @@
-"""A person whose account has a home of its own: ssh and boxstrap see the same ~/.ssh/config.
+"""A user whose account has a home of its own: ssh and boxstrap see the same ~/.ssh/config.
 
 To ssh, home is what the account's entry in /etc/passwd says. So each command
 runs in a mount namespace where that file is another one.
@@ -11,12 +11,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.person import BIN, PATH, Going, Person, own_ssh
+from tests.cli import BIN, PATH, Running, User, own_ssh
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
 
 
-class Settled(Person):
+class Settled(User):
     """Its home is short, since paths of sockets must be."""
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class Settled(Person):
     def ssh_config(self) -> Path:
         return self.home / ".ssh/config"
 
-    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Going:
+    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Running:
         return self.start(str(BIN / program), *arguments, **env)
 
-    def start(self, *command: str, **env: str) -> Going:
+    def start(self, *command: str, **env: str) -> Running:
         """Any program at all, at home."""
-        return Going(self.inside(*command), self.place, {**self.env, **env})
+        return Running(self.inside(*command), self.place, {**self.env, **env})
 
     def inside(self, *command: str) -> list[str]:
         """A command as it is run at home."""

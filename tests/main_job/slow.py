@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+from tests.cli import Repository
 from tests.main_job.rented import Rented
-from tests.person import Repository
 
 # A package that takes its time: a build that sleeps, so that a setup lasts as long as a test needs.
 SLOW = """\
@@ -47,9 +47,7 @@ train: {command: python train.py}
 
 def slow(rented: Rented, name: str = "homework") -> Repository:
     """A repository whose environment is not built before /tmp/go-on is there."""
-    return rented.person.repository(
-        name, boxstrap__yaml=LONG, pyproject__toml=SLOW, slow__py=BACKEND
-    )
+    return rented.user.repository(name, boxstrap__yaml=LONG, pyproject__toml=SLOW, slow__py=BACKEND)
 
 
 def go_on(rented: Rented) -> None:

@@ -12,10 +12,10 @@ import pexpect
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import BIN, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
-from tests.person import BIN, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -33,10 +33,10 @@ while True:
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
     """A box whose training goes on until it is stopped."""
-    person = Person(tmp_path_factory.mktemp("after") / "home")
-    person.repository(train__py=TRAIN)
+    user = User(tmp_path_factory.mktemp("after") / "home")
+    user.repository(train__py=TRAIN)
     box = mirror_rig.start("vast")
-    yield Rented(person, box)
+    yield Rented(user, box)
     box.stop()
 
 
@@ -48,7 +48,7 @@ def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: 
     steps = {step["step"]: step["why"] for step in planned["steps"]}
     assert steps["preflight"] == "new"
     assert steps["train"] == "after"
-    # This person's profile asks for no GPU.
+    # This user's profile asks for no GPU.
     assert {step["step"] for step in planned["steps"] if not step["runs"]} == {"smoke"}
     assert steps["smoke"] == "not-asked"
     shown = rented.run("plan", "--show-origin").must(0).out
@@ -75,14 +75,14 @@ def test_json_of_a_setup_is_one_document(rented: Rented) -> None:
 
 
 def test_without_a_host_the_only_box_is_meant(rented: Rented) -> None:
-    alone = rented.person.run("status", "--identity", str(rented.box.identity)).must(0)
+    alone = rented.user.run("status", "--identity", str(rented.box.identity)).must(0)
     assert "train-1" in alone.out
     assert "train-1" in rented.run("status", host=rented.box.address).must(0).out
 
 
 def test_boxes_lists_it(rented: Rented) -> None:
-    assert rented.box.address in rented.person.run("boxes").must(0).out
-    (box,) = rented.person.run("boxes", "--json").must(0).json()["boxes"]
+    assert rented.box.address in rented.user.run("boxes").must(0).out
+    (box,) = rented.user.run("boxes", "--json").must(0).json()["boxes"]
     assert (box["name"], box["user"], box["port"]) == (f"{rented.box.address}-22", "root", 22)
 
 
@@ -96,12 +96,12 @@ def test_status_says_running_and_when_it_last_wrote(rented: Rented) -> None:
 
 
 def test_attach_opens_the_session_and_leaves_it_alive(rented: Rented) -> None:
-    person = rented.person
+    user = rented.user
     terminal = pexpect.spawn(
         str(BIN / "boxstrap"),
         ["attach", "--host", rented.box.host_string, "--identity", str(rented.box.identity)],
-        cwd=str(person.place),
-        env={**person.env, "TERM": "xterm-256color"},
+        cwd=str(user.place),
+        env={**user.env, "TERM": "xterm-256color"},
         timeout=20,
     )
     terminal.expect("more")
@@ -165,11 +165,11 @@ def test_verify_without_a_gpu_is_6_and_the_box_stays_set_up(rented: Rented) -> N
 
 def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
     name = rented.box.address
-    told = rented.person.run("boxes", "--forget", name).must(0).out
+    told = rented.user.run("boxes", "--forget", name).must(0).out
     assert f"forgotten: {name}-22 (its name, its pinned host key, its last profile, its ent" in told
     assert "The box itself goes on" in told
-    assert rented.person.run("boxes", "--json").must(0).json()["boxes"] == []
-    assert "which box?" in rented.person.run("status").must(2).err
+    assert rented.user.run("boxes", "--json").must(0).json()["boxes"] == []
+    assert "which box?" in rented.user.run("status").must(2).err
 
 
 def plant_gpu(rented: Rented, folder: Path, scenario: str) -> None:
@@ -188,7 +188,7 @@ def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
     if stub.compiler() is None:
         pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     plant_gpu(rented, tmp_path, scenarios.A100)
     return rented
 
@@ -209,7 +209,7 @@ def test_a_sick_gpu_is_6_before_anything_is_built(rent: Rent, tmp_path: Path) ->
     if stub.compiler() is None:
         pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     plant_gpu(rented, tmp_path, f"{scenarios.A100}gpu.ecc_now = 2\n")
     told = rented.run("setup", "--set", "gpu.require=true").must(6)
     assert told.text.lower().count("return this box") == 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Completed
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Done
 
 pytestmark = pytest.mark.boxes
 
@@ -28,7 +28,7 @@ def step(rented: Rented, name: str) -> dict[str, object]:
 
 def test_restart_starts_the_same_work_again(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
+    rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     assert rented.trainings() == 1
     again = rented.run("setup").must(0)
@@ -48,7 +48,7 @@ def test_restart_starts_the_same_work_again(rent: Rent) -> None:
 
 def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(boxstrap__yaml=LONG)
+    repository = rented.user.repository(boxstrap__yaml=LONG)
     first = repository.head
     rented.run("setup").must(0)
     second = repository.commit({"train.py": "print('step 9')\n"})
@@ -67,9 +67,9 @@ def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
 
 def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
+    rented.user.repository(boxstrap__yaml=LONG)
 
-    def setup(*words: str, key: str = "first-value") -> Done:
+    def setup(*words: str, key: str = "first-value") -> Completed:
         return rented.run("setup", "--set", "secrets=[API_KEY]", *words, API_KEY=key)
 
     setup().must(0)
@@ -87,9 +87,7 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     # Work is neither secrets nor who may log in: it runs already.
     changed = setup(key="other-value").must(0)
     assert "its secrets are the earlier ones" in changed.out
-    rented.person.home.joinpath("rig.pub").write_text(
-        Path(f"{rented.box.identity}.pub").read_text()
-    )
+    rented.user.home.joinpath("rig.pub").write_text(Path(f"{rented.box.identity}.pub").read_text())
     keys = "ssh.authorized_keys=[~/rig.pub]"
     assert "train-1: running" in setup("--set", keys).must(0).out
     assert rented.runs() == ["train-1"]
@@ -103,11 +101,11 @@ def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
     results = "[out/, deep/er/best.pt, link/out/, model]"
     train = "import os, time\nprint(sorted(os.listdir('.')), os.listdir('deep'), flush=True)\n"
     rented = rent("vast")
-    repository = rented.person.repository(
+    repository = rented.user.repository(
         boxstrap__yaml=LONG.replace("train.py}", f"train.py, results: {results}}}"),
         train__py=f"{train}time.sleep(600)\n",
     )
-    rented.person.place.joinpath("link").symlink_to("/tmp")
+    rented.user.place.joinpath("link").symlink_to("/tmp")
     repository.commit({})
     shown = rented.run("setup").must(0).out
     assert "'out'" in shown
@@ -118,7 +116,7 @@ def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
 
 def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(_gitignore="out/\n", notes__txt="one\n")
+    repository = rented.user.repository(_gitignore="out/\n", notes__txt="one\n")
     repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
     tree = rented.tree
@@ -142,7 +140,7 @@ def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
 def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
     """As when the power goes between the two."""
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.run("setup").must(0)
     rented.as_user(f"rm {rented.folder}/steps/*/train.ok")
     assert step(rented, "train") == {"step": "train", "runs": True, "why": "new"}
@@ -152,7 +150,7 @@ def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> N
 
 def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG)
+    rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     rented.box.power_off()
     rented.box.power_on()
@@ -168,9 +166,9 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
 
 def test_two_repositories_share_a_box(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository("one", boxstrap__yaml=LONG)
+    rented.user.repository("one", boxstrap__yaml=LONG)
     rented.run("setup").must(0)
-    rented.person.repository("two", boxstrap__yaml=LONG)
+    rented.user.repository("two", boxstrap__yaml=LONG)
     second = rented.run("setup").must(0)
     assert "step 1 loss" in second.out
     assert "was not started" not in second.out
@@ -182,7 +180,7 @@ def test_two_repositories_share_a_box(rent: Rent) -> None:
 
 def test_without_train_it_is_set_up_only(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
+    rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
     done = rented.run("setup").must(0)
     assert "set up" in done.out
     assert not rented.box.exists(f"{rented.folder}/runs")

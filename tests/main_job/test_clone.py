@@ -30,12 +30,12 @@ def test_a_commit_is_fetched_and_then_another(
 ) -> None:
     """Neither is the tip of a branch; a server that gives tips alone gives the branches."""
     rented = rent("vast")
-    repository = rented.person.repository()
+    repository = rented.user.repository()
     commits = [repository.head]
     commits += [repository.commit({"n.txt": f"{n}"}, f"{n}") for n in range(2)]
     bare = tmp_path / "homework.git"
     argv = ["git", "clone", "--quiet", "--bare", str(repository.root), str(bare)]
-    subprocess.run(argv, check=True, env=rented.person.env)
+    subprocess.run(argv, check=True, env=rented.user.env)
     url = server.url(bare.name)
     if not bare_commits:
         server.refuse_bare_commits()

@@ -22,35 +22,35 @@ LINK = "vscode://vscode-remote/ssh-remote+my-box/workspace/homework"
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig) -> Iterator[Rented]:
     """A box that was set up; its owner's program path is bare of editors."""
-    person = Settled()
-    person.repository()
+    user = Settled()
+    user.repository()
     box = mirror_rig.start("vast")
-    rented = Rented(person, box)
+    rented = Rented(user, box)
     rented.run("setup", "--name", "My-Box").must(0)
     yield rented
-    person.leave()
+    user.leave()
     box.stop()
 
 
 @pytest.fixture
-def person(rented: Rented) -> Settled:
-    assert isinstance(rented.person, Settled)
-    return rented.person
+def user(rented: Rented) -> Settled:
+    assert isinstance(rented.user, Settled)
+    return rented.user
 
 
-def editor(person: Settled, name: str, rc: int = 0) -> Path:
+def editor(user: Settled, name: str, rc: int = 0) -> Path:
     """A program of that name, which writes down what it was asked."""
-    folder = person.home / "programs"
+    folder = user.home / "programs"
     folder.mkdir(exist_ok=True)
-    said = person.home / f"{name}.said"
+    said = user.home / f"{name}.said"
     (folder / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{said}\nexit {rc}\n')
     (folder / name).chmod(0o755)
     return said
 
 
-def test_without_the_program_the_link_is_printed(person: Settled, rented: Rented) -> None:
+def test_without_the_program_the_link_is_printed(user: Settled, rented: Rented) -> None:
     """And in the link, as URIs lose capitals, the name that ssh knows too."""
-    told = person.run("code", "--host", "My-Box").must(0)
+    told = user.run("code", "--host", "My-Box").must(0)
     assert LINK in told.out
     assert "no program code here" in told.out
     settings = read(rented.box.read(f"/root/{SETTINGS}"))
@@ -58,36 +58,36 @@ def test_without_the_program_the_link_is_printed(person: Settled, rented: Rented
     assert settings["python.defaultInterpreterPath"] == "${workspaceFolder}/.venv/bin/python"
     # A box of the rig has as much room as this machine leaves it.
     free = int(rented.box.run("df --output=avail -k /root | tail -n 1"))
-    lacking = [lack["code"] for lack in _told(person)["lacks"]]
+    lacking = [lack["code"] for lack in _told(user)["lacks"]]
     assert lacking == (["disk"] if free < 1_000_000 else [])
-    assert person.ssh("my-box", "hostname").strip() == rented.box.name
+    assert user.ssh("my-box", "hostname").strip() == rented.box.name
 
 
-def test_the_program_is_called_and_nothing_is_asked(person: Settled, rented: Rented) -> None:
-    said = editor(person, "cursor")
-    (person.home / ".config/Cursor").mkdir(parents=True)
-    path = f"{person.home}/programs:{person.env['PATH']}"
-    told = person.run("code", "--editor", "cursor", "--json", PATH=path).must(0).json()
+def test_the_program_is_called_and_nothing_is_asked(user: Settled, rented: Rented) -> None:
+    said = editor(user, "cursor")
+    (user.home / ".config/Cursor").mkdir(parents=True)
+    path = f"{user.home}/programs:{user.env['PATH']}"
+    told = user.run("code", "--editor", "cursor", "--json", PATH=path).must(0).json()
     assert told["opened"] is True
     assert said.read_text().splitlines() == [
         "--folder-uri",
         "vscode-remote://ssh-remote+my-box/workspace/homework",
     ]
-    local = json.loads((person.home / ".config/Cursor/User/settings.json").read_text())
+    local = json.loads((user.home / ".config/Cursor/User/settings.json").read_text())
     assert local["remote.SSH.remotePlatform"] == {"my-box": "linux"}
     assert rented.box.exists("/root/.cursor-server/data/Machine/settings.json")
-    editor(person, "cursor", rc=3)
-    failed = person.run("code", "--editor", "cursor", PATH=path).must(0)
+    editor(user, "cursor", rc=3)
+    failed = user.run("code", "--editor", "cursor", PATH=path).must(0)
     assert "exit code 3" in failed.err
     assert "cursor://vscode-remote/ssh-remote+my-box/workspace/homework" in failed.out
 
 
-def test_the_boxs_settings_are_merged_never_overwritten(person: Settled, rented: Rented) -> None:
+def test_the_boxs_settings_are_merged_never_overwritten(user: Settled, rented: Rented) -> None:
     mine = '{\n  // chosen by hand\n  "python.defaultInterpreterPath": "/usr/bin/python3",\n}\n'
     place = f"/root/{SETTINGS}"
     rented.box.run(f"mv {place} /root/real.json && ln -s /root/real.json {place}")
     rented.box.write("/root/real.json", mine, mode="0640")
-    told = person.run("code", "--host", "My-Box").must(0)
+    told = user.run("code", "--host", "My-Box").must(0)
     assert "has its own python.defaultInterpreterPath, so it was left" in told.err
     now = rented.box.read("/root/real.json")
     assert "// chosen by hand" in now
@@ -98,18 +98,18 @@ def test_the_boxs_settings_are_merged_never_overwritten(person: Settled, rented:
         "640",
     ]
     before = rented.box.listing(["/root"])
-    person.run("code", "--host", "My-Box").must(0)
+    user.run("code", "--host", "My-Box").must(0)
     assert rented.box.listing(["/root"]) == before
     rented.box.write("/root/real.json", "{ half")
-    told = person.run("code", "--host", "My-Box").must(0)
+    told = user.run("code", "--host", "My-Box").must(0)
     assert "can't be read" in told.err
     assert rented.box.read("/root/real.json") == "{ half"
 
 
-def test_the_terminals_settings_bring_the_environment(person: Settled, rented: Rented) -> None:
+def test_the_terminals_settings_bring_the_environment(user: Settled, rented: Rented) -> None:
     """Also where the image's own start-up file activates another one, as Vast.ai's do."""
     rented.box.run(f"rm /root/{SETTINGS}")
-    person.run("code", "--host", "My-Box").must(0)
+    user.run("code", "--host", "My-Box").must(0)
     settings = read(rented.box.read(f"/root/{SETTINGS}"))
     assert isinstance(settings, dict)
     values = settings["terminal.integrated.env.linux"]
@@ -126,18 +126,18 @@ def test_the_terminals_settings_bring_the_environment(person: Settled, rented: R
     assert rented.ssh(asked).strip().splitlines()[-1] == f"{folder}/.venv/bin/python"
 
 
-def test_a_box_that_forbids_forwarding_is_told_of(person: Settled, rented: Rented) -> None:
-    assert "forwarding" not in [lack["code"] for lack in _told(person)["lacks"]]
+def test_a_box_that_forbids_forwarding_is_told_of(user: Settled, rented: Rented) -> None:
+    assert "forwarding" not in [lack["code"] for lack in _told(user)["lacks"]]
     rented.box.write("/etc/ssh/sshd_config.d/no.conf", "AllowTcpForwarding no\n")
     rented.box.kill_sshd()
     rented.box.start_sshd()
-    told = person.run("code", "--host", "My-Box").must(0)
+    told = user.run("code", "--host", "My-Box").must(0)
     assert "AllowTcpForwarding yes" in told.err
 
 
-def test_wrong_words(person: Settled, rented: Rented) -> None:
-    assert "codium" in person.run("code", "--editor", "emacs").must(2).err
+def test_wrong_words(user: Settled, rented: Rented) -> None:
+    assert "codium" in user.run("code", "--editor", "emacs").must(2).err
 
 
-def _told(person: Settled) -> dict:  # type: ignore[type-arg]
-    return person.run("code", "--host", "My-Box", "--json").must(0).json()
+def _told(user: Settled) -> dict:  # type: ignore[type-arg]
+    return user.run("code", "--host", "My-Box", "--json").must(0).json()

@@ -7,15 +7,15 @@ import re
 import pytest
 
 from bootstrap.paths import shipped
+from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
-from tests.person import PROFILE
 
 pytestmark = pytest.mark.boxes
 
 
 def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(
+    rented.user.repository(
         train__py="import time\nprint('step 0', flush=True)\nraise SystemExit('no such data')\n"
     )
     failed = rented.run("setup").must(10)
@@ -33,7 +33,7 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
 
 def test_a_crash_behind_a_pipe_is_10_and_its_part_is_named(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(train__py="print('step 0', flush=True)\nraise SystemExit(7)\n")
+    rented.user.repository(train__py="print('step 0', flush=True)\nraise SystemExit(7)\n")
     # The profile's names are the training's own, whatever the runner calls its things.
     piped = ("train.command=python train.py 2>&1 | tee all.log", "env.run=abc", "env.child=abc")
     sets = [word for one in piped for word in ("--set", one)]
@@ -48,7 +48,7 @@ def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
     rent: Rent,
 ) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(requirements__txt="iniconfig==99.99.99\n")
+    repository = rented.user.repository(requirements__txt="iniconfig==99.99.99\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed" in failed.err
     assert "iniconfig==99.99.99" in failed.err
@@ -69,7 +69,7 @@ def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
 
 def test_a_requirements_file_that_is_not_in_the_commit_is_7(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     failed = rented.run("setup", "--set", "python.requirements=[nowhere.txt]").must(7)
     assert "nowhere.txt" in failed.err
     assert "isn't in the commit" in failed.err
@@ -77,7 +77,7 @@ def test_a_requirements_file_that_is_not_in_the_commit_is_7(rent: Rent) -> None:
 
 def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     failed = rented.run("setup", "--set", "python.version=3.99").must(7)
     assert "3.99" in failed.err
     assert "this box has:" in failed.err
@@ -87,7 +87,7 @@ def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(ren
 def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None:
     rented = rent("vast")
     code = "print('step 1 \\x1b]0;owned\\x07\\x1b[31mred\\u202e', flush=True)\n"
-    rented.person.repository(train__py=code)
+    rented.user.repository(train__py=code)
     done = rented.run("setup").must(0)
     assert "step 1 red" in done.out
     assert "\x1b" not in done.text
@@ -110,7 +110,7 @@ def test_a_profile_may_set_any_name_the_runners_own_too(rent: Rent) -> None:
     env = "".join(f'  {name}: "{value}"\n' for name, value in values.items())
     code = f"import os; print({{name: os.environ[name] for name in {names!r}}}, flush=True)"
     rented = rent("vast")
-    repository = rented.person.repository(
+    repository = rented.user.repository(
         boxstrap__yaml=f"{PROFILE}env:\n{env}", train__py=code, requirements__txt="iniconfig>=2\n"
     )
     assert "'run': 'abc'" in rented.run("setup").must(0).out

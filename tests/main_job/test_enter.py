@@ -12,10 +12,10 @@ import pexpect
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import BIN, HERE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
-from tests.person import BIN, HERE, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -50,10 +50,10 @@ WHERE = (
 
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
-    person = Person(tmp_path_factory.mktemp("enter") / "home")
-    person.repository(boxstrap__yaml=PROFILE)
+    user = User(tmp_path_factory.mktemp("enter") / "home")
+    user.repository(boxstrap__yaml=PROFILE)
     box = mirror_rig.start("vast")
-    there = Rented(person, box)
+    there = Rented(user, box)
     there.run("setup").must(0)
     # An image that activates an environment of its own at each shell.
     box.write(
@@ -65,7 +65,7 @@ def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def argv(rented: Rented, program: str, *command: str) -> list[str]:
     place = ["--host", rented.box.host_string, "--identity", str(rented.box.identity)]
-    repo = ["--repo", str(rented.person.place)]
+    repo = ["--repo", str(rented.user.place)]
     return [str(BIN / program), "exec", *place, *repo, "--", *command]
 
 
@@ -75,8 +75,8 @@ def raw(
     return subprocess.run(
         argv(rented, program, *command),
         input=stdin,
-        cwd=HERE if program == "inv" else rented.person.place,  # inv wants a tasks.py
-        env=rented.person.env,
+        cwd=HERE if program == "inv" else rented.user.place,  # inv wants a tasks.py
+        env=rented.user.env,
         capture_output=True,
         timeout=60,
         check=False,
@@ -121,8 +121,8 @@ def terminal(rented: Rented, *words: str) -> pexpect.spawn[str]:
     return pexpect.spawn(
         str(BIN / "boxstrap"),
         [words[0], *there, *words[1:]],
-        cwd=str(rented.person.place),
-        env={**rented.person.env, "TERM": "xterm-256color"},
+        cwd=str(rented.user.place),
+        env={**rented.user.env, "TERM": "xterm-256color"},
         timeout=20,
         dimensions=(31, 101),
         encoding="utf-8",
@@ -152,34 +152,34 @@ def test_a_command_has_the_terminal_too(rented: Rented) -> None:
 
 
 def test_the_ssh_line_at_the_end_of_a_setup_leads_there(mirror_rig: Rig) -> None:
-    person, box = Settled(), mirror_rig.start("vast")
+    user, box = Settled(), mirror_rig.start("vast")
     try:
-        person.repository()
-        told = Rented(person, box).run("setup", "--name", "gpu").must(0).out
+        user.repository()
+        told = Rented(user, box).run("setup", "--name", "gpu").must(0).out
         (line,) = [line.split(None, 1)[1] for line in told.splitlines() if " ssh -t " in line]
         assert len(line) < 80
-        words = person.inside(*shlex.split(line))
-        shell = pexpect.spawn(words[0], words[1:], env=person.env, timeout=20, encoding="utf-8")
+        words = user.inside(*shlex.split(line))
+        shell = pexpect.spawn(words[0], words[1:], env=user.env, timeout=20, encoding="utf-8")
         shell.sendline("echo $PWD=$VIRTUAL_ENV=")
         shell.expect_exact("/workspace/homework=/workspace/homework/.venv=")
         shell.sendline("exit")
         shell.expect(pexpect.EOF)
         shell.close()
     finally:
-        person.leave()
+        user.leave()
         box.stop()
 
 
 def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
 
 
 @pytest.mark.parametrize("kind", ["fish", "tcsh"])
 def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
     rented = rent(kind)
-    rented.person.repository(boxstrap__yaml=PROFILE)
+    rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
     done = raw(rented, "python", "-c", SAYS, *ODD)
     assert done.stdout == b"\0".join(map(os.fsencode, ODD)), done.stderr
@@ -192,11 +192,11 @@ def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
     shell.close()
 
 
-def test_this_machine_is_a_box_too(person: Person) -> None:
-    person.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
-    person.run("setup", "--host", "local").must(0)
-    done = person.run(
+def test_this_machine_is_a_box_too(user: User) -> None:
+    user.repository(boxstrap__yaml="version: 1\nextends: local\nbox: {workdir: ~/box}\n")
+    user.run("setup", "--host", "local").must(0)
+    done = user.run(
         "exec", "--host", "local", "--", "python", "-c", "import sys; print(sys.prefix)"
     )
-    assert done.must(0).out == f"{person.home}/box/homework/.venv\n"
-    assert person.run("exec", "--host", "local", "--", sys.executable, "-c", "exit(9)").rc == 9
+    assert done.must(0).out == f"{user.home}/box/homework/.venv\n"
+    assert user.run("exec", "--host", "local", "--", sys.executable, "-c", "exit(9)").rc == 9

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import BIN, PROFILE, Repository
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import BIN, PROFILE, Repository
 
 pytestmark = pytest.mark.boxes
 
@@ -27,7 +27,7 @@ train = ["iniconfig>=2"]
 
 def test_an_existing_environment_is_adopted(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     before = rented.box.run("stat -c '%Y %i' /venv/main/pyvenv.cfg")
     done = rented.run("setup", "--set", "python.venv=/venv/main").must(0)
     assert "step 1 /venv/main /venv/main/lib" in done.out
@@ -38,7 +38,7 @@ def test_an_existing_environment_is_adopted(rent: Rent) -> None:
 
 def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     sets = ("--set", "python.venv=/venv/main", "--set", "python.version=3.99")
     failed = rented.run("setup", *sets).must(7)
     assert "/venv/main has Python" in failed.err
@@ -47,7 +47,7 @@ def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(requirements__txt="no-such-package-anywhere\n")
+    rented.user.repository(requirements__txt="no-such-package-anywhere\n")
     sets = ("--set", "python.requirements=[]", "--set", f"python.installer={installer}")
     assert "step 2 loss 0.4" in rented.run("setup", *sets).must(0).out
     assert "nothing to do" in rented.run("setup", *sets).must(0).out
@@ -55,7 +55,7 @@ def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
 
 def test_pip_where_it_is_asked_for(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     done = rented.run("setup", "--set", "python.installer=pip").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
     installer = "/workspace/homework/.venv/lib/python3*/site-packages/iniconfig-*/INSTALLER"
@@ -65,17 +65,17 @@ def test_pip_where_it_is_asked_for(rent: Rent) -> None:
 
 def test_pip_is_brought_where_uv_built_the_environment(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
+    rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     rented.run("setup").must(0)
     rented.run("setup", "--set", "python.installer=pip").must(0)
 
 
 def lock(repository: Repository, rented: Rented, rig: Rig) -> None:
-    """Write a uv.lock that names the mirror, as a person's uv would."""
+    """Write a uv.lock that names the mirror, as a user's uv would."""
     subprocess.run(
         [str(BIN / "uv"), "lock", "--quiet", "--default-index", rig.mirror.index_url],
         cwd=repository.root,
-        env={**rented.person.env, "UV_NO_CONFIG": "1"},
+        env={**rented.user.env, "UV_NO_CONFIG": "1"},
         check=True,
         timeout=120,
     )
@@ -84,7 +84,7 @@ def lock(repository: Repository, rented: Rented, rig: Rig) -> None:
 
 def test_a_lock_is_installed_to_the_letter(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(
+    repository = rented.user.repository(
         train__py=TRAIN, pyproject__toml=PROJECT.replace("iniconfig>=2", "iniconfig==2.0.0")
     )
     lock(repository, rented, mirror_rig)
@@ -96,7 +96,7 @@ def test_a_lock_is_installed_to_the_letter(rent: Rent, mirror_rig: Rig) -> None:
 
 def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(train__py=TRAIN, pyproject__toml=PROJECT)
+    rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)
     done = rented.run("setup", "--set", "python.extras=[train]").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
 
@@ -104,7 +104,7 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
 def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast")
     index = mirror_rig.mirror.index_url
-    rented.person.repository(
+    rented.user.repository(
         train__py=TRAIN,
         requirements__txt=f"--index-url {index}\n--extra-index-url {index}\n-r more.txt\n",
         more__txt="iniconfig>=2\n",
@@ -115,7 +115,7 @@ def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None
 
 def test_a_changed_included_file_builds_again(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(
+    repository = rented.user.repository(
         boxstrap__yaml=PROFILE, requirements__txt="-r more.txt\n", more__txt="iniconfig>=2\n"
     )
     rented.run("setup").must(0)
@@ -141,7 +141,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
     """And nothing else is touched: what stays is not installed again."""
     options = ("--set", f"python.installer={installer}")
     rented = rent("vast")
-    repository = rented.person.repository(requirements__txt="iniconfig>=2\npathspec\n")
+    repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
     rented.run("setup", *options).must(0)
     by_hand = f"uv pip install -q --python {ENVIRONMENT}/bin/python pluggy"
     rented.box.run(f"UV_DEFAULT_INDEX={mirror_rig.mirror.index_url} {by_hand}")
@@ -165,7 +165,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
 def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(rent: Rent) -> None:
     rented = rent("vast")
     options = ("--set", "python.venv=/venv/main")
-    repository = rented.person.repository(requirements__txt="iniconfig>=2\npathspec\n")
+    repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
     rented.run("setup", *options).must(0)
     repository.commit({"requirements.txt": "iniconfig>=2\n"})
     rented.run("setup", *options).must(0)
@@ -176,14 +176,14 @@ def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(r
 def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> None:
     rented = rent("vast")
     options = ("--set", "python.venv=/workspace/env")
-    repository = rented.person.repository(requirements__txt="iniconfig>=2\n")
+    repository = rented.user.repository(requirements__txt="iniconfig>=2\n")
     rented.run("setup", *options).must(0)
-    place = rented.person.place
-    rented.person.repository("second", requirements__txt="pathspec\n")
+    place = rented.user.place
+    rented.user.repository("second", requirements__txt="pathspec\n")
     rented.run("setup", *options).must(0)
     both = "['iniconfig', 'pathspec']"
     assert packages(rented, "iniconfig", "pathspec", environment="/workspace/env") == both
-    rented.person.place = place
+    rented.user.place = place
     repository.commit({"requirements.txt": "iniconfig>=2 # still\n"})
     rented.run("setup", *options).must(0)
     assert packages(rented, "iniconfig", "pathspec", environment="/workspace/env") == both
@@ -191,7 +191,7 @@ def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> No
 
 def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(train__py=TRAIN, pyproject__toml=PROJECT)
+    repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)
     lock(repository, rented, mirror_rig)
     rented.run("setup", "--set", "python.extras=[train]").must(0)
     assert packages(rented, "iniconfig") == "['iniconfig']"
@@ -202,7 +202,7 @@ def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
 
 def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(requirements__txt="nosuchpackage>=2\n")
+    repository = rented.user.repository(requirements__txt="nosuchpackage>=2\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed: the index has no package of a name" in failed.err
     assert ": nosuchpackage." in failed.err
@@ -214,7 +214,7 @@ def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
 
 def test_a_new_command_is_called_that(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.run("setup").must(0)
     done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)
     assert "train      start  new command" in done.err

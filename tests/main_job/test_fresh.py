@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import ME, Completed, User
 from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
-from tests.person import ME, Done, Person
 
 pytestmark = pytest.mark.boxes
 
@@ -48,7 +48,7 @@ LACKS = {
 class Fresh(Rented):
     """A box after its first set-up, and what that said."""
 
-    first: Done
+    first: Completed
     commit: str
 
 
@@ -56,18 +56,18 @@ class Fresh(Rented):
 def fresh(
     request: pytest.FixtureRequest, mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fresh]:
-    person = Person(tmp_path_factory.mktemp(request.param) / "home")
-    repository = person.repository(
+    user = User(tmp_path_factory.mktemp(request.param) / "home")
+    repository = user.repository(
         boxstrap__yaml=PROFILE, train__py=TRAIN, requirements__txt="iniconfig>=2\n"
     )
     repository.git("remote", "add", "origin", f"https://me:{TOKEN}@example.org/me/homework.git")
     box = mirror_rig.start(request.param)
     public = Path(f"{box.identity}.pub").read_text()
-    (person.home / "rig.pub").write_text(public)
-    (person.home / "second.pub").write_text(SECOND + "\n")
-    person.agree()
-    rented = Rented(person, box)
-    yield Fresh(person, box, rented.run("setup"), repository.head)
+    (user.home / "rig.pub").write_text(public)
+    (user.home / "second.pub").write_text(SECOND + "\n")
+    user.agree()
+    rented = Rented(user, box)
+    yield Fresh(user, box, rented.run("setup"), repository.head)
     box.stop()
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -40,7 +40,7 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
 
 def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(boxstrap__yaml=LONG)
+    repository = rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
     repository.git("remote", "add", "origin", URL)
@@ -55,35 +55,35 @@ def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
 
 def test_a_repository_that_was_moved_is_the_same_one(rent: Rent) -> None:
     rented = rent("vast")
-    person = rented.person
-    repository = person.repository(boxstrap__yaml=LONG)
+    user = rented.user
+    repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree = rented.tree
-    person.place = person.home / "elsewhere" / "thesis"
-    person.place.parent.mkdir()
-    shutil.move(repository.root, person.place)
-    repository.root = person.place
+    user.place = user.home / "elsewhere" / "thesis"
+    user.place.parent.mkdir()
+    shutil.move(repository.root, user.place)
+    repository.root = user.place
     assert "train-1: running" in rented.run("setup").must(0).out
     nothing_new(rented, tree, repository.head)
 
 
 def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
     rented = rent("vast")
-    person = rented.person
-    repository = person.repository(boxstrap__yaml=LONG)
+    user = rented.user
+    repository = user.repository(boxstrap__yaml=LONG)
     repository.git("remote", "add", "origin", URL)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
-    second = person.home / "second"
+    second = user.home / "second"
     repository.git("clone", "-q", str(repository.root), str(second))
     repository.git("-C", str(second), "remote", "set-url", "origin", URL)
-    worktree = person.home / "beside"
+    worktree = user.home / "beside"
     repository.git("worktree", "add", "-q", str(worktree))
     for place in (second, worktree):
-        person.place = place
+        user.place = place
         assert "train-1: running" in rented.run("setup").must(0).out
         nothing_new(rented, tree, first)
-    other = Person(person.home.parent / "other")
+    other = User(user.home.parent / "other")
     shutil.copytree(repository.root, other.home / "mine", symlinks=True)
     repository.git("-C", str(other.home / "mine"), "remote", "remove", "origin")
     other.place = other.home / "mine"
@@ -93,13 +93,13 @@ def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent)
 
 def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent) -> None:
     rented = rent("vast")
-    person = rented.person
-    one = person.repository("algebra/homework", boxstrap__yaml=LONG)
+    user = rented.user
+    one = user.repository("algebra/homework", boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, one.head
     inside = f"cd {tree} && git status --porcelain && stat -c '%n %i %Y' train.py .venv/pyvenv.cfg"
     before = rented.as_user(inside)
-    two = person.repository("geometry/homework", train__py="print('step 9')\n")
+    two = user.repository("geometry/homework", train__py="print('step 9')\n")
     set_up = rented.run("setup").must(0)
     assert "step 9" in set_up.out
     (own,) = set(folders(rented)) - {"homework/"}
@@ -121,17 +121,17 @@ def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent
 
 def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> None:
     rented = rent("vast")
-    person = rented.person
-    one = person.repository("algebra/homework")
+    user = rented.user
+    one = user.repository("algebra/homework")
     rented.run("setup").must(0)
     tree = rented.tree
     rented.as_user(f"rm -rf {rented.folder}")
-    two = person.repository("geometry/homework")
+    two = user.repository("geometry/homework")
     rented.run("setup").must(0)
     (own,) = {each.rstrip("/") for each in folders(rented)} - {"homework"}
     trees = (tree, str(Path(tree).with_name(own)))
     assert [head(rented, each) for each in trees] == [one.head, two.head]
-    person.place = one.root
+    user.place = one.root
     commit = one.commit({"train.py": "print('step 9')\n"})
     assert "step 9" in rented.run("setup").must(0).out
     assert [head(rented, each) for each in trees] == [commit, two.head]
@@ -139,12 +139,12 @@ def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> Non
 
 def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
     rented = rent("vast")
-    person = rented.person
-    repository = person.repository(boxstrap__yaml=LONG)
+    user = rented.user
+    repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
     shutil.rmtree(repository.root)
-    person.repository(train__py="print('step 9')\n")
+    user.repository(train__py="print('step 9')\n")
     assert "step 9" in rented.run("setup").must(0).out
     assert head(rented, tree) == first
     assert len(folders(rented)) == 2
@@ -153,13 +153,13 @@ def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
 def test_two_machines_whose_paths_are_alike_have_two_repositories(rent: Rent) -> None:
     """As in containers, where each is /root/homework: its path says nothing of a repository."""
     rented = rent("vast")
-    person = rented.person
-    repository = person.repository(boxstrap__yaml=LONG)
+    user = rented.user
+    repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
-    shutil.rmtree(person.state / "repositories", ignore_errors=True)
+    shutil.rmtree(user.state / "repositories", ignore_errors=True)
     shutil.rmtree(repository.root)
-    person.repository(train__py="print('step 9')\n")
+    user.repository(train__py="print('step 9')\n")
     assert "step 9" in rented.run("setup").must(0).out
     assert head(rented, tree) == first
     assert rented.trainings() == 1

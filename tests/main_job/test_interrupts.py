@@ -6,16 +6,16 @@ import time
 
 import pytest
 
+from tests.cli import Running
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_nothing, await_step, go_on, setups, slow
-from tests.person import Going
 
 pytestmark = pytest.mark.boxes
 
 
 @pytest.fixture
-def at_work(rent: Rent) -> tuple[Rented, Going, str]:
+def at_work(rent: Rent) -> tuple[Rented, Running, str]:
     """A setup in the midst of its step python, somebody who follows it, and its id."""
     rented = rent("vast")
     slow(rented)
@@ -23,7 +23,7 @@ def at_work(rent: Rent) -> tuple[Rented, Going, str]:
     return rented, going, await_step(rented, "python")
 
 
-def test_ctrl_c_is_130_and_the_box_goes_on(at_work: tuple[Rented, Going, str]) -> None:
+def test_ctrl_c_is_130_and_the_box_goes_on(at_work: tuple[Rented, Running, str]) -> None:
     rented, going, setup = at_work
     going.interrupt()
     done = going.end(20).must(130)
@@ -40,7 +40,7 @@ def test_ctrl_c_is_130_and_the_box_goes_on(at_work: tuple[Rented, Going, str]) -
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
 
 
-def test_a_client_that_is_killed_changes_nothing(at_work: tuple[Rented, Going, str]) -> None:
+def test_a_client_that_is_killed_changes_nothing(at_work: tuple[Rented, Running, str]) -> None:
     rented, going, setup = at_work
     going.kill()
     going.end()
@@ -53,7 +53,7 @@ def test_a_client_that_is_killed_changes_nothing(at_work: tuple[Rented, Going, s
     assert "nothing to do" in rented.run("setup").must(0).out
 
 
-def test_a_black_hole_is_outlived(at_work: tuple[Rented, Going, str]) -> None:
+def test_a_black_hole_is_outlived(at_work: tuple[Rented, Running, str]) -> None:
     rented, going, setup = at_work
     rented.box.blackhole()
     go_on(rented)
@@ -68,7 +68,7 @@ def test_a_black_hole_is_outlived(at_work: tuple[Rented, Going, str]) -> None:
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
 
 
-def test_an_sshd_that_dies_is_outlived(at_work: tuple[Rented, Going, str]) -> None:
+def test_an_sshd_that_dies_is_outlived(at_work: tuple[Rented, Running, str]) -> None:
     rented, going, _ = at_work
     rented.box.kill_sshd()
     time.sleep(1)
@@ -80,7 +80,7 @@ def test_an_sshd_that_dies_is_outlived(at_work: tuple[Rented, Going, str]) -> No
 
 
 def test_a_setup_that_is_killed_on_the_box_is_told_and_goes_on_when_asked(
-    at_work: tuple[Rented, Going, str],
+    at_work: tuple[Rented, Running, str],
 ) -> None:
     rented, going, setup = at_work
     rented.box.run(f"pkill -KILL -f setups/{setup}/setup.sh")
@@ -91,7 +91,7 @@ def test_a_setup_that_is_killed_on_the_box_is_told_and_goes_on_when_asked(
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
 
 
-def test_stop_setup_cancels_it(at_work: tuple[Rented, Going, str]) -> None:
+def test_stop_setup_cancels_it(at_work: tuple[Rented, Running, str]) -> None:
     rented, going, _ = at_work
     stopped = rented.run("stop", "--setup").must(0)
     assert "stopped: setup" in stopped.out
@@ -106,7 +106,7 @@ def test_stop_setup_cancels_it(at_work: tuple[Rented, Going, str]) -> None:
 
 def test_a_setup_while_the_box_loses_packets(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.box.loss(5)
     done = rented.run("setup").must(0)
     assert "step 1 loss" in done.out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.person import Person
+from tests.cli import User
 
 PROFILE = """\
 version: 1
@@ -24,16 +24,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def here(home: Path) -> Iterator[Person]:
+def here(home: Path) -> Iterator[User]:
     """Somebody who has set up this machine."""
-    person = Person(home)
+    user = User(home)
     (home / ".bashrc").write_text("# mine\n")
     (home / ".ssh").mkdir(mode=0o755)
     (home / ".ssh/authorized_keys").write_text("# none\n")
-    person.repository(boxstrap__yaml=PROFILE, requirements__txt="iniconfig>=2\n")
-    person.run("setup", "--host", "local").must(0)
-    yield person
-    person.run("stop", "--host", "local")
+    user.repository(boxstrap__yaml=PROFILE, requirements__txt="iniconfig>=2\n")
+    user.run("setup", "--host", "local").must(0)
+    yield user
+    user.run("stop", "--host", "local")
 
 
 def tree(folder: Path) -> dict[str, tuple[float, bytes]]:
@@ -45,13 +45,13 @@ def tree(folder: Path) -> dict[str, tuple[float, bytes]]:
     }
 
 
-def test_it_reaches_the_first_step(here: Person) -> None:
+def test_it_reaches_the_first_step(here: User) -> None:
     assert "step 1 loss 0.5 hello" in here.run("logs", "--host", "local").must(0).out
     run = here.run("status", "--host", "local", "--json").must(0).json()["runs"][0]
     assert (run["name"], run["state"], run["rc"]) == ("train-1", "finished", 0)
 
 
-def test_the_persons_own_files_stay_as_they_are(here: Person) -> None:
+def test_the_persons_own_files_stay_as_they_are(here: User) -> None:
     assert (here.home / ".bashrc").read_text() == "# mine\n"
     assert (here.home / ".ssh/authorized_keys").read_text() == "# none\n"
     assert (here.home / ".ssh").stat().st_mode & 0o777 == 0o755
@@ -59,14 +59,14 @@ def test_the_persons_own_files_stay_as_they_are(here: Person) -> None:
     assert added <= {".bashrc", ".ssh", ".local", ".cache", ".config", "homework", "box"}
 
 
-def test_again_there_is_nothing_to_do_and_nothing_changes(here: Person) -> None:
+def test_again_there_is_nothing_to_do_and_nothing_changes(here: User) -> None:
     before = tree(here.home / "box")
     again = here.run("setup", "--host", "local").must(0)
     assert "nothing to do" in again.out
     assert tree(here.home / "box") == before
 
 
-def test_a_setup_leaves_no_process_behind(here: Person) -> None:
+def test_a_setup_leaves_no_process_behind(here: User) -> None:
     mine = [
         line
         for line in Path("/proc").glob("[0-9]*/cmdline")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cli import User
 from tests.faults.plugin import Faults
-from tests.person import Person
 
 PEM = (
     "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\n-----END\n"
@@ -28,19 +28,19 @@ LEAKS = ("Ab3/", "hf_abcdefghij")
 
 
 @pytest.fixture
-def given(person: Person) -> Person:
+def given(user: User) -> User:
     """Somebody who trained with a profile that lies elsewhere, and stands elsewhere now."""
-    profile = person.home / "elsewhere.yaml"
+    profile = user.home / "elsewhere.yaml"
     profile.write_text(PROFILE)
-    person.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
-    setup = person.run("setup", "--host", "local", "--profile", str(profile), **VALUES)
+    user.repository(boxstrap__yaml="version: 1\n", train__py=TRAIN)
+    setup = user.run("setup", "--host", "local", "--profile", str(profile), **VALUES)
     assert setup.rc in (0, 10), setup.text
     assert not [leak for leak in LEAKS if leak in setup.text]
     assert "[DEPLOY_KEY hidden]" in setup.text
-    return person
+    return user
 
 
-def test_later_commands_mask_it_without_the_profile(given: Person, faults: Faults) -> None:
+def test_later_commands_mask_it_without_the_profile(given: User, faults: Faults) -> None:
     with faults.attempt("secret of several lines in a log"):
         for place in (given.place, given.home):
             given.place = place
@@ -54,7 +54,7 @@ def test_later_commands_mask_it_without_the_profile(given: Person, faults: Fault
         assert not [leak for leak in LEAKS if leak in record]
 
 
-def test_what_is_not_here_any_more_is_said_once(given: Person) -> None:
+def test_what_is_not_here_any_more_is_said_once(given: User) -> None:
     shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
     assert "can't be redacted" in shown.err

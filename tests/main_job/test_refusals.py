@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import Person
 
 pytestmark = pytest.mark.boxes
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.boxes
 def rented(rent: Rent) -> Rented:
     """A box that nobody has touched, and a repository."""
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     return rented
 
 
@@ -33,8 +33,8 @@ def untouched(rented: Rented) -> None:
 
 
 def test_work_that_would_stay_behind_is_2_unless_the_commit_is_enough(rented: Rented) -> None:
-    (rented.person.place / "train.py").write_text("print('uncommitted')\n")
-    (rented.person.place / "new.py").write_text("print('untracked')\n")
+    (rented.user.place / "train.py").write_text("print('uncommitted')\n")
+    (rented.user.place / "new.py").write_text("print('untracked')\n")
     refused = rented.run("setup").must(2)
     assert "train.py" in refused.err
     assert "new.py" in refused.err
@@ -110,14 +110,14 @@ def _changed_key_gets_nothing(rented: Rented, faults: Faults, first: str) -> Non
         assert old in refused.err
         attempt.outcome("exit 4, nothing sent")
     assert rented.listing() == before
-    assert len(list((rented.person.state / "boxes").iterdir())) == 1
+    assert len(list((rented.user.state / "boxes").iterdir())) == 1
 
 
 def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
     rented: Rented, faults: Faults
 ) -> None:
     rented.run("verify").must(0)
-    (folder,) = (rented.person.state / "boxes").iterdir()
+    (folder,) = (rented.user.state / "boxes").iterdir()
     (folder / "box.json").write_text("")
     old = rented.box.known_fingerprint
     before = rented.listing()
@@ -128,10 +128,10 @@ def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
     assert "--new-box" in refused.err
     assert f"boxstrap boxes --forget {folder.name}" in refused.err
     assert f"--host-key {old}" in refused.err
-    listed = rented.person.run("boxes").must(0)
+    listed = rented.user.run("boxes").must(0)
     assert f"{folder.name}" in listed.out
     assert "can't be read" in listed.out
-    told = rented.person.run("boxes", "--forget", folder.name).must(0)
+    told = rented.user.run("boxes", "--forget", folder.name).must(0)
     assert "its pinned host key" in told.out
     rented.run("setup", "--host-key", old).must(0)
     assert rented.status()["runs"]
@@ -140,7 +140,7 @@ def test_a_known_box_whose_record_is_lost_is_4_and_the_ways_out_lead_out(
 def test_a_box_that_an_earlier_version_met_is_the_same_box(rented: Rented) -> None:
     """It was called by its bare address; both names lead there, and its pin holds."""
     rented.run("setup").must(0)
-    (folder,) = (rented.person.state / "boxes").iterdir()
+    (folder,) = (rented.user.state / "boxes").iterdir()
     address = rented.box.address
     record = json.loads((folder / "box.json").read_text())
     del record["folder_name"]
@@ -154,9 +154,9 @@ def test_a_box_that_an_earlier_version_met_is_the_same_box(rented: Rented) -> No
         told = rented.status() if host is None else rented.run("status", "--json", host=host).json()
         assert [run["name"] for run in told["runs"]] == ["train-1"]
     assert (folder / "known_hosts").read_bytes() == before
-    (box,) = rented.person.run("boxes", "--json").must(0).json()["boxes"]
+    (box,) = rented.user.run("boxes", "--json").must(0).json()["boxes"]
     assert box["name"] == f"{address}-22"
-    assert [each.name for each in (rented.person.state / "boxes").iterdir()] == [address]
+    assert [each.name for each in (rented.user.state / "boxes").iterdir()] == [address]
     rented.box.new_host_key()
     for host in (None, address, f"{address}-22"):
         rented.run("setup", host=host).must(4)
@@ -170,9 +170,9 @@ def test_a_new_box_at_an_old_address_has_a_pin_of_its_own(rented: Rented, faults
         rented.run("setup", "--new-box").must(0)
         rented.run("setup").must(0)
         attempt.outcome("own alias, old pin kept")
-    names = [box["name"] for box in rented.person.run("boxes", "--json").must(0).json()["boxes"]]
+    names = [box["name"] for box in rented.user.run("boxes", "--json").must(0).json()["boxes"]]
     assert names == [f"{rented.box.address}-22-2", f"{rented.box.address}-22"]
-    pins = {(rented.person.state / f"boxes/{name}/known_hosts").read_text() for name in names}
+    pins = {(rented.user.state / f"boxes/{name}/known_hosts").read_text() for name in names}
     assert len(pins) == 2
 
 
@@ -181,17 +181,17 @@ def test_another_host_key_than_the_one_given_is_4(rented: Rented) -> None:
     refused = rented.run("setup", "--host-key", wrong).must(4)
     assert rented.box.known_fingerprint in refused.err
     untouched(rented)
-    assert rented.person.run("boxes", "--json").json()["boxes"] == []
+    assert rented.user.run("boxes", "--json").json()["boxes"] == []
     rented.run("setup", "--host-key", rented.box.known_fingerprint).must(0)
 
 
-def test_an_unreachable_host_is_3(person: Person) -> None:
-    person.repository()
+def test_an_unreachable_host_is_3(user: User) -> None:
+    user.repository()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    refused = person.run("setup", "--host", f"root@127.0.0.1:{port}").must(3)
+    refused = user.run("setup", "--host", f"root@127.0.0.1:{port}").must(3)
     assert f"127.0.0.1:{port}" in refused.err
-    unknown = person.run("setup", "--host", "root@no-such-host.invalid").must(3)
+    unknown = user.run("setup", "--host", "root@no-such-host.invalid").must(3)
     assert "no-such-host.invalid" in unknown.err
     assert len(refused.err.splitlines()) < 12
 
@@ -206,11 +206,11 @@ def test_a_cut_cable_is_3_in_good_time(rented: Rented, faults: Faults) -> None:
 
 
 def test_a_refused_key_is_3_with_the_public_key_to_paste(rented: Rented) -> None:
-    key = rented.person.home / "other"
+    key = rented.user.home / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
     public = Path(f"{key}.pub").read_text().split()[1]
     host = ["--host", rented.box.host_string, "--identity", str(key)]
-    refused = rented.person.run("setup", *host).must(3)
+    refused = rented.user.run("setup", *host).must(3)
     assert public in refused.err
     assert "~/other" in refused.err
     untouched(rented)
@@ -229,7 +229,7 @@ def test_no_gpu_where_one_is_required_is_6_and_nothing_is_built(rented: Rented) 
 
 def test_a_box_that_lacks_a_place_to_write_is_5_and_stays_as_it_was(rent: Rent) -> None:
     rented = rent("nosudo")
-    rented.person.repository()
+    rented.user.repository()
     before = rented.listing()
     refused = rented.run("setup", "--set", "box.workdir=/opt/work").must(5)
     assert "/opt" in refused.err
@@ -237,9 +237,9 @@ def test_a_box_that_lacks_a_place_to_write_is_5_and_stays_as_it_was(rent: Rent) 
     assert rented.listing() == before
 
 
-def test_a_wrong_profile_is_2_before_any_network(person: Person) -> None:
-    person.repository(boxstrap__yaml="version: 1\npythn: {version: '3.11'}\n")
-    refused = person.run("setup", "--host", "root@203.0.113.1").must(2)
+def test_a_wrong_profile_is_2_before_any_network(user: User) -> None:
+    user.repository(boxstrap__yaml="version: 1\npythn: {version: '3.11'}\n")
+    refused = user.run("setup", "--host", "root@203.0.113.1").must(2)
     assert "boxstrap.yaml:2" in refused.err
     assert "python" in refused.err
     assert refused.seconds < 10
@@ -248,26 +248,26 @@ def test_a_wrong_profile_is_2_before_any_network(person: Person) -> None:
 def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
     rented: Rented,
 ) -> None:
-    (rented.person.place / "boxstrap.yaml").write_text(
+    (rented.user.place / "boxstrap.yaml").write_text(
         "version: 1\ngpu: {require: false}\nsecrets: [RIG_TOKEN]\n"
         "train: {command: python train.py}\n"
     )
     env = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z"}
     subprocess.run(
         ["git", "commit", "-aqm", "Name a secret"],
-        cwd=rented.person.place,
-        env={**os.environ, **rented.person.env, **env},
+        cwd=rented.user.place,
+        env={**os.environ, **rented.user.env, **env},
         check=True,
     )
     refused = rented.run("setup", RIG_TOKEN="x").must(2)
     assert "  secret      RIG_TOKEN\n" in refused.err
     untouched(rented)
-    rented.person.agree()
+    rented.user.agree()
     refused = rented.run("setup").must(2)
     assert "export RIG_TOKEN" in refused.err
     untouched(rented)
     canary = "canary-7d3f0e5b1c"
-    (rented.person.place / "train.py").write_text(
+    (rented.user.place / "train.py").write_text(
         "import os\nprint('step 1', os.environ['RIG_TOKEN'])\n"
     )
     done = rented.run("setup", "--committed-only", RIG_TOKEN=canary).must(0)
@@ -285,7 +285,7 @@ def test_a_missing_secret_is_2_and_one_that_is_there_is_nowhere_but_in_its_file(
     seen = rented.box.run(f"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '{pattern}' || true")
     assert seen.strip() == "0"
     local = subprocess.run(
-        ["grep", "-rls", canary, str(rented.person.home)],
+        ["grep", "-rls", canary, str(rented.user.home)],
         capture_output=True,
         text=True,
         check=False,
@@ -297,7 +297,7 @@ def test_another_providers_box_than_the_profiles_is_said_once(rented: Rented) ->
     profile = (
         "version: 1\nextends: runpod\ngpu: {require: false}\ntrain: {command: python train.py}\n"
     )
-    repository = rented.person.repository("other", boxstrap__yaml=profile)
+    repository = rented.user.repository("other", boxstrap__yaml=profile)
     for _ in range(2):
         done = rented.run("setup").must(0)
         warned = [line for line in done.err.splitlines() if "RunPod" in line]

@@ -42,7 +42,7 @@ def wheel(files: dict[str, str]) -> bytes:
 def with_torch(rented: Rented, files: dict[str, str]) -> None:
     """A repository that brings its own torch."""
     name = "torch-2.6.0-py3-none-any.whl"
-    repository = rented.person.repository(boxstrap__yaml=PROFILE, requirements__txt=f"./{name}\n")
+    repository = rented.user.repository(boxstrap__yaml=PROFILE, requirements__txt=f"./{name}\n")
     (repository.root / name).write_bytes(wheel(files))
     repository.commit({}, "A torch of our own")
 
@@ -58,7 +58,7 @@ def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
 
 
 def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rented) -> None:
-    with_gpu.person.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     fresh = with_gpu.run("verify", "--json").must(0).json()["verdict"]
     assert [row for row in fresh["checks"] if row["check"] == "smoke"] == []
     first = with_gpu.run("setup", "--json").must(0).json()
@@ -83,7 +83,7 @@ def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:
     # What is known to be bad is tried again, and said again.
     again = with_gpu.run("setup", "--json").must(6).json()
     assert again["verdict"]["reasons"][0]["code"] == "smoke-failed"
-    # A person may have it all the same.
+    # A user may have it all the same.
     with_gpu.run("setup", "--set", "gpu.checks.smoke=warn").must(0)
     assert with_gpu.runs() == ["train-1"]
 
@@ -94,7 +94,7 @@ def test_torch_without_cuda_is_refused_before_it_is_fetched(
 ) -> None:
     if cpu_wheel() is None:
         pytest.skip("no CPU build of torch is at hand")
-    with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
+    with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.13.0\n")
     # uv says what it would take, and nothing is fetched.
     with faults.attempt("torch without CUDA", at="before it is fetched") as attempt:
         early = with_gpu.run("setup").must(7)
@@ -122,7 +122,7 @@ def test_torch_without_cuda_is_refused_once_it_is_there(with_gpu: Rented, faults
 def test_a_driver_too_old_is_said_before_anything_is_fetched(
     with_gpu: Rented, faults: Faults
 ) -> None:
-    with_gpu.person.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")
+    with_gpu.user.repository(boxstrap__yaml=PROFILE, requirements__txt="torch==2.9.0+cu130\n")
     with faults.attempt("driver too old for torch") as attempt:
         told = with_gpu.run("setup").must(7)
         attempt.noticed()

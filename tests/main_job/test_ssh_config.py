@@ -49,53 +49,53 @@ echo "listeningOn==$(cat /tmp/server.port)== tty==$(tty)=="
 @pytest.fixture(scope="module")
 def rented(mirror_rig: Rig) -> Iterator[Rented]:
     """A box that was set up by somebody with an ssh config of their own."""
-    person = Settled()
-    person.env["WANDB_API_KEY"] = "wandb-0123456789"
-    person.ssh_config.parent.mkdir(mode=0o700)
-    person.ssh_config.write_text(OWN)
-    person.repository(boxstrap__yaml=PROFILE)
-    person.agree()
+    user = Settled()
+    user.env["WANDB_API_KEY"] = "wandb-0123456789"
+    user.ssh_config.parent.mkdir(mode=0o700)
+    user.ssh_config.write_text(OWN)
+    user.repository(boxstrap__yaml=PROFILE)
+    user.agree()
     box = mirror_rig.start("vast")
-    rented = Rented(person, box)
+    rented = Rented(user, box)
     done = rented.run("setup", "--name", "my-box").must(0)
     assert "`ssh my-box` leads to this box" in done.err
     assert "ssh-remote+my-box" in done.out or "code --host my-box" in done.out
     yield rented
-    person.leave()
+    user.leave()
     box.stop()
 
 
 @pytest.fixture
-def person(rented: Rented) -> Settled:
-    assert isinstance(rented.person, Settled)
-    return rented.person
+def user(rented: Rented) -> Settled:
+    assert isinstance(rented.user, Settled)
+    return rented.user
 
 
-def test_ssh_scp_and_rsync_go_by_name(person: Settled, rented: Rented) -> None:
-    assert person.ssh("my-box", "echo $GREETING from $(pwd)").strip() == "hello from /root"
-    (person.home / "here").write_text("there and back")
+def test_ssh_scp_and_rsync_go_by_name(user: Settled, rented: Rented) -> None:
+    assert user.ssh("my-box", "echo $GREETING from $(pwd)").strip() == "hello from /root"
+    (user.home / "here").write_text("there and back")
     for program in (["scp", "-q"], ["rsync", "-a"]):
-        person.start(*program, str(person.home / "here"), "my-box:/tmp/there").end().must(0)
-        person.start(*program, "my-box:/tmp/there", str(person.home / "back")).end().must(0)
-        assert (person.home / "back").read_text() == "there and back"
-        (person.home / "back").unlink()
-    (shared,) = person.home.glob(".local/state/boxstrap/ssh/" + "?" * 44)
+        user.start(*program, str(user.home / "here"), "my-box:/tmp/there").end().must(0)
+        user.start(*program, "my-box:/tmp/there", str(user.home / "back")).end().must(0)
+        assert (user.home / "back").read_text() == "there and back"
+        (user.home / "back").unlink()
+    (shared,) = user.home.glob(".local/state/boxstrap/ssh/" + "?" * 44)
     assert shared.is_socket()
 
 
 def test_it_is_one_line_in_their_config_and_nothing_is_written_again(
-    person: Settled, rented: Rented
+    user: Settled, rented: Rented
 ) -> None:
-    text = person.ssh_config.read_text()
+    text = user.ssh_config.read_text()
     assert text.endswith(OWN)
     assert text.count("Include") == 1
-    before = [(p, p.stat().st_mtime_ns) for p in _files(person)]
+    before = [(p, p.stat().st_mtime_ns) for p in _files(user)]
     again = rented.run("setup", "--name", "my-box").must(0)
     assert "leads to this box" not in again.err
-    assert [(p, p.stat().st_mtime_ns) for p in _files(person)] == before
+    assert [(p, p.stat().st_mtime_ns) for p in _files(user)] == before
 
 
-def test_what_remote_ssh_does(person: Settled, rented: Rented) -> None:
+def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -103,11 +103,11 @@ def test_what_remote_ssh_does(person: Settled, rented: Rented) -> None:
     command = ["ssh", "-v", "-T", "-D", str(proxy), "-o", "ConnectTimeout=15", "my-box", "bash"]
     alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
     with subprocess.Popen(
-        person.inside(*command[:1], *alone, *command[1:]),
+        user.inside(*command[:1], *alone, *command[1:]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=person.env,
+        env=user.env,
         text=True,
     ) as going:
         assert going.stdin
@@ -126,8 +126,8 @@ def test_what_remote_ssh_does(person: Settled, rented: Rented) -> None:
         "python3 /tmp/server.py"
     )
     forward = subprocess.Popen(
-        person.inside("ssh", *alone, "-N", "-L", f"{proxy}:127.0.0.1:{port}", "my-box"),
-        env=person.env,
+        user.inside("ssh", *alone, "-N", "-L", f"{proxy}:127.0.0.1:{port}", "my-box"),
+        env=user.env,
     )
     try:
         assert _ask(proxy) == f"{pid} {secret}"
@@ -138,10 +138,10 @@ def test_what_remote_ssh_does(person: Settled, rented: Rented) -> None:
 
 
 def test_an_editors_dynamic_port_works_over_a_shared_connection(
-    person: Settled, rented: Rented
+    user: Settled, rented: Rented
 ) -> None:
-    person.ssh("my-box", "true")
-    assert "Master running" in person.start("ssh", "-O", "check", "my-box").end().must(0).err
+    user.ssh("my-box", "true")
+    assert "Master running" in user.start("ssh", "-O", "check", "my-box").end().must(0).err
     rented.box.run(
         "mkdir -p /tmp/www; echo shared >/tmp/www/x; cd /tmp/www;"
         " setsid python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 </dev/null &"
@@ -150,10 +150,10 @@ def test_an_editors_dynamic_port_works_over_a_shared_connection(
         free.bind(("127.0.0.1", 0))
         proxy = free.getsockname()[1]
     with subprocess.Popen(
-        person.inside("ssh", "-T", "-D", str(proxy), "my-box", "bash"),
+        user.inside("ssh", "-T", "-D", str(proxy), "my-box", "bash"),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=person.env,
+        env=user.env,
         text=True,
     ) as going:
         assert going.stdin
@@ -167,48 +167,48 @@ def test_an_editors_dynamic_port_works_over_a_shared_connection(
         going.stdin.close()
 
 
-def test_their_other_hosts_and_other_boxes_are_as_before(person: Settled) -> None:
-    with_ours, without = person.ssh_config, person.home / "config.before"
+def test_their_other_hosts_and_other_boxes_are_as_before(user: Settled) -> None:
+    with_ours, without = user.ssh_config, user.home / "config.before"
     without.write_text(OWN)
     for host in ("github.com", "10.0.0.1", "my-box2", "nothing-of-the-kind"):
         assert meaning(with_ours, host) == meaning(without, host)
 
 
-def test_a_box_that_moved_is_found_there(person: Settled, rented: Rented, mirror_rig: Rig) -> None:
+def test_a_box_that_moved_is_found_there(user: Settled, rented: Rented, mirror_rig: Rig) -> None:
     host, port = mirror_rig.delay_proxy(rented.box, 0.0)
     rented.run("setup", "--name", "my-box", host=f"root@{host}:{port}").must(0)
-    assert f"Port {port}" in (person.home / ".local/state/boxstrap/ssh/config").read_text()
-    assert person.ssh("my-box", "hostname").strip() == rented.box.name
+    assert f"Port {port}" in (user.home / ".local/state/boxstrap/ssh/config").read_text()
+    assert user.ssh("my-box", "hostname").strip() == rented.box.name
 
 
-def test_an_alias_of_ours_is_a_host_for_boxstrap_too(person: Settled, rented: Rented) -> None:
+def test_an_alias_of_ours_is_a_host_for_boxstrap_too(user: Settled, rented: Rented) -> None:
     """With a user in front it is resolved by our own entry, which is no way to remember."""
     rented.run("setup", host="root@my-box").must(0)
-    (box,) = person.run("boxes", "--json").must(0).json()["boxes"]
+    (box,) = user.run("boxes", "--json").must(0).json()["boxes"]
     assert box["name"] == "my-box"
     assert box["host"] != "root@my-box"
-    assert person.ssh("my-box", "hostname").strip() == rented.box.name
+    assert user.ssh("my-box", "hostname").strip() == rented.box.name
     # The key that was named once is remembered.
-    assert "train-1" in person.run("status", "--host", "my-box").must(0).out
+    assert "train-1" in user.run("status", "--host", "my-box").must(0).out
 
 
-def test_a_changed_host_key_is_refused_by_the_real_ssh_too(person: Settled, rented: Rented) -> None:
-    person.start("ssh", "-O", "exit", "my-box").end()
+def test_a_changed_host_key_is_refused_by_the_real_ssh_too(user: Settled, rented: Rented) -> None:
+    user.start("ssh", "-O", "exit", "my-box").end()
     rented.box.new_host_key()
-    person.ssh("my-box", "true", rc=255)
+    user.ssh("my-box", "true", rc=255)
 
 
-def test_a_forgotten_box_has_no_entry_and_removal_brings_the_file_back(person: Settled) -> None:
-    person.run("boxes", "--forget", "my-box").must(0)
-    assert "Host " not in (person.home / ".local/state/boxstrap/ssh/config").read_text()
-    told = person.run("ssh-config", "--remove", "--json").must(0).json()
+def test_a_forgotten_box_has_no_entry_and_removal_brings_the_file_back(user: Settled) -> None:
+    user.run("boxes", "--forget", "my-box").must(0)
+    assert "Host " not in (user.home / ".local/state/boxstrap/ssh/config").read_text()
+    told = user.run("ssh-config", "--remove", "--json").must(0).json()
     assert told["removed"] is True
-    assert person.ssh_config.read_bytes() == OWN.encode()
-    assert "nothing of boxstrap" in person.run("ssh-config", "--remove").must(0).out
+    assert user.ssh_config.read_bytes() == OWN.encode()
+    assert "nothing of boxstrap" in user.run("ssh-config", "--remove").must(0).out
 
 
-def _files(person: Settled) -> list:  # type: ignore[type-arg]
-    return [person.ssh_config, person.home / ".local/state/boxstrap/ssh/config"]
+def _files(user: Settled) -> list:  # type: ignore[type-arg]
+    return [user.ssh_config, user.home / ".local/state/boxstrap/ssh/config"]
 
 
 def _ask(port: int) -> str:

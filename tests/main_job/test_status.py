@@ -11,37 +11,37 @@ pytestmark = pytest.mark.boxes
 
 def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
     good, bad = rent("vast"), rent("vast")
-    person = good.person
-    person.repository()
+    user = good.user
+    user.repository()
     good.run("setup", "--name", "good").must(0)
     refused = bad.run("setup", "--name", "bad", "--set", "gpu.require=true").must(6)
     assert "no GPU" in refused.text
 
-    shown = person.run("status").must(0).out
+    shown = user.run("status").must(0).out
     assert "good: is set up" in shown
     assert "homework/train-1  finished" in shown
     assert "bad: returned: no GPU" in shown
 
     bad.box.power_off()
-    told = person.run("status").must(0).out
+    told = user.run("status").must(0).out
     assert "good: is set up" in told
     assert "bad: " in told
-    document = person.run("status", "--json").must(0).json()
+    document = user.run("status", "--json").must(0).json()
     boxes = {box["box"]: box for box in document["boxes"]}
     assert boxes["good"]["runs"][0]["repository"] == "homework"
     assert boxes["bad"]["error"]["exit"] == 3
 
     # A box that was there a moment ago was not just rented.
-    alone = person.run("status", "--host", "bad").must(3)
+    alone = user.run("status", "--host", "bad").must(3)
     assert "You were last on this box" in alone.err
     assert "just rented" not in alone.err
     good.box.power_off()
-    assert "You were last on this box" in person.run("status").must(3).err
+    assert "You were last on this box" in user.run("status").must(3).err
 
 
 def test_one_box_keeps_its_keys_and_says_which_step_failed(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository(requirements__txt="no-such-package-anywhere\n")
+    rented.user.repository(requirements__txt="no-such-package-anywhere\n")
     rented.run("setup").must(7)
     shown = rented.run("status").must(0).out
     assert "its last setup failed: " in shown

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
 
 
 def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F811
-    with_gpu.person.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     missing = with_gpu.run("top", "--looks", "1").must(5)
     assert "boxstrap verify --host" in missing.err
     with_gpu.run("setup").must(0)
@@ -53,15 +54,24 @@ def test_two_boxes_at_once_and_one_that_drops_comes_back(
     with_gpu.run("verify").must(0)
     other.run("verify").must(6)  # no GPU; what looks is there all the same
     words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
-    going = with_gpu.begin("top", *words)
-    time.sleep(4)
-    other.box.kill_sshd()
-    time.sleep(1)
-    other.box.start_sshd()
-    told = going.end().must(0)
     states: dict[str, list[str]] = {}
-    for line in looks(told.out):
-        states.setdefault(line["box"], []).append(line["state"])
+
+    def take(told: str) -> None:
+        for line in looks(told):
+            states.setdefault(line["box"], []).append(line["state"])
+
+    def read_until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            line = going.line()
+            assert line, going.end().text
+            take(line)
+
+    with closing(with_gpu.begin("top", *words)) as going:
+        read_until(lambda: sum("live" in seen for seen in states.values()) == 2)
+        other.box.kill_sshd()
+        read_until(lambda: any("lost" in seen for seen in states.values()))
+        other.box.start_sshd()
+        take(going.end().must(0).out)
     steady, dropped = states.values()
     if "lost" in steady:
         steady, dropped = dropped, steady
@@ -76,12 +86,12 @@ def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None
     told = with_gpu.run("top", "--looks", "1", "--host", "root@127.0.0.1:1").must(0)
     assert "A100" in told.out
     assert "lost" in told.out
-    with_gpu.person.run("top", "--host", "root@127.0.0.1:1").must(3)
+    with_gpu.user.run("top", "--host", "root@127.0.0.1:1").must(3)
 
 
 def test_where_no_gpu_is_required_nothing_is_said_of_nvml(rent: Rent) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     rented.run("setup").must(0)
     told = rented.run("top", "--looks", "2", "--every", "1").must(0)
     assert "NVML" not in told.text

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import Repository, User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
-from tests.person import Person, Repository
 
 PROFILE = """\
 version: 1
@@ -24,7 +24,7 @@ UPSTREAM = "https://example.org/them/homework.git"
 @pytest.mark.boxes
 def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -> None:
     rented = rent("vast")
-    repository = rented.person.repository("ml")
+    repository = rented.user.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
     rented.run("setup").must(0)
     rented.as_user(f"rm -rf {rented.tree}")
@@ -36,10 +36,10 @@ def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -
 
 
 @pytest.fixture
-def cloned(person: Person) -> Repository:
-    """The person's own clone in the work folder, with all that a clone has."""
-    repository = person.repository(boxstrap__yaml=PROFILE)
-    own = person.home / "work" / "homework"
+def cloned(user: User) -> Repository:
+    """The user's own clone in the work folder, with all that a clone has."""
+    repository = user.repository(boxstrap__yaml=PROFILE)
+    own = user.home / "work" / "homework"
     own.parent.mkdir()
     repository.git("clone", "-q", str(repository.root), str(own))
     clone = Repository.__new__(Repository)
@@ -59,65 +59,63 @@ def told(clone: Repository) -> str:
 
 
 def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
-    person: Person, cloned: Repository, faults: Faults
+    user: User, cloned: Repository, faults: Faults
 ) -> None:
     before = told(cloned), cloned.head, cloned.git("status", "--porcelain", "--ignored")
     with faults.attempt("a clone of one's own in the tree's place", "repo") as attempt:
-        refused = person.run("setup", "--host", "local").must(7)
+        refused = user.run("setup", "--host", "local").must(7)
         assert "boxstrap did not make" in refused.err
         assert "--adopt" in refused.err
         assert (told(cloned), cloned.head) == before[:2]
         assert cloned.git("status", "--porcelain", "--ignored") == before[2]
         attempt.outcome("exit 7, nothing changed")
     # Neither a new commit nor a second try makes it ours.
-    Repository.commit(_of(cloned, person.place), {"train.py": "print('step 9')\n"})
-    person.run("setup", "--host", "local").must(7)
+    Repository.commit(_of(cloned, user.place), {"train.py": "print('step 9')\n"})
+    user.run("setup", "--host", "local").must(7)
     assert (told(cloned), cloned.head) == before[:2]
 
 
-def test_an_adopted_clone_keeps_remotes_and_branches(person: Person, cloned: Repository) -> None:
-    source = _of(cloned, person.place)
+def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: Repository) -> None:
+    source = _of(cloned, user.place)
     source.git("remote", "add", "origin", URL)
     before = told(cloned)
-    person.run("setup", "--host", "local", "--adopt").must(0)
+    user.run("setup", "--host", "local", "--adopt").must(0)
     assert told(cloned) == before
     # From then on it is one of ours, and keeps them still.
     commit = source.commit({"train.py": "print('step 9')\n"})
-    assert "step 9" in person.run("setup", "--host", "local").must(0).out
+    assert "step 9" in user.run("setup", "--host", "local").must(0).out
     assert (told(cloned), cloned.head) == (before, commit)
 
 
-def test_an_adopted_clone_keeps_its_own_edits_and_commits(
-    person: Person, cloned: Repository
-) -> None:
-    source = _of(cloned, person.place)
+def test_an_adopted_clone_keeps_its_own_edits_and_commits(user: User, cloned: Repository) -> None:
+    source = _of(cloned, user.place)
     source.commit({"train.py": "print('step 9')\n"})
     (cloned.root / "train.py").write_text("print('mine')")
-    refused = person.run("setup", "--host", "local", "--adopt").must(7)
+    refused = user.run("setup", "--host", "local", "--adopt").must(7)
     assert "edited on the box" in refused.err
     assert (cloned.root / "train.py").read_text() == "print('mine')"
     own = cloned.commit({"train.py": "print('mine')\n"})
-    person.run("setup", "--host", "local", "--adopt").must(7)
+    user.run("setup", "--host", "local", "--adopt").must(7)
     assert cloned.head == own
 
 
-def test_a_remote_that_is_gone_here_stays_there(person: Person) -> None:
-    repository = person.repository(boxstrap__yaml=PROFILE)
+def test_a_remote_that_is_gone_here_stays_there(user: User) -> None:
+    repository = user.repository(boxstrap__yaml=PROFILE)
     repository.git("remote", "add", "origin", URL)
-    person.run("setup", "--host", "local").must(0)
+    user.run("setup", "--host", "local").must(0)
     repository.git("remote", "remove", "origin")
     repository.commit({"train.py": "print('step 9')\n"})
-    person.run("setup", "--host", "local").must(0)
-    assert _of(repository, person.home / "work/homework").git("remote", "get-url", "origin") == URL
+    user.run("setup", "--host", "local").must(0)
+    assert _of(repository, user.home / "work/homework").git("remote", "get-url", "origin") == URL
 
 
-def test_a_folder_that_is_no_repository_is_refused(person: Person) -> None:
-    person.repository(boxstrap__yaml=PROFILE)
-    mine = person.home / "work/homework/thesis.tex"
+def test_a_folder_that_is_no_repository_is_refused(user: User) -> None:
+    user.repository(boxstrap__yaml=PROFILE)
+    mine = user.home / "work/homework/thesis.tex"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine\n")
     for also in ([], ["--adopt"]):
-        refused = person.run("setup", "--host", "local", *also).must(7)
+        refused = user.run("setup", "--host", "local", *also).must(7)
         assert "is not a git repository" in refused.err
         assert [path.name for path in mine.parent.iterdir()] == ["thesis.tex"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import HERE, PROFILE, Running
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.person import HERE, PROFILE, Going
 
 pytestmark = pytest.mark.boxes
 
@@ -42,11 +42,11 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rented(rent: Rent) -> Rented:
     """A box, and a repository whose training goes on."""
     rented = rent("vast")
-    rented.person.repository(boxstrap__yaml=LONG, requirements__txt=REQUIREMENTS)
+    rented.user.repository(boxstrap__yaml=LONG, requirements__txt=REQUIREMENTS)
     return rented
 
 
-def before(rented: Rented, earlier: Path, *arguments: str) -> Going:
+def before(rented: Rented, earlier: Path, *arguments: str) -> Running:
     """A command of the earlier program."""
     return rented.begin(*arguments, PYTHONPATH=str(earlier))
 
@@ -76,9 +76,9 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     assert "train-1: running" in again.out
     assert kept(rented, rented.tree) == was
     assert "nothing to do" in rented.run("setup").must(0).out
-    commit = rented.person.place / "train.py"
+    commit = rented.user.place / "train.py"
     commit.write_text("print('step 9')\n")
-    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.user.place, check=True)
     assert "train-1 is running" in rented.run("setup").text
     assert (kept(rented, rented.tree), rented.trainings()) == (was, 1)
     assert rented.run("logs").must(0).out.startswith("step 1 loss")
@@ -100,8 +100,8 @@ ALL = "pgrep -fc '[s]leep 98765|bin/python [t]rain.py' || :"
 
 @pytest.mark.parametrize("how", ["stop", "restart", "killed runner"])
 def test_a_live_run_of_its_runner_ends_as_a_whole(rented: Rented, earlier: Path, how: str) -> None:
-    rented.person.place.joinpath("train.py").write_text(STRAY)
-    subprocess.run(["git", "commit", "-qam", "Stray"], cwd=rented.person.place, check=True)
+    rented.user.place.joinpath("train.py").write_text(STRAY)
+    subprocess.run(["git", "commit", "-qam", "Stray"], cwd=rented.user.place, check=True)
     set_up_before(rented, earlier)
     assert rented.as_user(ALL).strip() == "2"
     assert "train-1  running" in " ".join(rented.run("status").must(0).out.split("\n"))
@@ -125,23 +125,23 @@ def test_a_live_run_of_its_runner_ends_as_a_whole(rented: Rented, earlier: Path,
 
 
 def test_after_its_run_ended(rented: Rented, earlier: Path) -> None:
-    rented.person.place.joinpath("boxstrap.yaml").write_text(PROFILE)
-    subprocess.run(["git", "commit", "-qam", "Be quick"], cwd=rented.person.place, check=True)
+    rented.user.place.joinpath("boxstrap.yaml").write_text(PROFILE)
+    subprocess.run(["git", "commit", "-qam", "Be quick"], cwd=rented.user.place, check=True)
     was = set_up_before(rented, earlier)
     again = rented.run("setup").must(0)
     assert "train-1: finished" in again.out
     assert (kept(rented, rented.tree), rented.runs()) == (was, ["train-1"])
     rented.as_user(f"touch {rented.tree}/mine")
-    rented.person.place.joinpath("train.py").write_text("print('step 9')\n")
-    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    rented.user.place.joinpath("train.py").write_text("print('step 9')\n")
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.user.place, check=True)
     assert "step 9" in rented.run("setup").must(0).out
     assert rented.box.exists(f"{rented.tree}/mine")
     assert kept(rented, rented.tree)["environment"] == was["environment"]
 
 
 def test_without_a_run(rented: Rented, earlier: Path) -> None:
-    rented.person.place.joinpath("boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
-    subprocess.run(["git", "commit", "-qam", "Only set up"], cwd=rented.person.place, check=True)
+    rented.user.place.joinpath("boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
+    subprocess.run(["git", "commit", "-qam", "Only set up"], cwd=rented.user.place, check=True)
     before(rented, earlier, "setup").end().must(0)
     look = f"cd {rented.tree} && stat -c '%n %i %Y' train.py .git/HEAD .venv/pyvenv.cfg .venv/lib"
     was = rented.as_user(look)
@@ -162,7 +162,7 @@ def test_its_setup_that_still_works_is_followed_or_waited_for(
 
 def test_a_remote_that_was_added_in_between(rented: Rented, earlier: Path) -> None:
     was = set_up_before(rented, earlier)
-    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.person.place, check=True)
+    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.user.place, check=True)
     assert "train-1: running" in rented.run("setup").must(0).out
     now = kept(rented, rented.tree)
     assert (now, rented.runs(), rented.trainings()) == (was, ["train-1"], 1)
@@ -171,9 +171,9 @@ def test_a_remote_that_was_added_in_between(rented: Rented, earlier: Path) -> No
 def test_two_keys_of_one_folder_look_after_each_others_run(rented: Rented, earlier: Path) -> None:
     """The earlier program let a remote that was added begin a second training beside the first."""
     set_up_before(rented, earlier)
-    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.person.place, check=True)
+    subprocess.run(["git", "remote", "add", "origin", URL], cwd=rented.user.place, check=True)
     subprocess.run(
-        ["git", "commit", "-q", "--allow-empty", "-m", "Go on"], cwd=rented.person.place, check=True
+        ["git", "commit", "-q", "--allow-empty", "-m", "Go on"], cwd=rented.user.place, check=True
     )
     before(rented, earlier, "setup").end().must(0)
     assert rented.trainings() == 2
@@ -181,11 +181,11 @@ def test_two_keys_of_one_folder_look_after_each_others_run(rented: Rented, earli
     was = kept(rented, rented.tree)
     left = rented.trainings()
     assert left == 1
-    subprocess.run(["git", "remote", "remove", "origin"], cwd=rented.person.place, check=True)
-    rented.person.place.joinpath("train.py").write_text("print('step 9')\n")
-    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.person.place, check=True)
+    subprocess.run(["git", "remote", "remove", "origin"], cwd=rented.user.place, check=True)
+    rented.user.place.joinpath("train.py").write_text("print('step 9')\n")
+    subprocess.run(["git", "commit", "-qam", "Go on"], cwd=rented.user.place, check=True)
     for remote in ([], ["git", "remote", "add", "origin", URL]):
         if remote:
-            subprocess.run(remote, cwd=rented.person.place, check=True)
+            subprocess.run(remote, cwd=rented.user.place, check=True)
         assert "is running" in rented.run("setup").text
         assert kept(rented, rented.tree) == was

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import Completed
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
-from tests.person import Done
 
 pytestmark = [
     pytest.mark.boxes,
@@ -42,7 +42,7 @@ def card(library: Path) -> Card:
     return put
 
 
-def outcomes(done: Done) -> dict[str, str]:
+def outcomes(done: Completed) -> dict[str, str]:
     """Each check and the heaviest that it found."""
     return {row["check"]: row["outcome"] for row in done.json()["verdict"]["checks"]}
 
@@ -51,14 +51,14 @@ def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
     rent: Rent, card: Card
 ) -> None:
     rented = rent("vast")
-    rented.person.repository()
+    rented.user.repository()
     card(rented, scenarios.RTX4090)
     asked = (*GPU, "--set", "gpu.name=RTX 4090", "--set", "gpu.min_pcie_generation=4")
     kept = rented.run("verify", *asked, "--strict").must(0)
     assert kept.out.endswith("Keep this box.\n")
     assert "NVIDIA GeForce RTX 4090" in kept.out
     card(rented, f"{scenarios.A100}\ncount = 8\ngpu.5.ecc_now = 3")
-    page = rented.person.home / "page.html"
+    page = rented.user.home / "page.html"
     sick = rented.run("verify", *GPU, "--set", "gpu.count=8", "--report", str(page)).must(6)
     assert "GPU 5: uncorrected memory errors" in sick.out
     assert "report the machine" in sick.out  # what Vast.ai's renters can do
@@ -113,7 +113,7 @@ def test_a_fault_of_every_code_on_a_box(rent: Rent, card: Card) -> None:
 def test_what_a_run_of_ours_uses_is_not_held_against_the_box(rent: Rent, card: Card) -> None:
     rented = rent("vast")
     train = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
-    rented.person.repository(train__py=train)
+    rented.user.repository(train__py=train)
     card(rented, scenarios.A100)
     rented.run("setup", *GPU).must(0)
     card(rented, f"{scenarios.A100}\ngpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8")

@@ -40,7 +40,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):
         rented = rent(kind)
-        rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+        rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
         begun = rented.run("setup").must(0)
         # What is recommended can be done there: without tmux nothing can be attached to.
         assert ("boxstrap attach" in begun.out) == (kind == "vast")
@@ -56,7 +56,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
 
 def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
     rented = rent("vast")
-    repository = rented.person.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
+    repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
     rented.run("setup").must(0)
     repository.commit({"train.py": "import time\nprint('step 2', flush=True)\ntime.sleep(600)\n"})
     rented.run("setup", "--restart").must(0)
@@ -72,7 +72,7 @@ def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
     # Without mark, parent or session: nothing but its cgroup tells whose it is.
     train = SCATTERED.replace('["sleep", "700.4"]', '["sh", "-c", "setsid sleep 700.4 & exit 0"]')
-    rented.person.repository(boxstrap__yaml=PROFILE, train__py=train)
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
     rented.run("setup").must(0)
     group = rented.as_user(f"cat {rented.folder}/runs/*/train-1/cgroup").strip()
     assert len(rented.box.read(f"{group}/cgroup.procs").split()) == len(alive(rented)) == 5
@@ -85,7 +85,7 @@ def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
     rented = rent("lambda")
     root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
-    rented.person.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
     rented.run("setup").must(0)
     for _ in range(2):  # the second one does not call it ended either
         stopped = rented.run("stop", "--json").must(7).json()
@@ -102,7 +102,7 @@ def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
     rented = rent("vast")
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"
-    rented.person.repository(boxstrap__yaml=PROFILE, train__py=train)
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)
     rented.run("setup").must(0)
     assert "finished; 1 of its processes live on" in rented.run("status").must(0).out
     assert rented.run("stop", "--json").must(0).json()["stopped"] == ["train-1"]

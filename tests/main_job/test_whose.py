@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import pytest
 
 from tests.boxes import Rig
+from tests.cli import Repository, User
 from tests.main_job.rented import Rented
-from tests.person import Person, Repository
 
 pytestmark = pytest.mark.boxes
 
@@ -22,26 +22,26 @@ FAILS = "import time\nprint('it begins', flush=True)\ntime.sleep(3)\nraise Syste
 
 @dataclass
 class Two:
-    """A box on which two repositories train, and where their person stands."""
+    """A box on which two repositories train, and where their user stands."""
 
     rented: Rented
     mine: Repository
     theirs: Repository
 
     def standing_in(self, where: Repository | None) -> Rented:
-        person = self.rented.person
-        person.place = where.root if where else person.home
+        user = self.rented.user
+        user.place = where.root if where else user.home
         return self.rented
 
 
 @pytest.fixture(scope="module")
 def two(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
-    person = Person(tmp_path_factory.mktemp("whose") / "home")
+    user = User(tmp_path_factory.mktemp("whose") / "home")
     box = mirror_rig.start("vast")
-    rented = Rented(person, box)
-    mine = person.repository("mine", train__py=TRAIN.format("mine"))
+    rented = Rented(user, box)
+    mine = user.repository("mine", train__py=TRAIN.format("mine"))
     rented.run("setup").must(0)
-    theirs = person.repository("theirs", train__py=TRAIN.format("theirs"))
+    theirs = user.repository("theirs", train__py=TRAIN.format("theirs"))
     rented.run("setup").must(0)
     yield Two(rented, mine, theirs)
     box.stop()
@@ -121,11 +121,11 @@ def test_a_log_that_is_followed_ends_as_the_run_does(two: Two) -> None:
     assert "train-1 was stopped after" in stopped.err.splitlines()[-1]
 
 
-def test_what_is_recommended_means_the_repository_that_was_named(person: Person) -> None:
-    """The person stands in another repository, as whoever runs the demo does."""
-    named = person.repository("named").root
-    person.repository("stood-in", train__py="print('another')\n")
-    done = person.run("setup", "--host", "local", "--repo", str(named)).must(0)
+def test_what_is_recommended_means_the_repository_that_was_named(user: User) -> None:
+    """The user stands in another repository, as whoever runs the demo does."""
+    named = user.repository("named").root
+    user.repository("stood-in", train__py="print('another')\n")
+    done = user.run("setup", "--host", "local", "--repo", str(named)).must(0)
     (follow,) = (line for line in done.out.splitlines() if "logs -f" in line)
     words = shlex.split(follow)
-    assert "step 1" in person.run(*words[words.index("logs") :]).must(0).out
+    assert "step 1" in user.run(*words[words.index("logs") :]).must(0).out

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.boxes import house, places
+from tests.boxes import host_sources, places
 
 NAME = "BOXSTRAP_TEST_TORCH"
 
@@ -30,7 +30,7 @@ def torch_python() -> Path | None:
 def cpu_wheel() -> Path | None:
     """A CPU build for this Python, in a folder that pip is set to look into."""
     tag = f"-cp{sys.version_info.major}{sys.version_info.minor}-"
-    folders = house.pip_index().local_wheels()
+    folders = host_sources.pip_index().local_wheels()
     found = (wheel for folder in folders for wheel in folder.glob("torch-*+cpu-*.whl"))
     return next((wheel for wheel in found if tag in wheel.name), None)
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from urllib.parse import urlsplit
 
-from tests.boxes import house, places
+from tests.boxes import host_sources, places
 from tests.boxes.proc import REPOSITORY, RigError
 
 
@@ -19,15 +19,17 @@ class Mirror:
     """
 
     def __init__(self, listen: str) -> None:
-        pip = house.pip_index()
+        pip = host_sources.pip_index()
         config = {
             "listen": listen,
             "folder": str(places.cache() / "mirror"),
             "index": pip.index,
             "indexes": [str(folder) for folder in pip.local_indexes()],
             "wheels": [str(folder) for folder in pip.local_wheels()],
-            "apt_proxy": house.apt_proxy(),
-            "debian_hosts": [urlsplit(source.uri).hostname for source in house.apt_sources()],
+            "apt_proxy": host_sources.apt_proxy(),
+            "debian_hosts": [
+                urlsplit(source.uri).hostname for source in host_sources.apt_sources()
+            ],
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.boxes.mirror.server", json.dumps(config)],
@@ -48,8 +50,8 @@ class Mirror:
     def box_files(self) -> dict[str, str]:
         """What makes a box use it: pip's and apt's own configuration."""
         return {
-            "/etc/pip.conf": f"[global]\ncert = {house.BUNDLE}\nindex-url = {self.index_url}\n"
-            f"trusted-host = {self.host}\n",
+            "/etc/pip.conf": f"[global]\ncert = {host_sources.BUNDLE}\n"
+            f"index-url = {self.index_url}\ntrusted-host = {self.host}\n",
             "/etc/apt/apt.conf.d/rig-mirror": f'Acquire::http::Proxy "{self.proxy_url}";\n'
             'Acquire::https::Proxy "DIRECT";\n',
         }

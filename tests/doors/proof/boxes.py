@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.boxes import Box, Rig
+from tests.cli import User
 from tests.doors.git_server import serving
-from tests.person import Person
 
 PROFILE = """\
 version: 1
@@ -27,8 +27,8 @@ STAGES = ("init --local", "init", "modules --mode=config", "modules --mode=final
 def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[Box, str], str]) -> str:
     with Rig(mirror=True) as rig:
         box = rig.start(kind)
-        person = Person(scratch / "home")
-        made = person.repository(
+        user = User(scratch / "home")
+        made = user.repository(
             boxstrap__yaml=PROFILE, train__py=TRAIN, requirements__txt="iniconfig>=2\n"
         )
         bare = str(scratch / "host/homework.git")
@@ -37,7 +37,7 @@ def _on_a_box(kind: str, door: str, scratch: Path, proof: Callable[[Box, str], s
             made.git("remote", "add", "origin", f"{host.url}/homework.git")
             made.git("fetch", "-q")
             file = scratch / "rendered"
-            person.run("render", "--for", door, "--output", str(file)).must(0)
+            user.run("render", "--for", door, "--output", str(file)).must(0)
             return proof(box, file.read_text())
 
 

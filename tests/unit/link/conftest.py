@@ -1,4 +1,4 @@
-"""A box on loopback, a person with one key, and a way to log in."""
+"""A box on loopback, a user with one key, and a way to log in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bootstrap.link.target import parse_host
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 
-class Person:
+class SshUser:
     """Someone with an ssh config, who logs in to boxes and hears what is said."""
 
     def __init__(self, home: Path) -> None:
@@ -76,12 +76,12 @@ def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Iterator[Person]:
-    home = tmp_path / "person"
+def ssh_user(tmp_path: Path) -> Iterator[SshUser]:
+    home = tmp_path / "ssh_user"
     home.mkdir()
-    person = Person(home)
-    yield person
-    person.leave()
+    ssh_user = SshUser(home)
+    yield ssh_user
+    ssh_user.leave()
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., Sshd]]:
 
 
 @pytest.fixture
-def server(start_server: Callable[..., Sshd], person: Person) -> Sshd:
-    """A box that lets the person's key in, called `box` in their ssh config."""
-    server = start_server("box", person.key)
-    person.write(person.alias("box", server))
+def server(start_server: Callable[..., Sshd], ssh_user: SshUser) -> Sshd:
+    """A box that lets the user's key in, called `box` in their ssh config."""
+    server = start_server("box", ssh_user.key)
+    ssh_user.write(ssh_user.alias("box", server))
     return server

@@ -18,7 +18,7 @@ from bootstrap.link.errors import NoAnswer
 from bootstrap.link.exchange import LIMIT, ask, exchange, shell_command
 from bootstrap.link.local import LocalWire
 from bootstrap.link.wire import Wire
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
 
 SHELLS = ("bash", "dash", "zsh", "fish", "tcsh", "csh", "ksh", "busybox")
@@ -101,12 +101,12 @@ def force(*, then: str) -> list[str]:
 
 
 def test_noise_of_rc_files_does_not_matter(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     noisy = 'echo "WELCOME  to your pod"; echo noise >&2; eval "$SSH_ORIGINAL_COMMAND"'
-    server = start_server("box", person.key, options=force(then=noisy))
-    person.write(person.alias("box", server))
-    wire = person.login("box")
+    server = start_server("box", ssh_user.key, options=force(then=noisy))
+    ssh_user.write(ssh_user.alias("box", server))
+    wire = ssh_user.login("box")
     assert exchange(wire, "echo clean") == b"clean\n"
     assert ask(wire, "cat", stdin=b"x" * 1_000_000).output == b"x" * 1_000_000
 
@@ -121,28 +121,28 @@ def test_noise_of_rc_files_does_not_matter(
     ],
 )
 def test_no_answer_tells_what_came_instead(
-    person: Person, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
+    ssh_user: SshUser, start_server: Callable[..., Sshd], then: str, printed: str, hint: str
 ) -> None:
-    server = start_server("box", person.key, options=force(then=then))
-    person.write(person.alias("box", server))
+    server = start_server("box", ssh_user.key, options=force(then=then))
+    ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(NoAnswer) as caught:
-        exchange(person.login("box"), "echo hello")
+        exchange(ssh_user.login("box"), "echo hello")
     assert printed in caught.value.what
     assert hint in caught.value.hint
     assert "\x1b" not in caught.value.text()
 
 
-def test_an_answer_cut_short_is_none(person: Person, server: Sshd) -> None:
+def test_an_answer_cut_short_is_none(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(NoAnswer):
         exchange(LocalWire(), "echo half; kill -9 -$$")
 
 
-def wires(person: Person) -> list[Wire]:
-    return [LocalWire(), person.login("box")]
+def wires(ssh_user: SshUser) -> list[Wire]:
+    return [LocalWire(), ssh_user.login("box")]
 
 
-def test_timeout(person: Person, server: Sshd) -> None:
-    for wire in wires(person):
+def test_timeout(ssh_user: SshUser, server: Sshd) -> None:
+    for wire in wires(ssh_user):
         begun = time.monotonic()
         with pytest.raises(NoAnswer, match=r"within 0.5 s") as caught:
             exchange(wire, "echo working; sleep 60", timeout=0.5)
@@ -151,26 +151,30 @@ def test_timeout(person: Person, server: Sshd) -> None:
         assert exchange(wire, "echo again", timeout=30) == b"again\n"
 
 
-def test_an_endless_box_is_cut_off(person: Person, server: Sshd) -> None:
-    for wire in wires(person):
+def test_an_endless_box_is_cut_off(ssh_user: SshUser, server: Sshd) -> None:
+    for wire in wires(ssh_user):
         with pytest.raises(NoAnswer, match=f"{LIMIT >> 20} MiB"):
             exchange(wire, "yes")
         assert exchange(wire, "echo again") == b"again\n"
 
 
-def test_an_endless_noise_of_errors_neither_stalls_nor_grows(person: Person, server: Sshd) -> None:
-    for wire in wires(person):
+def test_an_endless_noise_of_errors_neither_stalls_nor_grows(
+    ssh_user: SshUser, server: Sshd
+) -> None:
+    for wire in wires(ssh_user):
         answer = ask(wire, "head -c 40000000 /dev/zero >&2; echo last words >&2; echo done")
         assert answer.output == b"done\n"
         assert len(answer.errors) == 4096
         assert answer.errors.endswith(b"last words\n")
 
 
-def test_a_server_that_runs_no_commands(person: Person, start_server: Callable[..., Sshd]) -> None:
-    server = start_server("box", person.key, options=["MaxSessions 0"])
-    person.write(person.alias("box", server))
+def test_a_server_that_runs_no_commands(
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
+) -> None:
+    server = start_server("box", ssh_user.key, options=["MaxSessions 0"])
+    ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(UnreachableError) as caught:
-        exchange(person.login("box"), "echo hello")
+        exchange(ssh_user.login("box"), "echo hello")
     assert "interactive only" in caught.value.hint
 
 

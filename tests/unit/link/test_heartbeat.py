@@ -17,7 +17,7 @@ from bootstrap.link import heartbeat
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import exchange
 from bootstrap.link.ssh import SshWire
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
 
 
@@ -28,10 +28,10 @@ def relay(server: Sshd) -> Iterator[Relay]:
     relay.close()
 
 
-def through(person: Person, relay: Relay, *lines: str) -> SshWire:
+def through(ssh_user: SshUser, relay: Relay, *lines: str) -> SshWire:
     text = ["Host far", "HostName 127.0.0.1", f"Port {relay.port}", *lines]
-    person.write("\n ".join(text))
-    return person.login("far")
+    ssh_user.write("\n ".join(text))
+    return ssh_user.login("far")
 
 
 def seconds_until_lost(action: Callable[[], object]) -> float:
@@ -47,9 +47,9 @@ def test_the_contract_of_12_seconds() -> None:
     assert heartbeat.DEAD_AFTER == 12.0
 
 
-def test_a_cut_link_ends_a_read_within_12_seconds(person: Person, relay: Relay) -> None:
+def test_a_cut_link_ends_a_read_within_12_seconds(ssh_user: SshUser, relay: Relay) -> None:
     """The real figures, once; the other tests hurry."""
-    wire = through(person, relay)
+    wire = through(ssh_user, relay)
     stream = wire.start("echo first; sleep 600")
     assert stream.read(100) == b"first\n"
     relay.cut()
@@ -72,8 +72,8 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_ends_a_write(person: Person, relay: Relay) -> None:
-    wire = through(person, relay)
+def test_a_cut_link_ends_a_write(ssh_user: SshUser, relay: Relay) -> None:
+    wire = through(ssh_user, relay)
     stream = wire.start("cat >/dev/null")
     piece = bytes(1 << 20)
 
@@ -86,7 +86,7 @@ def test_a_cut_link_ends_a_write(person: Person, relay: Relay) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_cut_link_behind_a_proxy_command(person: Person, server: Sshd, relay: Relay) -> None:
+def test_a_cut_link_behind_a_proxy_command(ssh_user: SshUser, server: Sshd, relay: Relay) -> None:
     if not os.path.exists("/usr/bin/nc") and not os.path.exists("/bin/nc"):  # noqa: PTH110
         command = (
             "python3 -c 'import socket,sys,threading,os;"
@@ -97,15 +97,15 @@ def test_a_cut_link_behind_a_proxy_command(person: Person, server: Sshd, relay: 
         )
     else:
         command = f"nc 127.0.0.1 {relay.port}"
-    wire = through(person, relay, f"ProxyCommand {command}")
+    wire = through(ssh_user, relay, f"ProxyCommand {command}")
     stream = wire.start("sleep 600")
     relay.cut()
     assert seconds_until_lost(lambda: stream.read(1)) < 4
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_stopped_server_is_noticed(person: Person, server: Sshd) -> None:
-    wire = person.login("box")
+def test_a_stopped_server_is_noticed(ssh_user: SshUser, server: Sshd) -> None:
+    wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     pid = int(stream.read(100))
     assert "sshd" in psutil.Process(pid).name()
@@ -116,16 +116,16 @@ def test_a_stopped_server_is_noticed(person: Person, server: Sshd) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def test_a_closed_link_is_noticed_at_once(person: Person, server: Sshd) -> None:
-    wire = person.login("box")
+def test_a_closed_link_is_noticed_at_once(ssh_user: SshUser, server: Sshd) -> None:
+    wire = ssh_user.login("box")
     stream = wire.start("echo $PPID; sleep 600")
     os.kill(int(stream.read(100)), signal.SIGKILL)
     assert seconds_until_lost(lambda: stream.read(1)) < 2
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_silent_but_living_link_stays(person: Person, relay: Relay) -> None:
-    wire = through(person, relay)
+def test_a_silent_but_living_link_stays(ssh_user: SshUser, relay: Relay) -> None:
+    wire = through(ssh_user, relay)
     stream = wire.start("sleep 4; echo still here")
     assert stream.read(100) == b"still here\n"
     assert wire.alive()
@@ -133,10 +133,10 @@ def test_a_silent_but_living_link_stays(person: Person, relay: Relay) -> None:
 
 
 @pytest.mark.usefixtures("hurry")
-def test_a_slow_upload_is_life(person: Person, server: Sshd) -> None:
+def test_a_slow_upload_is_life(ssh_user: SshUser, server: Sshd) -> None:
     """A thin link whose buffers are full: answers are late, but something comes."""
     listener = socket.create_server(("127.0.0.1", 0))
-    person.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
+    ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {listener.getsockname()[1]}")
 
     def pump() -> None:
         near, _ = listener.accept()
@@ -157,7 +157,7 @@ def test_a_slow_upload_is_life(person: Person, server: Sshd) -> None:
                 far.sendall(data)
 
     threading.Thread(target=pump, daemon=True).start()
-    wire = person.login("far")
+    wire = ssh_user.login("far")
     stream = wire.start("wc -c")
     stream.write(bytes(1_500_000))
     stream.close_write()
@@ -167,7 +167,7 @@ def test_a_slow_upload_is_life(person: Person, server: Sshd) -> None:
 
 
 def test_a_slow_reader_keeps_its_link(
-    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+    ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full window is not silence: the box still answers."""
     init = heartbeat.Heartbeat.__init__
@@ -175,7 +175,7 @@ def test_a_slow_reader_keeps_its_link(
     monkeypatch.setattr(
         heartbeat.Heartbeat, "__init__", lambda self, transport: init(self, transport, 0.3, 1.0)
     )
-    wire = person.login("box")
+    wire = ssh_user.login("box")
     stream = wire.start("head -c 40000000 /dev/zero")
     time.sleep(2.5)
     size = 0
@@ -186,10 +186,10 @@ def test_a_slow_reader_keeps_its_link(
 
 @pytest.mark.usefixtures("hurry")
 def test_a_stopped_program_gives_the_box_a_fresh_chance(
-    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+    ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-Z and fg: the silence meanwhile was not the box's."""
-    wire = person.login("box")
+    wire = ssh_user.login("box")
     ahead = 0.0
     clock = time.monotonic
 
@@ -205,9 +205,9 @@ def test_a_stopped_program_gives_the_box_a_fresh_chance(
     assert exchange(wire, "echo alive") == b"alive\n"
 
 
-def test_the_watch_ends_with_the_wire(person: Person, server: Sshd) -> None:
+def test_the_watch_ends_with_the_wire(ssh_user: SshUser, server: Sshd) -> None:
     before = set(threading.enumerate())
-    wire = person.login("box")
+    wire = ssh_user.login("box")
     names = {"heartbeat", "heartbeat-ask", "stderr"}
     assert names & {thread.name for thread in set(threading.enumerate()) - before}
     wire.close()

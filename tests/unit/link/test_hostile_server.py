@@ -21,7 +21,7 @@ from bootstrap.link import ssh, transport
 from bootstrap.link.errors import LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, keygen
 
 GREETING = b"SSH-2.0-Box\r\n"
@@ -102,7 +102,7 @@ def test_a_flood_before_the_login(
     piece: bytes,
     at_most: int,
     serve: Callable[[Talk], Server],
-    person: Person,
+    ssh_user: SshUser,
     faults: Faults,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,7 +116,7 @@ def test_a_flood_before_the_login(
     server = serve(talk)
     with faults.attempt("a server that breaks the rules of SSH", at="flood") as attempt:
         with pytest.raises(UnreachableError):
-            person.login(host(server.port))
+            ssh_user.login(host(server.port))
         attempt.noticed(at_most=20)
         assert server.sent <= at_most
 
@@ -143,7 +143,7 @@ def mangled(dice: random.Random, data: bytes) -> bytes:
 
 
 class Mangler:
-    """Between a person and a real sshd: what the server says before its keys hold is mangled."""
+    """Between a user and a real sshd: what the server says before its keys hold is mangled."""
 
     def __init__(self, target: int, dice: random.Random) -> None:
         self._target = target
@@ -172,7 +172,7 @@ class Mangler:
 
 
 def test_a_mangled_handshake_is_an_unreachable_box(
-    person: Person,
+    ssh_user: SshUser,
     server: Sshd,
     serve: Callable[[Talk], Server],
     seeded: random.Random,
@@ -188,7 +188,7 @@ def test_a_mangled_handshake_is_an_unreachable_box(
         between = serve(Mangler(server.port, random.Random(seed)))
         began = time.monotonic()
         try:
-            person.login(host(between.port), first_contact="strict")
+            ssh_user.login(host(between.port), first_contact="strict")
         except BaseException as error:
             return seed, error, time.monotonic() - began
         return seed, None, time.monotonic() - began
@@ -255,11 +255,11 @@ def rude(serve: Callable[[Talk], Server]) -> Iterator[Callable[..., tuple[int, l
 
 @pytest.mark.parametrize("silent_at", ["open", "exec"])
 def test_a_command_that_is_never_begun_has_its_time(
-    silent_at: str, rude, person: Person, faults: Faults, monkeypatch: pytest.MonkeyPatch
+    silent_at: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.7)
     port, _ = rude(silent_at)
-    wire = person.login(host(port))
+    wire = ssh_user.login(host(port))
     with faults.attempt("a server that breaks the rules of SSH", at=silent_at) as attempt:
         with pytest.raises(BoxstrapError) as caught:
             wire.start("true")
@@ -269,12 +269,12 @@ def test_a_command_that_is_never_begun_has_its_time(
 
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
 def test_more_than_the_window_ends_the_link(
-    kind: str, rude, person: Person, faults: Faults, monkeypatch: pytest.MonkeyPatch
+    kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data that nobody reads yet must not fill this machine's memory, be it output or errors."""
     monkeypatch.setattr(ssh.SshStream, "_drain_errors", lambda _: None)  # it is slower than the box
     port, channels = rude()
-    wire = person.login(host(port))
+    wire = ssh_user.login(host(port))
     stream = wire.start("true")
     while not channels:
         time.sleep(0.01)
@@ -310,7 +310,7 @@ def test_nothing_weak_is_agreed_on(
     weak: str,
     strong: str,
     serve: Callable[[Talk], Server],
-    person: Person,
+    ssh_user: SshUser,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A server, or whoever sits in between, that offers nothing else gets no login."""
@@ -331,8 +331,8 @@ def test_nothing_weak_is_agreed_on(
         return talk
 
     with pytest.raises(UnreachableError, match="handshake failed"):
-        person.login(host(serve(only(weak)).port))
-    person.login(host(serve(only(strong)).port))
+        ssh_user.login(host(serve(only(weak)).port))
+    ssh_user.login(host(serve(only(strong)).port))
 
 
 # What a real sshd, or whoever sits before one, might offer alone: its options, its host key.
@@ -345,28 +345,28 @@ DOWNGRADES: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("offer", DOWNGRADES)
 def test_nothing_weak_is_agreed_on_with_a_real_server(
-    offer: str, person: Person, start_server: Callable[..., Sshd]
+    offer: str, ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     option, kind = DOWNGRADES[offer]
-    server = start_server("box", person.key, host_key_types=(kind,))
+    server = start_server("box", ssh_user.key, host_key_types=(kind,))
     there = f"{USER}@127.0.0.1:{server.port}"
-    person.login(there)
+    ssh_user.login(there)
     server.stop()
     server.options = (option,)
     server.start()
     with pytest.raises(UnreachableError, match="handshake failed"):
-        person.login(there)
+        ssh_user.login(there)
     assert server.log.read_text().count("Accepted publickey") == 1
 
 
 def test_a_certificate_is_no_pin(
-    person: Person, start_server: Callable[..., Sshd], tmp_path: Path
+    ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
-    """Nor does an authority that the person's known_hosts trusts vouch for another key."""
+    """Nor does an authority that the user's known_hosts trusts vouch for another key."""
     ca = keygen(tmp_path / "ca")
-    person.known_hosts.write_text(f"@cert-authority * {ca.with_suffix('.pub').read_text()}")
-    server = start_server("box", person.key)
-    person.login(f"{USER}@127.0.0.1:{server.port}")
+    ssh_user.known_hosts.write_text(f"@cert-authority * {ca.with_suffix('.pub').read_text()}")
+    server = start_server("box", ssh_user.key)
+    ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
     for changed in (False, True):
         if changed:
             server.new_host_key()
@@ -380,13 +380,13 @@ def test_a_certificate_is_no_pin(
         server.start()
         if changed:
             with pytest.raises(HostKeyError, match="changed"):
-                person.login(f"{USER}@127.0.0.1:{server.port}")
+                ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
         else:  # the pinned key, with a certificate or without
-            person.login(f"{USER}@127.0.0.1:{server.port}")
+            ssh_user.login(f"{USER}@127.0.0.1:{server.port}")
 
 
 def test_a_server_that_says_nothing_has_its_time(
-    serve: Callable[[Talk], Server], person: Person, monkeypatch: pytest.MonkeyPatch
+    serve: Callable[[Talk], Server], ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialing, "_GREETING_TIMEOUT", 0.5)
     for words in (b"", b"SSH-2.0-half a line", b"wait\r\n"):
@@ -396,4 +396,4 @@ def test_a_server_that_says_nothing_has_its_time(
             time.sleep(3)
 
         with pytest.raises(UnreachableError):
-            person.login(host(serve(talk).port))
+            ssh_user.login(host(serve(talk).port))

@@ -17,7 +17,7 @@ from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
 from bootstrap.runs.attach import ssh_command
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
 
 WRONG = "SHA256:" + "A" * 43
@@ -34,60 +34,60 @@ def logins(server: Sshd) -> int:
     )
 
 
-def test_first_contact_pins_and_says_the_fingerprint(person: Person, server: Sshd) -> None:
-    person.login("box")
-    box = person.box("box")
+def test_first_contact_pins_and_says_the_fingerprint(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.login("box")
+    box = ssh_user.box("box")
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
-    assert len(person.said) == 1
-    assert server.fingerprint in person.said[0]
-    person.login("box")
-    assert len(person.said) == 1
+    assert len(ssh_user.said) == 1
+    assert server.fingerprint in ssh_user.said[0]
+    ssh_user.login("box")
+    assert len(ssh_user.said) == 1
 
 
-def test_openssh_accepts_the_pin_by_address_and_by_alias(person: Person, server: Sshd) -> None:
-    person.login("box")
+def test_openssh_accepts_the_pin_by_address_and_by_alias(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.login("box")
     strict = ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes"]
-    strict += ["-o", f"UserKnownHostsFile={person.box('box').known_hosts}"]
+    strict += ["-o", f"UserKnownHostsFile={ssh_user.box('box').known_hosts}"]
     for alias in ([], ["-o", "HostKeyAlias=box"]):
         subprocess.run(
-            ["ssh", "-F", str(person.config), *strict, *alias, "box", "true"], check=True
+            ["ssh", "-F", str(ssh_user.config), *strict, *alias, "box", "true"], check=True
         )
 
 
 def test_the_real_ssh_finds_the_pin_in_any_folder(
-    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """As `/mnt/c/Users/First Last` of a Windows below this Linux."""
     monkeypatch.setattr("bootstrap.paths.state_dir", lambda: tmp_path / "First Last 100%")
-    person.reach("box").close()
-    endpoint = person.endpoint("box")
-    box = BoxHandle(BoxOptions(), parse_host("box"), person.box("box"), endpoint, print)
-    # Whatever the person's own config calls its key.
-    person.write(person.alias("box", server, "HostKeyAlias theirs"))
+    ssh_user.reach("box").close()
+    endpoint = ssh_user.endpoint("box")
+    box = BoxHandle(BoxOptions(), parse_host("box"), ssh_user.box("box"), endpoint, print)
+    # Whatever the user's own config calls its key.
+    ssh_user.write(ssh_user.alias("box", server, "HostKeyAlias theirs"))
     command = ssh_command(box, "true", terminal=False)
-    command[1:1] = ["-F", str(person.config), "-o", "BatchMode=yes"]
+    command[1:1] = ["-F", str(ssh_user.config), "-o", "BatchMode=yes"]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
 
 
 def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
-    person: Person, start_server: Callable[..., Sshd], tmp_path: Path
+    ssh_user: SshUser, start_server: Callable[..., Sshd], tmp_path: Path
 ) -> None:
-    """The person's own config shares connections, and one stands to whoever was there before.
+    """The user's own config shares connections, and one stands to whoever was there before.
 
     So does one that another user of this machine put where that config looks for it.
     """
-    server, before = start_server("box", person.key), start_server("before", person.key)
+    server, before = start_server("box", ssh_user.key), start_server("before", ssh_user.key)
     socket = tmp_path / "shared"
     shared = ("ControlMaster auto", f"ControlPath {socket}", "StrictHostKeyChecking no")
-    person.write(person.alias("box", before, *shared))
-    ssh = ["ssh", "-F", str(person.config), "-o", "BatchMode=yes"]
+    ssh_user.write(ssh_user.alias("box", before, *shared))
+    ssh = ["ssh", "-F", str(ssh_user.config), "-o", "BatchMode=yes"]
     subprocess.run(
         [*ssh, "-o", "ControlPersist=60", "box", "true"], check=True, capture_output=True
     )
-    person.write(person.alias("box", server, *shared))
-    person.reach("box").close()
+    ssh_user.write(ssh_user.alias("box", server, *shared))
+    ssh_user.reach("box").close()
     box = BoxHandle(
-        BoxOptions(), parse_host("box"), person.box("box"), person.endpoint("box"), print
+        BoxOptions(), parse_host("box"), ssh_user.box("box"), ssh_user.endpoint("box"), print
     )
     command = ssh_command(box, "true", terminal=False)
     command[1:1] = ssh[1:]
@@ -100,38 +100,38 @@ def test_the_real_ssh_joins_no_connection_that_it_did_not_make(
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 def test_any_kind_of_host_key_and_the_pinned_kind_is_asked_for(
-    person: Person, start_server: Callable[..., Sshd], kind: str
+    ssh_user: SshUser, start_server: Callable[..., Sshd], kind: str
 ) -> None:
-    server = start_server("box", person.key, host_key_types=(kind,))
-    person.write(person.alias("box", server))
-    person.login("box")
+    server = start_server("box", ssh_user.key, host_key_types=(kind,))
+    ssh_user.write(ssh_user.alias("box", server))
+    ssh_user.login("box")
     server.stop()
     server.host_key_types = ("ed25519", "ecdsa", "rsa")
     for other in server.host_key_types:
         if not (server.folder / f"host_{other}").exists():
             keygen(server.folder / f"host_{other}", "-t", other)
     server.start()
-    person.login("box")
+    ssh_user.login("box")
 
 
-def test_a_changed_key_is_refused_with_nothing_sent(person: Person, server: Sshd) -> None:
-    person.login("box")
+def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.login("box")
     before, old = logins(server), server.fingerprint
     server.new_host_key()
     with pytest.raises(HostKeyError) as caught:
-        person.login("box")
+        ssh_user.login("box")
     message = caught.value.text()
     assert old in message
     assert server.fingerprint in message
     assert "--new-box" in message
     assert caught.value.code == 4
     assert logins(server) == before
-    assert [key.fingerprint for key in read_pins(person.box("box"))] == [old]
+    assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
 
 
-def test_the_login_itself_leaves_the_record_beside_the_pin(person: Person, server: Sshd) -> None:
+def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever comes of the contact: the next one must find the pin again."""
-    person.reach("box").close()
+    ssh_user.reach("box").close()
     box = registry.by_name("box")
     assert box is not None
     assert (box.address, box.port) == ("127.0.0.1", server.port)
@@ -140,33 +140,33 @@ def test_the_login_itself_leaves_the_record_beside_the_pin(person: Person, serve
     server.new_host_key()
     for typed in ("box", f"me@127.0.0.1:{server.port}"):
         with pytest.raises(HostKeyError, match="changed"):
-            person.reach(typed)
+            ssh_user.reach(typed)
     with pytest.raises(HostKeyError, match="pinned for box"):  # another name for the same place
-        person.reach(typed, box=person.box(typed, name="other"))
+        ssh_user.reach(typed, box=ssh_user.box(typed, name="other"))
     assert [path.name for path in box.folder.parent.iterdir()] == ["box"]
 
 
-def test_a_box_that_moved_is_recorded_where_it_is_pinned(person: Person, server: Sshd) -> None:
-    person.reach("box").close()
+def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.reach("box").close()
     server.stop()
     server.port += 1
     server.start()
-    person.write(person.alias("elsewhere", server))
-    person.reach("elsewhere", box=person.box("elsewhere", name="box")).close()
+    ssh_user.write(ssh_user.alias("elsewhere", server))
+    ssh_user.reach("elsewhere", box=ssh_user.box("elsewhere", name="box")).close()
     moved = registry.by_name("box")
     assert moved is not None
     assert moved.port == server.port
     server.new_host_key()
     with pytest.raises(HostKeyError):
-        person.reach(f"me@127.0.0.1:{server.port}")
+        ssh_user.reach(f"me@127.0.0.1:{server.port}")
 
 
 @pytest.mark.parametrize("lost", ["box.json", "known_hosts", "both are empty"])
 def test_a_known_box_of_which_one_half_is_lost_is_refused(
-    person: Person, server: Sshd, lost: str
+    ssh_user: SshUser, server: Sshd, lost: str
 ) -> None:
-    person.reach("box").close()
-    folder = person.box("box").folder
+    ssh_user.reach("box").close()
+    folder = ssh_user.box("box").folder
     for path in folder.iterdir():
         if lost == path.name:
             path.unlink()
@@ -177,7 +177,7 @@ def test_a_known_box_of_which_one_half_is_lost_is_refused(
     hosts = ["box", f"me@127.0.0.1:{server.port}"] if lost == "box.json" else ["box"]
     for typed in hosts:
         with pytest.raises(HostKeyError) as caught:
-            person.reach(typed)
+            ssh_user.reach(typed)
         message = caught.value.text()
         assert "boxstrap boxes --forget box" in message
         assert "--new-box" in message
@@ -185,146 +185,146 @@ def test_a_known_box_of_which_one_half_is_lost_is_refused(
             assert f"--host-key {server.fingerprint}" in message
     assert logins(server) == before
     assert sorted(path.name for path in folder.iterdir()) == left
-    person.reach("box", box=person.box("box", new_box=True)).close()
-    assert person.box("box").name == "box-2"
+    ssh_user.reach("box", box=ssh_user.box("box", new_box=True)).close()
+    assert ssh_user.box("box").name == "box-2"
     with pytest.raises(UsageError, match="already"):
-        person.box("box", name="box", new_box=True)
+        ssh_user.box("box", name="box", new_box=True)
 
 
-def test_two_first_contacts_at_once_agree_on_one_box(person: Person, server: Sshd) -> None:
-    first, second = person.box("box"), person.box("box")
-    person.reach("box", box=first).close()
-    person.reach("box", box=second).close()
+def test_two_first_contacts_at_once_agree_on_one_box(ssh_user: SshUser, server: Sshd) -> None:
+    first, second = ssh_user.box("box"), ssh_user.box("box")
+    ssh_user.reach("box", box=first).close()
+    ssh_user.reach("box", box=second).close()
     server.new_host_key()
     with pytest.raises(HostKeyError):  # it had not met the box when this contact began
-        person.reach("box", box=second)
+        ssh_user.reach("box", box=second)
 
 
 def test_a_first_contact_that_overtook_another_key_is_refused(
-    person: Person, server: Sshd, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, server: Sshd, start_server: Callable[..., Sshd]
 ) -> None:
     """Both began before either was pinned; the second saw another key."""
-    late = person.box("box")
-    trust = Trust(person.endpoint("box"), late, Rules(), Prompt(person.said.append))
-    other = start_server("other", person.key)
+    late = ssh_user.box("box")
+    trust = Trust(ssh_user.endpoint("box"), late, Rules(), Prompt(ssh_user.said.append))
+    other = start_server("other", ssh_user.key)
     trust.judge(HostKey("ssh-ed25519", base64.b64decode(public(other).split()[1])))
-    person.reach("box").close()
+    ssh_user.reach("box").close()
     with pytest.raises(HostKeyError, match="pinned for box"):
         trust.keep()
     assert [key.fingerprint for key in read_pins(late)] == [server.fingerprint]
 
 
-def test_a_new_box_at_the_address_gets_its_own_pin(person: Person, server: Sshd) -> None:
-    person.login("box")
-    old = person.box("box")
+def test_a_new_box_at_the_address_gets_its_own_pin(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.login("box")
+    old = ssh_user.box("box")
     server.new_host_key()
-    new = person.box("box", new_box=True)
-    person.login("box", box=new)
+    new = ssh_user.box("box", new_box=True)
+    ssh_user.login("box", box=new)
     assert new.name == "box-2"
     assert [key.fingerprint for key in read_pins(new)] == [server.fingerprint]
     assert read_pins(old) != read_pins(new)
 
 
-def test_a_pin_holds_wherever_the_box_moves(person: Person, server: Sshd) -> None:
+def test_a_pin_holds_wherever_the_box_moves(ssh_user: SshUser, server: Sshd) -> None:
     """A box's name is its HostKeyAlias: another port is no first contact."""
-    person.login("box")
+    ssh_user.login("box")
     server.stop()
     server.port += 1
     server.new_host_key()
-    person.write(person.alias("box", server))
+    ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(HostKeyError):
-        person.login("box", box=person.box("box", name="box"))
+        ssh_user.login("box", box=ssh_user.box("box", name="box"))
 
 
-def test_a_failed_login_pins_nothing(person: Person, start_server: Callable[..., Sshd]) -> None:
+def test_a_failed_login_pins_nothing(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
     server = start_server("stranger")
-    person.write(person.alias("box", server))
+    ssh_user.write(ssh_user.alias("box", server))
     with pytest.raises(UnreachableError):
-        person.login("box")
-    assert not person.box("box").known_hosts.exists()
+        ssh_user.login("box")
+    assert not ssh_user.box("box").known_hosts.exists()
 
 
-def test_expected_fingerprint(person: Person, server: Sshd) -> None:
+def test_expected_fingerprint(ssh_user: SshUser, server: Sshd) -> None:
     with pytest.raises(HostKeyError) as caught:
-        person.login("box", host_key=WRONG)
+        ssh_user.login("box", host_key=WRONG)
     assert WRONG in caught.value.text()
     assert server.fingerprint in caught.value.text()
     assert logins(server) == 0
-    assert not person.box("box").known_hosts.exists()
-    person.login("box", host_key=server.fingerprint + "=")
-    assert person.said == []
+    assert not ssh_user.box("box").known_hosts.exists()
+    ssh_user.login("box", host_key=server.fingerprint + "=")
+    assert ssh_user.said == []
     # Once pinned, a wrong expectation is still refused.
     with pytest.raises(HostKeyError):
-        person.login("box", host_key=WRONG)
+        ssh_user.login("box", host_key=WRONG)
 
 
 def test_strict_and_ask_without_a_terminal_refuse(
-    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch
+    ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
     for first_contact in ("strict", "ask"):
         with pytest.raises(HostKeyError) as caught:
-            person.login("box", first_contact=first_contact)
+            ssh_user.login("box", first_contact=first_contact)
         assert f"--host-key {server.fingerprint}" in caught.value.text()
     assert logins(server) == 0
 
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_ask(
-    person: Person, server: Sshd, monkeypatch: pytest.MonkeyPatch, *, answer: bool
+    ssh_user: SshUser, server: Sshd, monkeypatch: pytest.MonkeyPatch, *, answer: bool
 ) -> None:
     questions: list[str] = []
 
-    def confirm(_: object, question: str) -> bool:
-        questions.append(question)
+    def confirm(_: object, build_query: str) -> bool:
+        questions.append(build_query)
         return answer
 
     monkeypatch.setattr("bootstrap.link.prompt.Prompt.confirm", confirm)
     if answer:
-        person.login("box", first_contact="ask")
+        ssh_user.login("box", first_contact="ask")
     else:
         with pytest.raises(HostKeyError):
-            person.login("box", first_contact="ask")
+            ssh_user.login("box", first_contact="ask")
     assert len(questions) == 1
     assert server.fingerprint in questions[0]
-    assert person.box("box").known_hosts.exists() == answer
+    assert ssh_user.box("box").known_hosts.exists() == answer
 
 
-def test_the_users_known_hosts_agree_silently(person: Person, server: Sshd) -> None:
-    person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server)}\n")
-    person.login("box", first_contact="strict")
-    assert person.said == []
-    assert person.box("box").known_hosts.exists()
+def test_the_users_known_hosts_agree_silently(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server)}\n")
+    ssh_user.login("box", first_contact="strict")
+    assert ssh_user.said == []
+    assert ssh_user.box("box").known_hosts.exists()
 
 
 def test_the_kind_of_key_that_the_user_knows_is_asked_for(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     """A box has several host keys; the one that is known must not look like a contradiction."""
-    server = start_server("box", person.key, host_key_types=("ed25519", "ecdsa", "rsa"))
+    server = start_server("box", ssh_user.key, host_key_types=("ed25519", "ecdsa", "rsa"))
     for kind in ("rsa", "ecdsa"):
-        person.write(person.alias(kind, server))
-        person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server, kind)}\n")
-        person.login(kind, box=person.box(kind, name=kind), first_contact="strict")
+        ssh_user.write(ssh_user.alias(kind, server))
+        ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {public(server, kind)}\n")
+        ssh_user.login(kind, box=ssh_user.box(kind, name=kind), first_contact="strict")
 
 
-def test_the_users_known_hosts_contradict(person: Person, server: Sshd) -> None:
-    other = keygen(person.home / "other")
+def test_the_users_known_hosts_contradict(ssh_user: SshUser, server: Sshd) -> None:
+    other = keygen(ssh_user.home / "other")
     stale = " ".join(other.with_name("other.pub").read_text().split()[:2])
-    person.known_hosts.write_text(f"[127.0.0.1]:{server.port} {stale}\n")
+    ssh_user.known_hosts.write_text(f"[127.0.0.1]:{server.port} {stale}\n")
     with pytest.raises(HostKeyError) as caught:
-        person.login("box")
+        ssh_user.login("box")
     assert fingerprint(other) in caught.value.text()
     assert logins(server) == 0
-    # The person knows better: another box, or the fingerprint itself.
-    person.login("box", box=person.box("box", new_box=True))
-    person.login("box", box=person.box("box", name="third"), host_key=server.fingerprint)
+    # The user knows better: another box, or the fingerprint itself.
+    ssh_user.login("box", box=ssh_user.box("box", new_box=True))
+    ssh_user.login("box", box=ssh_user.box("box", name="third"), host_key=server.fingerprint)
 
 
-def test_a_revoked_key_is_refused_even_when_expected(person: Person, server: Sshd) -> None:
-    person.known_hosts.write_text(f"@revoked * {public(server)}\n")
+def test_a_revoked_key_is_refused_even_when_expected(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.known_hosts.write_text(f"@revoked * {public(server)}\n")
     with pytest.raises(HostKeyError, match="revoked"):
-        person.login("box", host_key=server.fingerprint)
+        ssh_user.login("box", host_key=server.fingerprint)
 
 
 def test_reading_known_hosts(tmp_path: Path) -> None:

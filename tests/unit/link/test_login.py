@@ -16,7 +16,7 @@ import pytest
 from bootstrap.errors import UnreachableError
 from bootstrap.link import keys
 from bootstrap.link.exchange import exchange
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, free_port, keygen
 
 
@@ -62,81 +62,83 @@ def tries(server: Sshd) -> list[str]:
     return [f"{m[1]} {m[2]}" for m in re.finditer(pattern, server.log.read_text())]
 
 
-def refusal(person: Person, host: str = "box", **options: object) -> UnreachableError:
+def refusal(ssh_user: SshUser, host: str = "box", **options: object) -> UnreachableError:
     with pytest.raises(UnreachableError) as caught:
-        person.login(host, **options)  # type: ignore[arg-type]
+        ssh_user.login(host, **options)  # type: ignore[arg-type]
     assert caught.value.code == 3
     return caught.value
 
 
-def test_alias_in_an_included_file(person: Person, server: Sshd) -> None:
-    (person.home / "more").write_text(person.alias("gpu", server))
-    person.write(f"Include {person.home}/more")
-    wire = person.login("gpu")
+def test_alias_in_an_included_file(ssh_user: SshUser, server: Sshd) -> None:
+    (ssh_user.home / "more").write_text(ssh_user.alias("gpu", server))
+    ssh_user.write(f"Include {ssh_user.home}/more")
+    wire = ssh_user.login("gpu")
     assert exchange(wire, "echo $((6 * 7))") == b"42\n"
     assert wire.label == f"{USER}@127.0.0.1:{server.port}"
-    assert wire.used_key == fingerprint(person.key)
+    assert wire.used_key == fingerprint(ssh_user.key)
 
 
-def test_through_a_jump_host(person: Person, start_server: Callable[..., Sshd]) -> None:
-    jump, inner = start_server("jump", person.key), start_server("inner", person.key)
-    person.write(
-        person.alias("jump", jump, "StrictHostKeyChecking accept-new")
+def test_through_a_jump_host(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
+    jump, inner = start_server("jump", ssh_user.key), start_server("inner", ssh_user.key)
+    ssh_user.write(
+        ssh_user.alias("jump", jump, "StrictHostKeyChecking accept-new")
         + "\n"
-        + person.alias("inner", inner, "ProxyJump jump")
+        + ssh_user.alias("inner", inner, "ProxyJump jump")
     )
-    assert exchange(person.login("inner"), "echo there") == b"there\n"
+    assert exchange(ssh_user.login("inner"), "echo there") == b"there\n"
     assert "Accepted publickey" in jump.log.read_text()
-    assert f"[127.0.0.1]:{jump.port}" in person.known_hosts.read_text()
-    assert str(inner.port) not in person.known_hosts.read_text()
+    assert f"[127.0.0.1]:{jump.port}" in ssh_user.known_hosts.read_text()
+    assert str(inner.port) not in ssh_user.known_hosts.read_text()
 
 
 def test_the_jump_hosts_own_key_is_checked_by_ssh(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
-    jump, inner = start_server("jump", person.key), start_server("inner", person.key)
-    person.write(
-        person.alias("jump", jump, "StrictHostKeyChecking yes")
+    jump, inner = start_server("jump", ssh_user.key), start_server("inner", ssh_user.key)
+    ssh_user.write(
+        ssh_user.alias("jump", jump, "StrictHostKeyChecking yes")
         + "\n"
-        + person.alias("inner", inner, "ProxyJump jump")
+        + ssh_user.alias("inner", inner, "ProxyJump jump")
     )
-    error = refusal(person, "inner")
+    error = refusal(ssh_user, "inner")
     assert "Host key verification failed" in error.text() or "No ED25519" in error.text()
     assert "Accepted publickey" not in inner.log.read_text()
 
 
-def test_through_a_proxy_command(person: Person, server: Sshd) -> None:
-    relay = f"ssh -F {person.config} -W %h:%p box -o UserKnownHostsFile=/dev/null"
+def test_through_a_proxy_command(ssh_user: SshUser, server: Sshd) -> None:
+    relay = f"ssh -F {ssh_user.config} -W %h:%p box -o UserKnownHostsFile=/dev/null"
     relay += " -o StrictHostKeyChecking=no -o LogLevel=ERROR"
-    person.write(
-        person.alias("box", server) + "\n" + person.alias("behind", server, f"ProxyCommand {relay}")
+    ssh_user.write(
+        ssh_user.alias("box", server)
+        + "\n"
+        + ssh_user.alias("behind", server, f"ProxyCommand {relay}")
     )
-    wire = person.login("behind")
+    wire = ssh_user.login("behind")
     assert exchange(wire, "echo there") == b"there\n"
 
 
-def test_a_proxy_command_that_fails_says_its_own_words(person: Person) -> None:
-    person.write("Host box\n ProxyCommand echo no way through >&2; exit 1")
-    assert "no way through" in refusal(person).what
+def test_a_proxy_command_that_fails_says_its_own_words(ssh_user: SshUser) -> None:
+    ssh_user.write("Host box\n ProxyCommand echo no way through >&2; exit 1")
+    assert "no way through" in refusal(ssh_user).what
 
 
 def test_a_refused_key_shows_what_was_tried_and_what_to_paste(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     server = start_server("box")
-    person.write(person.alias("box", server))
-    error = refusal(person)
-    assert fingerprint(person.key) in error.what
-    assert person.key.with_name("id_ed25519.pub").read_text().strip() in error.hint
+    ssh_user.write(ssh_user.alias("box", server))
+    error = refusal(ssh_user)
+    assert fingerprint(ssh_user.key) in error.what
+    assert ssh_user.key.with_name("id_ed25519.pub").read_text().strip() in error.hint
     assert USER in error.what
 
 
-def test_without_any_key_it_says_how_to_make_one(person: Person, server: Sshd) -> None:
-    person.write(person.alias("box", server, "IdentityFile /nowhere"), identity=None)
-    assert "ssh-keygen" in refusal(person).hint
+def test_without_any_key_it_says_how_to_make_one(ssh_user: SshUser, server: Sshd) -> None:
+    ssh_user.write(ssh_user.alias("box", server, "IdentityFile /nowhere"), identity=None)
+    assert "ssh-keygen" in refusal(ssh_user).hint
 
 
-def test_each_kind_of_key_and_file(person: Person, start_server: Callable[..., Sshd]) -> None:
+def test_each_kind_of_key_and_file(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
     forms = {
         "rsa": ["-t", "rsa"],
         "rsa_pem": ["-t", "rsa", "-m", "PEM"],
@@ -146,170 +148,170 @@ def test_each_kind_of_key_and_file(person: Person, start_server: Callable[..., S
         "ecdsa_pkcs8": ["-t", "ecdsa", "-m", "PKCS8"],
         "ed25519": ["-t", "ed25519"],
     }
-    made = [keygen(person.home / name, *options) for name, options in forms.items()]
+    made = [keygen(ssh_user.home / name, *options) for name, options in forms.items()]
     server = start_server("box", *made)
-    person.write(person.alias("box", server), identity=None)
+    ssh_user.write(ssh_user.alias("box", server), identity=None)
     for key in made:
         key.with_name(key.name + ".pub").rename(key.with_name(key.name + ".moved"))
-        person.login("box", identity=str(key))
+        ssh_user.login("box", identity=str(key))
     assert [t.split()[0] for t in tries(server)] == ["Accepted"] * len(made)
 
 
 def test_the_chosen_key_is_tried_first_then_the_last_one(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import dataclasses
 
-    others = [keygen(person.home / f"other{number}") for number in range(2)]
-    server = start_server("box", person.key)
+    others = [keygen(ssh_user.home / f"other{number}") for number in range(2)]
+    server = start_server("box", ssh_user.key)
     lines = [f"IdentityFile {key}" for key in others]
-    person.write(person.alias("box", server, *lines))
-    person.login("box")
+    ssh_user.write(ssh_user.alias("box", server, *lines))
+    ssh_user.login("box")
     assert len(tries(server)) == 3
-    person.login("box", identity=str(person.key))
+    ssh_user.login("box", identity=str(ssh_user.key))
     assert len(tries(server)) == 4
-    box = dataclasses.replace(person.box("box"), key=fingerprint(person.key))
-    person.login("box", box=box)
+    box = dataclasses.replace(ssh_user.box("box"), key=fingerprint(ssh_user.key))
+    ssh_user.login("box", box=box)
     assert len(tries(server)) == 5
 
 
 def test_encrypted_key_asks_once_and_not_again(
-    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
 ) -> None:
-    key = keygen(person.home / "locked", passphrase="opensesame")
+    key = keygen(ssh_user.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
-    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
     for _ in range(2):
-        assert exchange(person.login("box"), "echo in") == b"in\n"
+        assert exchange(ssh_user.login("box"), "echo in") == b"in\n"
     assert len(prompts) == 1
     assert "locked" in prompts[0]
 
 
 def test_encrypted_pem_key(
-    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
 ) -> None:
-    key = keygen(person.home / "locked", "-t", "rsa", "-m", "PEM", passphrase="opensesame")
+    key = keygen(ssh_user.home / "locked", "-t", "rsa", "-m", "PEM", passphrase="opensesame")
     server = start_server("box", key)
     key.with_name("locked.pub").unlink()
-    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
-    person.login("box")
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
+    ssh_user.login("box")
     assert len(prompts) == 1
 
 
 def test_no_passphrase_is_asked_for_a_key_that_the_box_would_refuse(
-    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
 ) -> None:
-    locked = keygen(person.home / "locked", passphrase="opensesame")
-    server = start_server("box", person.key)
-    person.write(person.alias("box", server, f"IdentityFile {locked}"))
-    person.login("box")
+    locked = keygen(ssh_user.home / "locked", passphrase="opensesame")
+    server = start_server("box", ssh_user.key)
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {locked}"))
+    ssh_user.login("box")
     assert prompts == []
 
 
 def test_wrong_passphrase(
-    person: Person, start_server: Callable[..., Sshd], prompts: list[str]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], prompts: list[str]
 ) -> None:
-    key = keygen(person.home / "locked", passphrase="something else")
+    key = keygen(ssh_user.home / "locked", passphrase="something else")
     server = start_server("box", key)
-    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
-    assert "wrong passphrase" in refusal(person).what
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
+    assert "wrong passphrase" in refusal(ssh_user).what
     assert len(prompts) == 1
 
 
 def test_encrypted_key_without_a_terminal_has_its_own_sentence(
-    person: Person, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
+    ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
-    key = keygen(person.home / "locked", passphrase="opensesame")
+    monkeypatch.setattr("bootstrap.link.prompt.Talk.has_terminal", lambda _: False)
+    key = keygen(ssh_user.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
-    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
-    assert "no terminal" in refusal(person).what
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
+    assert "no terminal" in refusal(ssh_user).what
 
 
 def test_agent_key_spares_the_passphrase(
-    person: Person,
+    ssh_user: SshUser,
     start_server: Callable[..., Sshd],
     agent: Callable[..., None],
     prompts: list[str],
 ) -> None:
-    key = keygen(person.home / "locked", passphrase="opensesame")
+    key = keygen(ssh_user.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
-    person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "opensesame", "-N", "", "-f", key], check=True)
     agent(key)
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "opensesame", "-f", key], check=True)
-    person.login("box")
+    ssh_user.login("box")
     assert prompts == []
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "rsa", "ecdsa"])
 def test_agent_keys_of_every_kind(
-    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None], kind: str
+    ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None], kind: str
 ) -> None:
-    key = keygen(person.home / "held", "-t", kind)
+    key = keygen(ssh_user.home / "held", "-t", kind)
     agent(key)
     server = start_server("box", key)
     key.unlink()
-    person.write(person.alias("box", server), identity=None)
-    wire = person.login("box")
-    assert wire.used_key == fingerprint(person.home / "held.pub")
+    ssh_user.write(ssh_user.alias("box", server), identity=None)
+    wire = ssh_user.login("box")
+    assert wire.used_key == fingerprint(ssh_user.home / "held.pub")
 
 
 def test_agent_keys_that_the_config_names_go_first_and_identities_only_keeps_the_rest_out(
-    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
-    stray, named = keygen(person.home / "stray"), keygen(person.home / "named")
+    stray, named = keygen(ssh_user.home / "stray"), keygen(ssh_user.home / "named")
     agent(stray)
     agent(named)
     server = start_server("box", stray)
-    person.write(person.alias("box", server, f"IdentityFile {named}"), identity=None)
-    person.login("box")
+    ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {named}"), identity=None)
+    ssh_user.login("box")
     assert tries(server) == [f"Failed {fingerprint(named)}", f"Accepted {fingerprint(stray)}"] or (
         tries(server) == [f"Accepted {fingerprint(stray)}"]
         and len(re.findall("Failed publickey", server.log.read_text())) == 1
     )
     lines = (f"IdentityFile {named}", "IdentitiesOnly yes")
-    person.write(person.alias("box", server, *lines), identity=None)
-    error = refusal(person)
+    ssh_user.write(ssh_user.alias("box", server, *lines), identity=None)
+    error = refusal(ssh_user)
     assert fingerprint(named) in error.what
     assert fingerprint(stray) not in error.what
 
 
 def test_identity_agent_none_and_a_dead_agent(
-    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
-    key = keygen(person.home / "held")
+    key = keygen(ssh_user.home / "held")
     agent(key)
     server = start_server("box", key)
-    person.write(person.alias("box", server, "IdentityAgent none"))
-    assert fingerprint(key) not in refusal(person).what
-    person.write(person.alias("box", server, "IdentityAgent /nowhere/agent"), identity=None)
-    assert "/nowhere/agent" in refusal(person).what
+    ssh_user.write(ssh_user.alias("box", server, "IdentityAgent none"))
+    assert fingerprint(key) not in refusal(ssh_user).what
+    ssh_user.write(ssh_user.alias("box", server, "IdentityAgent /nowhere/agent"), identity=None)
+    assert "/nowhere/agent" in refusal(ssh_user).what
 
 
 def test_certificate(
-    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
-    authority = keygen(person.home / "ca")
+    authority = keygen(ssh_user.home / "ca")
     server = start_server("box", options=[f"TrustedUserCAKeys {authority}.pub"])
     for kind in ("ed25519", "rsa", "ecdsa"):
-        key = keygen(person.home / f"certified_{kind}", "-t", kind)
+        key = keygen(ssh_user.home / f"certified_{kind}", "-t", kind)
         sign = ["ssh-keygen", "-q", "-s", authority, "-I", "test", "-n", USER, f"{key}.pub"]
         subprocess.run(sign, check=True)
-        person.write(person.alias("box", server, f"IdentityFile {key}"), identity=None)
-        person.login("box")
+        ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
+        ssh_user.login("box")
         # The agent signs, the certificate lies elsewhere.
-        moved = person.home / f"elsewhere_{kind}.pub"
+        moved = ssh_user.home / f"elsewhere_{kind}.pub"
         key.with_name(f"{key.name}-cert.pub").rename(moved)
         agent("-D")
         agent(key)
-        person.write(person.alias("box", server, f"CertificateFile {moved}"), identity=None)
-        person.login("box")
+        ssh_user.write(ssh_user.alias("box", server, f"CertificateFile {moved}"), identity=None)
+        ssh_user.login("box")
     assert server.log.read_text().count("Accepted publickey") == 6
 
 
 def test_hardware_and_outdated_key_files_have_their_own_sentences(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
     import base64
     import struct
@@ -325,16 +327,16 @@ def test_hardware_and_outdated_key_files_have_their_own_sentences(
 
     names = {"sk": b"sk-ssh-ed25519@openssh.com", "dsa": b"ssh-dss"}
     for name, kind in names.items():
-        (person.home / name).write_text(private(kind))
-        (person.home / name).chmod(0o600)
-    open_key = keygen(person.home / "open_to_all")
+        (ssh_user.home / name).write_text(private(kind))
+        (ssh_user.home / name).chmod(0o600)
+    open_key = keygen(ssh_user.home / "open_to_all")
     open_key.chmod(0o644)
-    (person.home / "rubbish").write_text("no key at all\n")
-    (person.home / "rubbish").chmod(0o600)
+    (ssh_user.home / "rubbish").write_text("no key at all\n")
+    (ssh_user.home / "rubbish").chmod(0o600)
     server = start_server("box", open_key)
-    lines = [f"IdentityFile {person.home}/{n}" for n in (*names, "open_to_all", "rubbish")]
-    person.write(person.alias("box", server, *lines), identity=None)
-    error = refusal(person).what
+    lines = [f"IdentityFile {ssh_user.home}/{n}" for n in (*names, "open_to_all", "rubbish")]
+    ssh_user.write(ssh_user.alias("box", server, *lines), identity=None)
+    error = refusal(ssh_user).what
     assert "ssh-add" in error
     assert "DSA" in error
     assert "chmod 600" in error
@@ -342,33 +344,33 @@ def test_hardware_and_outdated_key_files_have_their_own_sentences(
 
 
 def test_too_many_keys(
-    person: Person, start_server: Callable[..., Sshd], agent: Callable[..., None]
+    ssh_user: SshUser, start_server: Callable[..., Sshd], agent: Callable[..., None]
 ) -> None:
     for number in range(8):
-        agent(keygen(person.home / f"many{number}"))
-    server = start_server("box", person.key, options=["MaxAuthTries 3"])
-    person.write(person.alias("box", server))
-    error = refusal(person)
+        agent(keygen(ssh_user.home / f"many{number}"))
+    server = start_server("box", ssh_user.key, options=["MaxAuthTries 3"])
+    ssh_user.write(ssh_user.alias("box", server))
+    error = refusal(ssh_user)
     assert "hung up after" in error.what
     assert "IdentitiesOnly" in error.hint
-    person.login("box", identity=str(person.key))
+    ssh_user.login("box", identity=str(ssh_user.key))
 
 
-def test_a_box_that_wants_passwords(person: Person, start_server: Callable[..., Sshd]) -> None:
+def test_a_box_that_wants_passwords(ssh_user: SshUser, start_server: Callable[..., Sshd]) -> None:
     server = start_server(
-        "box", person.key, options=["PubkeyAuthentication no", "PasswordAuthentication yes"]
+        "box", ssh_user.key, options=["PubkeyAuthentication no", "PasswordAuthentication yes"]
     )
-    person.write(person.alias("box", server))
-    error = refusal(person)
+    ssh_user.write(ssh_user.alias("box", server))
+    error = refusal(ssh_user)
     assert "password" in error.what
     assert "keys only" in error.hint
     both = start_server(
         "both",
-        person.key,
+        ssh_user.key,
         options=["AuthenticationMethods publickey,password", "PasswordAuthentication yes"],
     )
-    person.write(person.alias("box", both))
-    assert "more than a key" in refusal(person).what
+    ssh_user.write(ssh_user.alias("box", both))
+    assert "more than a key" in refusal(ssh_user).what
 
 
 class Listener:
@@ -410,22 +412,22 @@ class Listener:
     ],
 )
 def test_what_is_no_ssh_server(
-    person: Person, monkeypatch: pytest.MonkeyPatch, say: bytes | None, words: str
+    ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch, say: bytes | None, words: str
 ) -> None:
     monkeypatch.setattr("bootstrap.link.dial._GREETING_TIMEOUT", 0.3)
     listener = Listener(say)
     try:
-        error = refusal(person, f"127.0.0.1:{listener.port}")
+        error = refusal(ssh_user, f"127.0.0.1:{listener.port}")
     finally:
         listener.close()
     assert words in error.what
     assert "\x1b" not in error.text()
 
 
-def test_each_way_of_being_unreachable_has_its_own_words(person: Person) -> None:
-    assert "name was not found" in refusal(person, "no-such-box.invalid").what
-    assert "name was not found" in refusal(person, "a..b").what
-    assert "refused" in refusal(person, f"127.0.0.1:{free_port()}").what
+def test_each_way_of_being_unreachable_has_its_own_words(ssh_user: SshUser) -> None:
+    assert "name was not found" in refusal(ssh_user, "no-such-box.invalid").what
+    assert "name was not found" in refusal(ssh_user, "a..b").what
+    assert "refused" in refusal(ssh_user, f"127.0.0.1:{free_port()}").what
     full = socket.create_server(("127.0.0.1", 0), backlog=0)
     port = full.getsockname()[1]
     filler = [socket.socket() for _ in range(3)]
@@ -433,27 +435,27 @@ def test_each_way_of_being_unreachable_has_its_own_words(person: Person) -> None
         one.setblocking(False)
         one.connect_ex(("127.0.0.1", port))
     try:
-        person.write("Host *\n ConnectTimeout 1")
-        assert "no answer within 1 s" in refusal(person, f"127.0.0.1:{port}").what
+        ssh_user.write("Host *\n ConnectTimeout 1")
+        assert "no answer within 1 s" in refusal(ssh_user, f"127.0.0.1:{port}").what
     finally:
         for one in [full, *filler]:
             one.close()
 
 
-def test_an_unused_connection_leaves_nothing_behind(person: Person, server: Sshd) -> None:
+def test_an_unused_connection_leaves_nothing_behind(ssh_user: SshUser, server: Sshd) -> None:
     from bootstrap.link.dial import dial
 
-    dialing = dial(person.endpoint("box"))
+    dialing = dial(ssh_user.endpoint("box"))
     dialing.socket()
     dialing.close()
     folder = Path("/proc/self/fd")
     if not folder.exists():
         pytest.skip("open files can't be counted here")
     before = len(list(folder.iterdir()))
-    dial(person.endpoint("box")).close()
+    dial(ssh_user.endpoint("box")).close()
     time.sleep(0.2)
     assert len(list(folder.iterdir())) <= before
 
 
-def test_user_is_the_account_by_default(person: Person, server: Sshd) -> None:
-    assert person.endpoint("box").user == getpass.getuser()
+def test_user_is_the_account_by_default(ssh_user: SshUser, server: Sshd) -> None:
+    assert ssh_user.endpoint("box").user == getpass.getuser()

@@ -149,7 +149,7 @@ def test_an_earlier_versions_bare_address_is_the_same_box_under_both_names() -> 
 
 
 def test_names_that_differ_in_capitals_alone_are_one_name() -> None:
-    """To file systems, to addresses of editors, and so to a person."""
+    """To file systems, to addresses of editors, and so to a user."""
     registry.save(get_or_create("root@1.2.3.4:22", name="gpu"))
     assert get_or_create("GPU", "9.9.9.9").name == "GPU-2"
     with pytest.raises(UsageError, match="there is a box gpu already"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.unit.link.conftest import Person
+from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
 
 SIZE = 200_000_000
 
 
-def test_200_mb_each_way(person: Person, server: Sshd) -> None:
-    wire = person.login("box")
+def test_200_mb_each_way(ssh_user: SshUser, server: Sshd) -> None:
+    wire = ssh_user.login("box")
     begun = time.monotonic()
     stream = wire.start(f"head -c {SIZE} /dev/zero")
     size = 0
@@ -31,11 +31,11 @@ def test_200_mb_each_way(person: Person, server: Sshd) -> None:
     assert up > 20
 
 
-def test_the_window_is_large_enough_for_a_far_box(person: Person, server: Sshd) -> None:
+def test_the_window_is_large_enough_for_a_far_box(ssh_user: SshUser, server: Sshd) -> None:
     """At 100 ms, 2 MiB windows would hold it at 20 MB/s."""
     relay = Relay(server.port, delay=0.05)
-    person.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")
-    wire = person.login("far")
+    ssh_user.write(f"Host far\n HostName 127.0.0.1\n Port {relay.port}")
+    wire = ssh_user.login("far")
     stream = wire.start("head -c 150000000 /dev/zero")
     stream.read(1)
     begun, size = time.monotonic(), 1
@@ -50,11 +50,11 @@ def test_the_window_is_large_enough_for_a_far_box(person: Person, server: Sshd) 
 
 
 def test_a_server_that_renegotiates_keys_often(
-    person: Person, start_server: Callable[..., Sshd]
+    ssh_user: SshUser, start_server: Callable[..., Sshd]
 ) -> None:
-    server = start_server("box", person.key, options=["RekeyLimit 8M"])
-    person.write(person.alias("box", server))
-    wire = person.login("box")
+    server = start_server("box", ssh_user.key, options=["RekeyLimit 8M"])
+    ssh_user.write(ssh_user.alias("box", server))
+    wire = ssh_user.login("box")
     stream = wire.start("tee /dev/null | tail -c 40000000")
     stream.write(bytes(40_000_000))
     stream.close_write()

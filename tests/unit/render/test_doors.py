@@ -25,7 +25,7 @@ from bootstrap.render.editions import WHOLE
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.render.through_door import render_door
 from bootstrap.setup.doorwork import door_url
-from tests.person import Person
+from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck
 
@@ -242,18 +242,16 @@ def test_the_short_script_has_every_function_that_it_calls() -> None:
     assert "find_work" in defined
 
 
-def test_what_uvx_is_told_there_makes_the_same_script(
-    person: Person, tmp_path: Path, key: str
-) -> None:
-    repository = person.repository()
+def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path, key: str) -> None:
+    repository = user.repository()
     url = "http://127.0.0.1:9/homework.git"
     repository.git("remote", "add", "origin", url)
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
     words = ("--profile", "vast", "--set", TRAIN, "--set", key, "--set", "gpu.count=2")
-    paste = person.run("oneliner", "--uvx", "boxstrap==1", *words).must(0).out
-    here = person.run("render", "--for", "terminal", *words).must(0).out
+    paste = user.run("oneliner", "--uvx", "boxstrap==1", *words).must(0).out
+    here = user.run("render", "--for", "terminal", *words).must(0).out
     assert max(map(len, paste.splitlines())) < 4095
-    far = Person(tmp_path / "far")
+    far = User(tmp_path / "far")
     # Pasted on the box: uvx brings this very boxstrap.
     (tmp_path / "uvx").write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     (tmp_path / "uvx").chmod(0o755)
@@ -274,17 +272,17 @@ def test_what_uvx_is_told_there_makes_the_same_script(
             "# boxstrap",
             "REPO_BRANCH=",
             "GIT_USER_",
-        )  # the person's own, and who stands where
+        )  # the user's own, and who stands where
         lines = script.splitlines()
         return [line for line in lines if not line.startswith((*names, "written: "))]
 
     assert told(made) == told(here), done.stderr
 
 
-def test_the_readable_script_is_shown_whole(person: Person) -> None:
-    person.repository()
-    shown = person.run("render", "--profile", "vast", "--set", TRAIN).must(0)
+def test_the_readable_script_is_shown_whole(user: User) -> None:
+    user.repository()
+    shown = user.run("render", "--profile", "vast", "--set", TRAIN).must(0)
     assert shown.out.endswith('\nmain "$@"\nexit\n}\n')
-    document = person.run("render", "--profile", "vast", "--set", TRAIN, "--json").must(0).json()
+    document = user.run("render", "--profile", "vast", "--set", TRAIN, "--json").must(0).json()
     assert len("\n".join(document["lines"])) + 1 == len(shown.out)
     assert document["bytes"] == len(shown.out.encode())

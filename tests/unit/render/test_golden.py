@@ -1,15 +1,17 @@
 """What is rendered for each shipped profile, kept for review in tests/golden.
 
-A golden has the script's own lines. What stands in it unchanged (the library,
-the steps, the files of the box) is one line there that names the file; that
-those lines hold exactly these files is what `whole` proves. The version and
-the index that this machine's pip has built in are named, not shown. Renew them
-with `pytest tests/unit/render --update-golden`, and read the difference.
+One golden is a script; each of the others is what differs from it. A golden has
+the script's own lines. What stands in it unchanged (the library, the steps, the
+files of the box) is one line there that names the file; that those lines hold
+exactly these files is what `whole` proves. The version and the index that this
+machine's pip has built in are named, not shown. Renew them with
+`pytest tests/unit/render --update-golden`, and read the difference.
 """
 
 from __future__ import annotations
 
 import re
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,9 @@ from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+BASE = "ssh"
+"""The profile of no provider: its golden is the whole script."""
+HUNK = "@@\n"
 
 
 def parts() -> dict[str, str]:
@@ -49,18 +54,63 @@ def whole(golden: str) -> str:
     return golden
 
 
+def difference(base: str, other: str) -> str:
+    """What makes `other` of `base`: hunks without line numbers, with the context that they need."""
+    old, new = base.splitlines(keepends=True), other.splitlines(keepends=True)
+    for context in range(1, 10):
+        _, _, *lines = unified_diff(old, new, n=context)
+        found = "".join(HUNK if line.startswith("@@") else line for line in lines)
+        if found.count(HUNK) == len(places(base, found)):
+            return found
+    raise AssertionError("there is a hunk that fits in several places")
+
+
+def places(base: str, difference: str) -> list[tuple[int, str, str]]:
+    """The hunks whose place is certain: where in the script, what goes, what comes."""
+    found = []
+    for hunk in difference.split(HUNK)[1:]:
+        lines = hunk.splitlines(keepends=True)
+        old, new = ("".join(x[1:] for x in lines if x[0] != sign) for sign in "+-")
+        if f"\n{base}".count(f"\n{old}") == 1:
+            found.append((f"\n{base}".index(f"\n{old}"), old, new))
+    return found
+
+
+def golden(name: str) -> str:
+    """The reviewed script of a profile."""
+    script = (GOLDEN / f"{BASE}.sh").read_text()
+    if name == BASE:
+        return script
+    differs = (GOLDEN / f"{name}.diff").read_text()
+    hunks = places(script, differs)
+    assert len(hunks) == differs.count(HUNK) > 0
+    assert hunks == sorted(hunks)
+    for at, old, new in reversed(hunks):
+        script = script[:at] + new + script[at + len(old) :]
+    return script
+
+
+def update(name: str) -> None:
+    """Write a golden anew, and the one that it differs from."""
+    base = reviewable(shipped_script(BASE))
+    (GOLDEN / f"{BASE}.sh").write_text(base)
+    if name != BASE:
+        differs = difference(base, reviewable(shipped_script(name)))
+        (GOLDEN / f"{name}.diff").write_text(differs)
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_script_is_the_one_that_was_reviewed(name: str, request: pytest.FixtureRequest) -> None:
-    script = shipped_script(name)
-    file = GOLDEN / f"{name}.sh"
     if request.config.getoption("--update-golden"):
-        file.write_text(reviewable(script))
-    assert reviewable(script) == file.read_text(), "see the module's docstring"
-    assert whole(file.read_text()) == script
+        update(name)
+    script = shipped_script(name)
+    assert reviewable(script) == golden(name), "see the module's docstring"
+    assert whole(golden(name)) == script
 
 
 def test_every_golden_has_its_profile() -> None:
-    assert sorted(file.stem for file in GOLDEN.iterdir()) == SHIPPED
+    others = [f"{name}.diff" for name in SHIPPED if name != BASE]
+    assert sorted(file.name for file in GOLDEN.iterdir()) == sorted([f"{BASE}.sh", *others])
 
 
 def test_every_part_of_the_library_and_every_step_is_in_some_script() -> None:

@@ -61,10 +61,10 @@ def test_bash_can_read_it(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("kind", ["ask", "lib"])
+@pytest.mark.parametrize("kind", ["queries", "lib"])
 def test_the_posix_parts_say_so(kind: str) -> None:
-    """Questions run in whatever /bin/sh is; what they share with the script must be POSIX too."""
+    """Queries run in whatever /bin/sh is; what they share with the script must be POSIX too."""
     shared = {"process.sh", "run_state.sh"}
     for path in static_parts():
-        if path.parent.name == kind and (kind == "ask" or path.name in shared):
+        if path.parent.name == kind and (kind == "queries" or path.name in shared):
             assert path.read_text().startswith("# shellcheck shell=sh"), path

@@ -264,7 +264,7 @@ def test_nothing_of_the_users_runs_or_is_refreshed(
 
 @pytest.fixture
 def crypt(new: New, home: Path, tmp_path: Path) -> Repository:
-    """A fresh clone with a filter of the person's own, as git-crypt's: it is run by git alone."""
+    """A fresh clone with a filter of the user's own, as git-crypt's: it is run by git alone."""
     (home / "ran").touch()
     for way, turn in (("clean", "a-z A-Z"), ("smudge", "A-Z a-z")):
         program = home / way

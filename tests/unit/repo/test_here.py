@@ -297,7 +297,7 @@ def test_no_program_of_the_repository_runs(repo: Repository, tmp_path: Path) -> 
 
 
 def test_settings_that_name_no_program_still_count(repo: Repository, home: Path) -> None:
-    """Of the repository and of the person, with what they include."""
+    """Of the repository and of the user, with what they include."""
     repo.git("config", "--global", f"includeIf.gitdir:{repo.root.parent}/.path", str(home / "work"))
     (home / "work").write_text("[user]\n\temail = work@example.org\n")
     assert read(repo.root).identity_email == "work@example.org"

@@ -7,34 +7,34 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.person import Done, Person
+from tests.cli import Completed, User
 from tests.unit.link.conftest import start_server  # noqa: F401 - a fixture
 from tests.unit.link.sshd import USER, Sshd, keygen
 
 
-def empty(person: Person) -> None:
-    person.place = person.home / "empty"
-    subprocess.run(["git", "init", "-q", str(person.place)], env=person.env, check=True)
+def empty(user: User) -> None:
+    user.place = user.home / "empty"
+    subprocess.run(["git", "init", "-q", str(user.place)], env=user.env, check=True)
 
 
-def nowhere(person: Person) -> None:
-    person.place = person.home
+def nowhere(user: User) -> None:
+    user.place = user.home
 
 
-def unsaved(person: Person) -> None:
-    person.repository()
-    (person.place / "new.py").write_text("x = 1\n")
+def unsaved(user: User) -> None:
+    user.repository()
+    (user.place / "new.py").write_text("x = 1\n")
 
 
-def whole(person: Person) -> None:
-    person.repository()
+def whole(user: User) -> None:
+    user.repository()
 
 
-def no_profile(person: Person) -> None:
-    repository = person.repository()
+def no_profile(user: User) -> None:
+    repository = user.repository()
     repository.git("rm", "-q", "boxstrap.yaml")
     repository.git("commit", "-q", "-m", "No profile")
-    (person.place / "new.py").write_text("x = 1\n")
+    (user.place / "new.py").write_text("x = 1\n")
 
 
 REFUSED = {
@@ -54,16 +54,16 @@ REFUSED = {
 def test_nobody_logs_in_and_nothing_is_pinned(
     case: str,
     as_json: bool,
-    person: Person,
+    user: User,
     start_server: Callable[..., Sshd],  # noqa: F811
 ) -> None:
     stand, options, said = REFUSED[case]
-    stand(person)
-    key = keygen(person.home / "key")
+    stand(user)
+    key = keygen(user.home / "key")
     server = start_server("box", key)
     host = ["--host", f"{USER}@127.0.0.1:{server.port}", "--identity", str(key)]
-    done: Done = person.run("setup", *host, *options, *(["--json"] if as_json else [])).must(2)
+    done: Completed = user.run("setup", *host, *options, *(["--json"] if as_json else [])).must(2)
     assert said in done.text
     assert "first contact" not in done.text
     assert "Accepted" not in server.log.read_text()
-    assert list(person.state.glob("boxes/*")) == []
+    assert list(user.state.glob("boxes/*")) == []

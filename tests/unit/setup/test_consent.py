@@ -1,4 +1,4 @@
-"""What a repository's own profile takes needs the person's word; what is theirs does not."""
+"""What a repository's own profile takes needs the user's word; what is theirs does not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.schema import Profile, Section
 from bootstrap.profile.takes import Takes, marked_keys, taking_keys
 from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
-from tests.person import HERE, Person, Repository
+from tests.cli import HERE, Repository, User
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "{} me\n"
 TAKES: dict[str, tuple[str, str]] = {
@@ -51,13 +51,13 @@ def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> Non
 
 
 @pytest.fixture
-def clone(person: Person, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository that the person cloned, and stands in."""
-    made = person.repository()
+def clone(user: User, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """A repository that the user cloned, and stands in."""
+    made = user.repository()
     monkeypatch.chdir(made.root)
-    (person.home / "id").write_text("a key")
-    (person.home / "me.pub").write_text(KEY.format("A"))
-    (person.home / "base.yaml").write_text("version: 1\nenv: {FROM: home}\n")
+    (user.home / "id").write_text("a key")
+    (user.home / "me.pub").write_text(KEY.format("A"))
+    (user.home / "base.yaml").write_text("version: 1\nenv: {FROM: home}\n")
     return made
 
 
@@ -91,13 +91,13 @@ def records() -> list[Path]:
 
 
 @pytest.mark.parametrize("key", TAKES)
-def test_what_is_taken_needs_consent_once(key: str, says: Says, person: Person) -> None:
+def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> None:
     text, what = TAKES[key]
     options = says(text)
     error = refused(options)
     (each,) = error.takings.each
     assert each.key == key
-    assert each.what.startswith(what.format(home=person.home.resolve()))
+    assert each.what.startswith(what.format(home=user.home.resolve()))
     assert f"  {each}" in error.text()
     assert f"--consent {error.takings.digest}" in error.text()
     assert error.as_dict()["takes"] == [{"key": key, "takes": each.what}]
@@ -134,7 +134,7 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
     load_profile(says("secrets: [A]", consent=digest))
 
 
-def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: Repository) -> None:
+def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: Repository) -> None:
     options = says("secrets: [A]")
     digest = refused(options).takings.digest
     agree(options)
@@ -144,8 +144,8 @@ def test_it_holds_for_this_repository_alone(says: Says, person: Person, clone: R
     refused(BoxOptions(repo=moved.repo, consent=digest))
     # By its real path, whatever leads there.
     agree(moved)
-    (person.home / "way").symlink_to("elsewhere")
-    load_profile(BoxOptions(repo=person.home / "way"))
+    (user.home / "way").symlink_to("elsewhere")
+    load_profile(BoxOptions(repo=user.home / "way"))
 
 
 @pytest.mark.parametrize("left", ["", "[]", "{}", '{"repository": 7, "takes": 1}', "\0"])
@@ -163,18 +163,18 @@ def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> N
     refused(options)
 
 
-def test_the_persons_own_words_need_none(says: Says, person: Person, clone: Repository) -> None:
+def test_the_persons_own_words_need_none(says: Says, user: User, clone: Repository) -> None:
     own = "version: 1\nsecrets: [A]\nssh: {identity: ~/id, authorized_keys: [~/me.pub]}\n"
     config_dir().mkdir(parents=True)
     (config_dir() / "mine.yaml").write_text(own)
-    (person.home / "mine.yaml").write_text(own + "extends: base.yaml\n")
+    (user.home / "mine.yaml").write_text(own + "extends: base.yaml\n")
     load_profile(says("", profile="mine"))
     load_profile(says("", profile="../mine.yaml"))
-    load_profile(says("", profile=str(person.home / "mine.yaml")))
+    load_profile(says("", profile=str(user.home / "mine.yaml")))
     load_profile(says("secrets: [B]", sets=("secrets=[A]", "ssh.identity=~/id")))
-    # A home under git, and the person in it: their config folder stays theirs.
-    (person.home / ".git").mkdir()
-    load_profile(BoxOptions(repo=person.home, profile="mine"))
+    # A home under git, and the user in it: their config folder stays theirs.
+    (user.home / ".git").mkdir()
+    load_profile(BoxOptions(repo=user.home, profile="mine"))
     assert records() == []
     # Their own word stays theirs, whatever they extend.
     (config_dir() / "mine.yaml").write_text(f"{own}extends: {clone.root}/boxstrap.yaml\n")
@@ -187,37 +187,37 @@ def test_the_persons_own_words_need_none(says: Says, person: Person, clone: Repo
 
 @pytest.mark.parametrize("way", ["named", "link", "link in config", "folder", "absolute", "cwd"])
 def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
-    way: str, says: Says, person: Person, clone: Repository
+    way: str, says: Says, user: User, clone: Repository
 ) -> None:
     (clone.root / "sub").mkdir()
     options = says("secrets: [A]", "sub/evil.yaml")
     evil = clone.root / "sub/evil.yaml"
     config_dir().mkdir(parents=True)
-    (person.home / "link.yaml").symlink_to(evil)
+    (user.home / "link.yaml").symlink_to(evil)
     (config_dir() / "mine.yaml").symlink_to(evil)
-    (person.home / "way").symlink_to(clone.root / "sub")
+    (user.home / "way").symlink_to(clone.root / "sub")
     named = {
         "named": "sub/evil.yaml",
-        "link": str(person.home / "link.yaml"),
+        "link": str(user.home / "link.yaml"),
         "link in config": "mine",
-        "folder": str(person.home / "way/evil.yaml"),
-        "absolute": f"{person.home}/x/../homework/./sub/evil.yaml",
+        "folder": str(user.home / "way/evil.yaml"),
+        "absolute": f"{user.home}/x/../homework/./sub/evil.yaml",
         "cwd": "./sub/evil.yaml",
     }
-    (person.home / "x").mkdir()
-    repo = person.home if way == "cwd" else options.repo  # another one than they stand in
+    (user.home / "x").mkdir()
+    repo = user.home if way == "cwd" else options.repo  # another one than they stand in
     refused(BoxOptions(repo=repo, profile=named[way]))
 
 
 def test_a_link_that_leads_out_of_the_repository_takes_that_file(
-    says: Says, person: Person, clone: Repository
+    says: Says, user: User, clone: Repository
 ) -> None:
     """And what that file takes is the link's word."""
-    (person.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
+    (user.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
     (clone.root / "boxstrap.yaml").unlink()
-    (clone.root / "boxstrap.yaml").symlink_to(person.home / "base.yaml")
+    (clone.root / "boxstrap.yaml").symlink_to(user.home / "base.yaml")
     taken = refused(BoxOptions(repo=clone.root)).takings.each
-    home = person.home.resolve()
+    home = user.home.resolve()
     assert [each.what for each in taken] == [f"{home}/base.yaml", "OF_THE_HOME"]
     (clone.root / "boxstrap.yaml").unlink()
     assert [each.what for each in refused(says("extends: ../base.yaml")).takings.each] == [
@@ -226,10 +226,10 @@ def test_a_link_that_leads_out_of_the_repository_takes_that_file(
     ]
 
 
-def test_a_key_that_changed_in_its_file_is_another_key(says: Says, person: Person) -> None:
+def test_a_key_that_changed_in_its_file_is_another_key(says: Says, user: User) -> None:
     options = says("ssh: {authorized_keys: [~/me.pub]}")
     agree(options)
-    (person.home / "me.pub").write_text(KEY.format("B"))
+    (user.home / "me.pub").write_text(KEY.format("B"))
     assert "(new)" in refused(options).text()
 
 
@@ -270,9 +270,9 @@ def test_what_hides_secrets_takes_only_those_that_were_agreed_to(says: Says) -> 
         "ssh: {authorized_keys: [/dev/fd/0.pub]}",
     ],
 )
-def test_files_of_the_kernel_are_refused(text: str, says: Says, person: Person) -> None:
+def test_files_of_the_kernel_are_refused(text: str, says: Says, user: User) -> None:
     for name in ("proc.yaml", "environ", "environ.pub"):
-        (person.home / name).symlink_to("/proc/self/environ")
+        (user.home / name).symlink_to("/proc/self/environ")
     options = says(text)
     with pytest.raises(ProfileError, match=r"/proc|/dev") as caught:
         load_profile(options)
@@ -298,10 +298,10 @@ def test_no_other_place_makes_a_profile_usable() -> None:
 
 
 @pytest.fixture
-def private(person: Person, clone: Repository) -> Repository:
-    """Another repository of the person's; they stand in the first one."""
+def private(user: User, clone: Repository) -> Repository:
+    """Another repository of the user's; they stand in the first one."""
     assert clone.root.is_dir()
-    return Repository(person.home / "private", person.env, {"secret.py": "1\n"})
+    return Repository(user.home / "private", user.env, {"secret.py": "1\n"})
 
 
 def _git_file(git: Path, other: Path) -> None:

@@ -13,7 +13,7 @@ from bootstrap.paths import state_dir
 from bootstrap.profile.load import load
 from bootstrap.setup.prepare import prepare
 from bootstrap.setup.secrets import fingerprint, packed, take
-from tests.person import Person
+from tests.cli import User
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
 VALUES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
@@ -70,33 +70,33 @@ def test_a_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
     assert fingerprint({"A": "guess"}) != made
 
 
-def script(person: Person, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def script(user: User, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RIG_SECRET", value)
-    loaded = load(None, repo_root=person.place).for_provider("vast")
-    prepared = prepare(loaded, person.place, local=False)
+    loaded = load(None, repo_root=user.place).for_provider("vast")
+    prepared = prepare(loaded, user.place, local=False)
     assert prepared.secrets == {"RIG_SECRET": value}
     return prepared.script
 
 
 def test_no_secret_is_in_the_script_and_a_new_value_makes_another(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+    user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
-    one = script(person, CANARY, monkeypatch)
+    user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
+    one = script(user, CANARY, monkeypatch)
     assert "canary" not in one
     assert "SECRETS_ID='" in one
-    assert script(person, CANARY, monkeypatch) == one
-    assert script(person, CANARY + "x", monkeypatch) != one
-    kept = [path for path in Path(person.home).rglob("*") if path.is_file()]
+    assert script(user, CANARY, monkeypatch) == one
+    assert script(user, CANARY + "x", monkeypatch) != one
+    kept = [path for path in Path(user.home).rglob("*") if path.is_file()]
     holding = [path for path in kept if b"canary" in path.read_bytes()]
     assert holding == []
 
 
 def test_a_missing_one_stops_before_anything_is_rendered(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+    user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    person.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
+    user.repository(boxstrap__yaml="version: 1\nsecrets: [RIG_SECRET]\n")
     monkeypatch.delenv("RIG_SECRET", raising=False)
-    loaded = load(None, repo_root=person.place).for_provider("vast")
+    loaded = load(None, repo_root=user.place).for_provider("vast")
     with pytest.raises(UsageError, match="RIG_SECRET"):
-        prepare(loaded, person.place, local=False)
+        prepare(loaded, user.place, local=False)

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
-from tests.person import Person
+from tests.cli import User
 from tests.unit.sshconfig.asking import options
 from tests.unit.sshconfig.configs import USUAL
 from tests.unit.sshconfig.conftest import KEY, MakeBox
@@ -122,21 +122,21 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
 
 
 def test_the_task_does_both(
-    windows: Windows, place: ConfigPlace, make_box: MakeBox, person: Person
+    windows: Windows, place: ConfigPlace, make_box: MakeBox, user: User
 ) -> None:
     make_box("my-box")
     env = {"BOXSTRAP_SSH_CONFIG": str(place.config), "WSL_DISTRO_NAME": "Debian"}
     programs = windows.folder.parents[3] / "programs"
-    env["PATH"] = f"{programs}:{person.env['PATH']}"
-    told = person.run("ssh-config", "--json", **env).must(0).json()
+    env["PATH"] = f"{programs}:{user.env['PATH']}"
+    told = user.run("ssh-config", "--json", **env).must(0).json()
     assert told["windows"] == str(windows.folder)
     assert told["aliases"] == ["my-box"]
     assert (windows.ours / "config").exists()
     _program(programs / "cmd.exe", "exit 1")
-    failed = person.run("ssh-config", **env).must(0)
+    failed = user.run("ssh-config", **env).must(0)
     assert "don't know the boxes yet" in failed.err
     _program(programs / "cmd.exe", ANSWERS)
-    person.run("ssh-config", "--remove", **env).must(0)
+    user.run("ssh-config", "--remove", **env).must(0)
     assert not (windows.folder / "config").exists()
     assert not windows.ours.exists()
     assert not place.config.exists()

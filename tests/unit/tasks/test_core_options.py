@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.person import HERE, Done, Person
+from tests.cli import HERE, Completed, User
 
 PROGRAMS = ["boxstrap", "inv"]
 MEANINGLESS = {
@@ -34,26 +34,26 @@ HARMLESS = {"boxes": ["boxes"], "profiles": ["profiles"], "status": ["status", "
 
 
 @pytest.fixture
-def at(person: Person) -> Person:
+def at(user: User) -> User:
     """Somebody in a repository; `inv` needs a checkout with tasks.py to stand in."""
-    repository = person.repository()
+    repository = user.repository()
     (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
     repository.commit({}, "With tasks")
-    return person
+    return user
 
 
-def on_box(person: Person) -> list[str]:
+def on_box(user: User) -> list[str]:
     """What lies where a setup of this machine would put things."""
-    return sorted(str(path) for path in (person.home / "box").rglob("*"))
+    return sorted(str(path) for path in (user.home / "box").rglob("*"))
 
 
-def local_setup(person: Person) -> list[str]:
-    return ["setup", "--host", "local", "--set", f"box.workdir={person.home / 'box'}"]
+def local_setup(user: User) -> list[str]:
+    return ["setup", "--host", "local", "--set", f"box.workdir={user.home / 'box'}"]
 
 
 @pytest.mark.parametrize("dry", ["--dry", "-R"])
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, at: Person) -> None:
+def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, at: User) -> None:
     done = at.run(dry, *local_setup(at), program=program).must(0)
     planned = [line.split()[:2] for line in done.out.splitlines()]
     assert ["runs", "train"] in planned
@@ -62,13 +62,13 @@ def test_a_dry_setup_shows_the_plan_and_changes_nothing(program: str, dry: str, 
     assert not (at.home / ".boxstrap").exists()
 
 
-def test_a_dry_setup_among_its_own_options_with_json(at: Person) -> None:
+def test_a_dry_setup_among_its_own_options_with_json(at: User) -> None:
     found = at.run(*local_setup(at), "--dry", "--json").must(0).json()
     assert {"step": "train", "runs": True, "why": "after"} in found["steps"]
     assert on_box(at) == []
 
 
-def test_a_dry_setup_refuses_what_a_setup_refuses(at: Person) -> None:
+def test_a_dry_setup_refuses_what_a_setup_refuses(at: User) -> None:
     (at.place / "new.py").write_text("x")
     done = at.run("--dry", *local_setup(at)).must(2)
     assert "new.py" in done.err
@@ -77,7 +77,7 @@ def test_a_dry_setup_refuses_what_a_setup_refuses(at: Person) -> None:
 
 @pytest.mark.parametrize("case", REFUSED_DRY)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_task_that_changes_things_refuses_dry(program: str, case: str, at: Person) -> None:
+def test_a_task_that_changes_things_refuses_dry(program: str, case: str, at: User) -> None:
     before = sorted(at.place.iterdir())
     done = at.run("--dry", *REFUSED_DRY[case], program=program).must(2)
     assert "--dry" in done.err
@@ -86,11 +86,11 @@ def test_a_task_that_changes_things_refuses_dry(program: str, case: str, at: Per
 
 
 @pytest.mark.parametrize("case", HARMLESS)
-def test_a_task_that_changes_nothing_takes_dry(case: str, at: Person) -> None:
+def test_a_task_that_changes_nothing_takes_dry(case: str, at: User) -> None:
     at.run("--dry", *HARMLESS[case]).must(0)
 
 
-def refused(done: Done, name: str) -> None:
+def refused(done: Completed, name: str) -> None:
     assert name in done.err
     assert done.out == ""
     assert len(done.err.strip().splitlines()) <= 3
@@ -98,14 +98,14 @@ def refused(done: Done, name: str) -> None:
 
 @pytest.mark.parametrize("name", MEANINGLESS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_would_be_ignored_is_refused(program: str, name: str, at: Person) -> None:
+def test_what_would_be_ignored_is_refused(program: str, name: str, at: User) -> None:
     (at.place / "x.yaml").write_text("{}")
     said = {"-T": "--command-timeout", "-p": "--pty", "-w": "--warn-only"}.get(name, name)
     refused(at.run(*MEANINGLESS[name], "boxes", program=program).must(2), said)
     refused(at.run("boxes", *MEANINGLESS[name], program=program).must(2), said)
 
 
-def test_the_help_shows_none_of_it(at: Person) -> None:
+def test_the_help_shows_none_of_it(at: User) -> None:
     for words in ([], ["--help"]):
         shown = at.run(*words).must(0).out
         assert [name for name in [*HIDDEN, "--write-pyc"] if name in shown] == []
@@ -114,7 +114,7 @@ def test_the_help_shows_none_of_it(at: Person) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_invokes_own_that_mean_something_still_do(program: str, at: Person) -> None:
+def test_invokes_own_that_mean_something_still_do(program: str, at: User) -> None:
     assert "invoke.executor" in at.run("-d", "boxes", program=program).must(0).err
     assert "complete" in at.run("--print-completion-script=bash", program=program).must(0).out
     assert "Example: boxstrap setup" in at.run("-h", "setup", program=program).must(0).out
@@ -129,7 +129,7 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_wrong_core_options_are_2(program: str, case: str, at: Person) -> None:
+def test_wrong_core_options_are_2(program: str, case: str, at: User) -> None:
     words, said = WRONG[case]
     done = at.run(*words, program=program).must(2)
     assert said in done.err
@@ -150,21 +150,21 @@ MEANT = {
 
 @pytest.mark.parametrize("case", MEANT)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_what_was_meant(program: str, case: str, at: Person) -> None:
+def test_what_was_meant(program: str, case: str, at: User) -> None:
     words, said = MEANT[case]
     done = at.run(*words, program=program).must(2)
     assert said in done.err
     assert done.out == ""
 
 
-def test_nothing_is_guessed_where_nothing_is_near(at: Person) -> None:
+def test_nothing_is_guessed_where_nothing_is_near(at: User) -> None:
     assert "Did you mean" not in at.run("xyzzy").must(2).err
     assert "Did you mean" not in at.run("setup", "--host", "local", "xyzzy").must(2).err
     assert "Did you mean" not in at.run("profiles", "xyzzy").must(2).err
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_list_begins_with_what_is_needed_first(program: str, at: Person) -> None:
+def test_the_list_begins_with_what_is_needed_first(program: str, at: User) -> None:
     shown = at.run("--list", program=program).must(0).out
     families = [
         [line.split()[0] for line in part.splitlines() if line.startswith("  ") and line[2] != " "]

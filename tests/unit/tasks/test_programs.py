@@ -13,7 +13,7 @@ from bootstrap.link import registry
 from bootstrap.link.registry import KnownBox
 from bootstrap.tasks import namespace
 from bootstrap.tasks.command import _own_error
-from tests.person import BIN, HERE, Done, Person
+from tests.cli import BIN, HERE, Completed, User
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
@@ -56,14 +56,14 @@ WRONG = {
 
 
 @pytest.fixture
-def at(person: Person) -> Person:
+def at(user: User) -> User:
     """Somebody in a repository; `inv` needs a checkout with tasks.py to stand in."""
-    repository = person.repository()
+    repository = user.repository()
     (repository.root / "tasks.py").symlink_to(HERE / "tasks.py")
-    return person
+    return user
 
 
-def one_message(done: Done) -> None:
+def one_message(done: Completed) -> None:
     """A few lines on standard error, nothing on standard output."""
     assert done.out == ""
     assert 1 <= len(done.err.strip().splitlines()) <= 14, done.err
@@ -71,7 +71,7 @@ def one_message(done: Done) -> None:
 
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_wrong_usage_is_2(program: str, case: str, at: Person) -> None:
+def test_wrong_usage_is_2(program: str, case: str, at: User) -> None:
     arguments, said = WRONG[case]
     done = at.run(*arguments, program=program).must(2)
     assert said in done.err
@@ -79,7 +79,7 @@ def test_wrong_usage_is_2(program: str, case: str, at: Person) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_same_tasks_are_listed_and_none_that_is_not_built(program: str, at: Person) -> None:
+def test_the_same_tasks_are_listed_and_none_that_is_not_built(program: str, at: User) -> None:
     shown = at.run("--list", program=program).must(0).out
     listed = [line.split()[0] for line in shown.splitlines() if line[:3].strip() and line[0] == " "]
     names = [name for name in listed if name in TASKS]
@@ -87,7 +87,7 @@ def test_the_same_tasks_are_listed_and_none_that_is_not_built(program: str, at: 
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_explains_itself_with_an_example(task: str, at: Person) -> None:
+def test_every_task_explains_itself_with_an_example(task: str, at: User) -> None:
     shown = at.run(task, "--help").must(0).out
     assert f"Example: boxstrap {task}" in shown
     assert "--host" in shown or task in HOSTLESS
@@ -96,11 +96,11 @@ def test_every_task_explains_itself_with_an_example(task: str, at: Person) -> No
     assert undescribed == []
 
 
-def test_version(at: Person) -> None:
+def test_version(at: User) -> None:
     assert at.run("--version").must(0).out.startswith("boxstrap ")
 
 
-def test_a_task_imports_nothing_heavy_before_it_runs(at: Person) -> None:
+def test_a_task_imports_nothing_heavy_before_it_runs(at: User) -> None:
     done = at.run("--help", PYTHONPROFILEIMPORTTIME="1").must(0)
     imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.err.splitlines()}
     assert "bootstrap" in imported
@@ -109,7 +109,7 @@ def test_a_task_imports_nothing_heavy_before_it_runs(at: Person) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_was_imported_once_is_compiled_for_the_next_time(
-    program: str, tmp_path: Path, at: Person
+    program: str, tmp_path: Path, at: User
 ) -> None:
     at.run("profiles", program=program, PYTHONPYCACHEPREFIX=str(tmp_path)).must(0)
     assert list(tmp_path.rglob("pydantic/main.*.pyc"))
@@ -134,7 +134,7 @@ JSON_ERRORS = {
 
 
 @pytest.mark.parametrize("case", JSON_ERRORS)
-def test_json_is_one_document_after_an_error_too(case: str, at: Person) -> None:
+def test_json_is_one_document_after_an_error_too(case: str, at: User) -> None:
     arguments, code = JSON_ERRORS[case]
     done = at.run(*arguments).must(code)
     document = json.loads(done.out)
@@ -157,19 +157,19 @@ def test_json_is_one_document_after_an_error_too(case: str, at: Person) -> None:
     ],
     ids=" ".join,
 )
-def test_json_is_one_document(arguments: list[str], at: Person) -> None:
+def test_json_is_one_document(arguments: list[str], at: User) -> None:
     done = at.run(*arguments).must(0)
     document = json.loads(done.out)
     assert (document["v"], document["exit"]) == (1, 0)
     assert (done.out.count("\n"), done.err) == (1, "")
 
 
-def remember(person: Person, *names: str) -> None:
+def remember(user: User, *names: str) -> None:
     for number, name in enumerate(names):
         registry.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
 
 
-def test_which_box_is_asked_with_the_list(at: Person) -> None:
+def test_which_box_is_asked_with_the_list(at: User) -> None:
     remember(at, "one", "two")
     for task in ("setup", "logs", "stop", "plan", "verify"):
         done = at.run(task).must(2)
@@ -178,12 +178,12 @@ def test_which_box_is_asked_with_the_list(at: Person) -> None:
         one_message(done)
 
 
-def test_without_any_box_it_says_how_to_name_one(at: Person) -> None:
+def test_without_any_box_it_says_how_to_name_one(at: User) -> None:
     done = at.run("setup").must(2)
     assert "--host root@" in done.err
 
 
-def test_in_boxstraps_own_checkout_a_training_is_asked_for(at: Person) -> None:
+def test_in_boxstraps_own_checkout_a_training_is_asked_for(at: User) -> None:
     at.place = HERE
     for program in PROGRAMS:
         done = at.run("setup", "--host", "local", program=program).must(2)
@@ -191,58 +191,58 @@ def test_in_boxstraps_own_checkout_a_training_is_asked_for(at: Person) -> None:
         assert "--repo" in done.err
 
 
-def test_where_there_is_no_repository_it_says_so(person: Person, tmp_path: Path) -> None:
-    person.place = tmp_path
-    done = person.run("setup", "--host", "local").must(2)
+def test_where_there_is_no_repository_it_says_so(user: User, tmp_path: Path) -> None:
+    user.place = tmp_path
+    done = user.run("setup", "--host", "local").must(2)
     one_message(done)
 
 
-def test_init_writes_a_profile_that_is_right_and_never_over_one(person: Person) -> None:
-    repository = person.repository(requirements__txt="iniconfig\n")
+def test_init_writes_a_profile_that_is_right_and_never_over_one(user: User) -> None:
+    repository = user.repository(requirements__txt="iniconfig\n")
     (repository.root / "boxstrap.yaml").unlink()
-    person.run("init").must(0)
+    user.run("init").must(0)
     written = (repository.root / "boxstrap.yaml").read_text()
     assert "#" in written
-    person.run("profiles", "--validate", "./boxstrap.yaml").must(0)
-    refused = person.run("init").must(2)
+    user.run("profiles", "--validate", "./boxstrap.yaml").must(0)
+    refused = user.run("init").must(2)
     assert "there already" in refused.err
     assert (repository.root / "boxstrap.yaml").read_text() == written
 
 
-def test_init_says_what_a_setup_would_lack(person: Person, tmp_path: Path) -> None:
-    person.place = tmp_path
-    assert "git init" in person.run("init").must(0).out
+def test_init_says_what_a_setup_would_lack(user: User, tmp_path: Path) -> None:
+    user.place = tmp_path
+    assert "git init" in user.run("init").must(0).out
     (tmp_path / "boxstrap.yaml").unlink()
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, env=person.env, check=True)
-    assert "no commit yet" in person.run("init", "--json").must(0).json()["notes"][-1]
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, env=user.env, check=True)
+    assert "no commit yet" in user.run("init", "--json").must(0).json()["notes"][-1]
 
 
 @pytest.mark.parametrize("target", ["nowhere", "../there"])
-def test_init_writes_through_no_link(target: str, person: Person) -> None:
-    repository = person.repository()
+def test_init_writes_through_no_link(target: str, user: User) -> None:
+    repository = user.repository()
     (repository.root.parent / "there").write_text("mine\n")
     (repository.root / "boxstrap.yaml").unlink()
     (repository.root / "boxstrap.yaml").symlink_to(target)
-    before = {*person.home.rglob("*")}
-    assert "there already" in person.run("init").must(2).err
-    (known,) = person.state.glob("repositories/*.json")  # what we keep of it ourselves
-    assert {*person.home.rglob("*")} ^ before == {known, *known.parents[:4]}
+    before = {*user.home.rglob("*")}
+    assert "there already" in user.run("init").must(2).err
+    (known,) = user.state.glob("repositories/*.json")  # what we keep of it ourselves
+    assert {*user.home.rglob("*")} ^ before == {known, *known.parents[:4]}
     assert (repository.root.parent / "there").read_text() == "mine\n"
 
 
-def test_init_says_what_the_person_has_to_decide(person: Person) -> None:
-    repository = person.repository(boxstrap__yaml="")
+def test_init_says_what_the_person_has_to_decide(user: User) -> None:
+    repository = user.repository(boxstrap__yaml="")
     repository.write({"mnist/main.py": "", "dcgan/main.py": ""})
     (repository.root / "boxstrap.yaml").unlink()
     (repository.root / "train.py").unlink()
-    done = person.run("init").must(0)
+    done = user.run("init").must(0)
     said = "may be the training: dcgan/main.py, mnist/main.py"
     assert said in done.out
     assert f"# {said}\n" in (repository.root / "boxstrap.yaml").read_text()
-    person.run("profiles", "--validate", "./boxstrap.yaml").must(0)
+    user.run("profiles", "--validate", "./boxstrap.yaml").must(0)
 
 
-def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: Person) -> None:
+def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: User) -> None:
     state = at.state
     state.mkdir(parents=True)
     (at.home / "broken").mkdir()
@@ -259,7 +259,7 @@ def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: Person) -> 
     assert as_json["exit"] == 1
 
 
-def test_ctrl_c_is_130(at: Person) -> None:
+def test_ctrl_c_is_130(at: User) -> None:
     """In the midst of waiting for a host that doesn't answer."""
     going = at.begin("status", "--host", "root@203.0.113.1")
     time.sleep(1.5)
@@ -269,7 +269,7 @@ def test_ctrl_c_is_130(at: Person) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["boxes"], ["boxes", "--json"], ["--list"]], ids=" ".join)
-def test_an_output_that_is_full_is_one_sentence(arguments: list[str], at: Person) -> None:
+def test_an_output_that_is_full_is_one_sentence(arguments: list[str], at: User) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [BIN / "boxstrap", *arguments],

@@ -1,4 +1,4 @@
-"""The timeline in a real terminal: tmux draws it and tells what a person sees."""
+"""The timeline in a real terminal: tmux draws it and tells what a user sees."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Somebody with a home of their own, a repository, and the programs `boxstrap` and `inv`."""
+"""A user with a home of their own, a repository, and the programs `boxstrap` and `inv`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def own_ssh(home: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Done:
+class Completed:
     """A program that ended."""
 
     rc: int
@@ -103,14 +103,14 @@ class Done:
         assert isinstance(found, dict)
         return found
 
-    def must(self, rc: int) -> Done:
+    def must(self, rc: int) -> Completed:
         """Itself, where it ended like that and without a traceback."""
         assert self.rc == rc, f"exit {self.rc}, not {rc}\n{self.out}\n{self.err}"
         assert "Traceback" not in self.text, self.text
         return self
 
 
-class Going:
+class Running:
     """A program that still runs."""
 
     def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
@@ -144,7 +144,7 @@ class Going:
         """As a laptop whose battery is empty."""
         os.killpg(self.process.pid, signal.SIGKILL)
 
-    def end(self, timeout: float = PATIENCE_S) -> Done:
+    def end(self, timeout: float = PATIENCE_S) -> Completed:
         """Wait for its end."""
         try:
             out, _ = self.process.communicate(timeout=timeout)
@@ -154,7 +154,7 @@ class Going:
             raise AssertionError(f"not over after {timeout} s:\n{out}\n{self.said()}") from None
         seconds = time.monotonic() - self._began
         with self._err:
-            return Done(self.process.returncode, out, self.said(), seconds)
+            return Completed(self.process.returncode, out, self.said(), seconds)
 
     def close(self) -> None:
         """End what is left of it: nothing of a test that fails goes on behind it."""
@@ -221,7 +221,7 @@ class Repository:
         return self.git("rev-parse", "HEAD")
 
 
-class Person:
+class User:
     """Stands in a folder and types commands."""
 
     def __init__(self, home: Path) -> None:
@@ -238,13 +238,13 @@ class Person:
         self.place = made.root
         return made
 
-    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Going:
+    def begin(self, *arguments: str, program: str = "boxstrap", **env: str) -> Running:
         """Type a command and look on."""
-        return Going([str(BIN / program), *arguments], self.place, {**self.env, **env})
+        return Running([str(BIN / program), *arguments], self.place, {**self.env, **env})
 
     def run(
         self, *arguments: str, program: str = "boxstrap", timeout: float = PATIENCE_S, **env: str
-    ) -> Done:
+    ) -> Completed:
         """Type a command and wait for its end."""
         return self.begin(*arguments, program=program, **env).end(timeout)
 

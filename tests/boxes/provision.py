@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.boxes import images
 from tests.boxes.claims import Subnet
-from tests.boxes.kinds import Whole
+from tests.boxes.kinds import ResolvedKind
 from tests.boxes.proc import sh
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -17,10 +17,10 @@ _ORDINARY_USER = 1000
 
 
 @dataclass(frozen=True)
-class Order:
+class BoxSpec:
     """What a box is to be: its kind, its place, its key and what is added to it."""
 
-    kind: Whole
+    kind: ResolvedKind
     name: str
     index: int
     subnet: Subnet
@@ -43,36 +43,36 @@ class Order:
         return f"{self.kind.home}/.ssh/authorized_keys"
 
 
-def lay_out(order: Order) -> None:
+def lay_out(spec: BoxSpec) -> None:
     """Write the overlay's upper folder (keys, names, sshd's lines, added files) and its disk."""
-    upper = order.folder / "upper"
+    upper = spec.folder / "upper"
     upper.mkdir(parents=True)
-    key = make_host_key(order)
-    owner = 0 if order.kind.user == "root" else _ORDINARY_USER
-    login = order.identity.with_suffix(".pub").read_text()
+    key = make_host_key(spec)
+    owner = 0 if spec.kind.user == "root" else _ORDINARY_USER
+    login = spec.identity.with_suffix(".pub").read_text()
     texts = {
         f"{HOST_KEY}.pub": key.with_suffix(".pub").read_text(),
-        "/etc/ssh/sshd_config.d/kind.conf": "".join(f"{line}\n" for line in order.kind.sshd),
-        "/etc/hostname": f"{order.name}\n",
-        "/etc/hosts": f"127.0.0.1 localhost\n{order.address} {order.name}\n",
-        **order.files,
+        "/etc/ssh/sshd_config.d/kind.conf": "".join(f"{line}\n" for line in spec.kind.sshd),
+        "/etc/hostname": f"{spec.name}\n",
+        "/etc/hosts": f"127.0.0.1 localhost\n{spec.address} {spec.name}\n",
+        **spec.files,
     }
     for path, text in texts.items():
         mode = 0o755 if text.startswith("#!") else 0o644
-        images.put(upper, order.layers, path, text.encode(), mode=mode)
-    secrets = {HOST_KEY: (key.read_text(), 0), order.login_file: (login, owner)}
+        images.put(upper, spec.layers, path, text.encode(), mode=mode)
+    secrets = {HOST_KEY: (key.read_text(), 0), spec.login_file: (login, owner)}
     for path, (text, who) in secrets.items():
-        images.put(upper, order.layers, path, text.encode(), mode=0o600, owner=who)
-    if order.disk:
-        image = order.folder / "disk.img"
-        sh(["truncate", "-s", order.disk, str(image)])
+        images.put(upper, spec.layers, path, text.encode(), mode=0o600, owner=who)
+    if spec.disk:
+        image = spec.folder / "disk.img"
+        sh(["truncate", "-s", spec.disk, str(image)])
         sh(["mke2fs", "-q", "-t", "ext4", "-m", "0", str(image)])
 
 
-def make_host_key(order: Order) -> Path:
+def make_host_key(spec: BoxSpec) -> Path:
     """A new host key beside the overlay; the private file's path."""
-    key = order.folder / "host_key"
+    key = spec.folder / "host_key"
     for left in (key, key.with_suffix(".pub")):
         left.unlink(missing_ok=True)
-    sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", order.name, "-f", str(key)])
+    sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", spec.name, "-f", str(key)])
     return key

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# blame: what a failed command printed, as one code. First match wins.
+# errors: what a failed command printed, as one code. First match wins.
 
 # What stands in a step's log between two tries: what an earlier one said is no reason of the last one's.
 TRYING_AGAIN='trying again in'
 
-BLAME=(
+ERRORS=(
   'disk-full|No space left on device'
   'inodes-full|no free inodes'
   'no-dns|Temporary failure in name resolution|Temporary failure resolving|[Cc]ould not resolve|NameResolutionError|unable to resolve host|dns error|failed to lookup address|Name or service not known'
@@ -16,12 +16,12 @@ BLAME=(
   'build-failed|Failed to build|Failed building wheel|build backend'
 )
 
-# blame LOG: prints the code, `command-failed` where nothing matches.
-blame() {
+# classify_error LOG: prints the code, `command-failed` where nothing matches.
+classify_error() {
   local row text
   text=$(tail -n 60 "$1" 2>/dev/null) || text=
   text=${text##*"$TRYING_AGAIN"}
-  for row in "${BLAME[@]}"; do
+  for row in "${ERRORS[@]}"; do
     if grep -Eq "${row#*|}" <<<"$text"; then
       printf '%s\n' "${row%%|*}"
       return
@@ -30,6 +30,6 @@ blame() {
   printf 'command-failed\n'
 }
 
-network_to_blame() {
-  case $(blame "$STEP_LOG") in no-dns | index-unreachable | git-unreachable) return 0 ;; *) return 1 ;; esac
+is_network_error() {
+  case $(classify_error "$STEP_LOG") in no-dns | index-unreachable | git-unreachable) return 0 ;; *) return 1 ;; esac
 }

@@ -1,6 +1,6 @@
 """A box that lies: it stands in the place of a login shell, behind a real sshd.
 
-    python -I -S liar.py FILE
+    python -I -S lying_shell.py FILE
 
 FILE holds the name of one of `LIES`. The command that boxstrap sends comes in
 SSH_ORIGINAL_COMMAND; the question in it is recognised by its text, and answered
@@ -39,7 +39,7 @@ SIGNS = {
 }
 
 
-class Asked:
+class Query:
     """A question: its name, what frames its answer, and the variables in front of it."""
 
     def __init__(self, command: str) -> None:
@@ -65,11 +65,11 @@ class Asked:
         return f"{self.mark}- 0\n".encode()
 
 
-Answer = Callable[[Asked], Iterator[bytes]]
+Answer = Callable[[Query], Iterator[bytes]]
 
 
-def event(asked: Asked, seq: int, step: str, word: str, **fields: object) -> bytes:
-    setup = asked.values.get("file", "").split("/")[1]
+def event(query: Query, seq: int, step: str, word: str, **fields: object) -> bytes:
+    setup = query.values.get("file", "").split("/")[1]
     more = "".join(
         f',"{key}":{value}' if isinstance(value, int) else f',"{key}":"{value}"'
         for key, value in fields.items()
@@ -83,19 +83,19 @@ def event(asked: Asked, seq: int, step: str, word: str, **fields: object) -> byt
 RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\t1700000001 12\tpython train.py"
 
 
-def box_state(asked: Asked) -> Iterator[bytes]:
+def box_state(query: Query) -> Iterator[bytes]:
     facts = ["system\tLinux x86_64", "user\troot", "home\t/root", "bash\t5.2.15(1)-release"]
     facts += [f"time\t{int(time.time())}", "boxhome\t/root/.boxstrap"]
-    key = asked.values.get("repo_key") or "homework-01234567"
+    key = query.values.get("repo_key") or "homework-01234567"
     facts += [f"run\t{key}\t{RUN.format(commit='a' * 40)}", "work\tw"]
     yield "".join(f"{fact}\n" for fact in facts).encode()
 
 
-def launch(asked: Asked) -> Iterator[bytes]:
+def launch(query: Query) -> Iterator[bytes]:
     yield b"launched\n"
 
 
-def receive(asked: Asked) -> Iterator[bytes]:
+def receive(query: Query) -> Iterator[bytes]:
     while os.read(0, MIB):
         pass
     yield b"receive-pack\n" + packet("unpack ok\n") + packet("ok refs/boxstrap/x\n") + b"0000"
@@ -107,18 +107,18 @@ def packet(text: str) -> bytes:
     return f"{len(data) + 4:04x}".encode() + data
 
 
-def follow(asked: Asked) -> Iterator[bytes]:
-    yield event(asked, 1, "preflight", "start", why="new")
-    yield event(asked, 2, "preflight", "ok") + event(asked, 3, "train", "ok")
-    yield from over(asked, rc=0)
+def follow(query: Query) -> Iterator[bytes]:
+    yield event(query, 1, "preflight", "start", why="new")
+    yield event(query, 2, "preflight", "ok") + event(query, 3, "train", "ok")
+    yield from over(query, rc=0)
 
 
-def over(asked: Asked, **fields: object) -> Iterator[bytes]:
-    yield event(asked, 9_000_000, "setup", "done", **fields)
+def over(query: Query, **fields: object) -> Iterator[bytes]:
+    yield event(query, 9_000_000, "setup", "done", **fields)
     time.sleep(20)
 
 
-def log(asked: Asked) -> Iterator[bytes]:
+def log(query: Query) -> Iterator[bytes]:
     yield b"a line of a log\n"
 
 
@@ -127,18 +127,18 @@ HONEST: dict[str, Answer] = {
     "launch": launch,
     "receive": receive,
     "follow": follow,
-    "setup_end": lambda asked: iter([b"running\t0\n"]),
-    "run_end": lambda asked: iter([b"finished 0\t0\n"]),
+    "setup_end": lambda query: iter([b"running\t0\n"]),
+    "run_end": lambda query: iter([b"finished 0\t0\n"]),
     "tail": log,
-    "first": lambda asked: iter([b"finished 0\nstep 1\n"]),
-    "?": lambda asked: iter([b"\n"]),
+    "first": lambda query: iter([b"finished 0\nstep 1\n"]),
+    "?": lambda query: iter([b"\n"]),
 }
 
 # -- lies
 
 
 def endless(piece: bytes) -> Answer:
-    def say(asked: Asked) -> Iterator[bytes]:
+    def say(query: Query) -> Iterator[bytes]:
         while True:
             yield piece
 
@@ -147,13 +147,13 @@ def endless(piece: bytes) -> Answer:
 
 def fixed(text: bytes | str) -> Answer:
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
-    return lambda asked: iter([data])
+    return lambda query: iter([data])
 
 
 def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
     """So many bytes in one line."""
 
-    def say(asked: Asked) -> Iterator[bytes]:
+    def say(query: Query) -> Iterator[bytes]:
         for _ in range(size // MIB):
             yield char * MIB
         yield end
@@ -164,9 +164,9 @@ def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
 def dressed_hello(text: str) -> Answer:
     """Every fact, and every part of a run, with `text` in it."""
 
-    def say(asked: Asked) -> Iterator[bytes]:
-        yield from box_state(asked)
-        key = asked.values.get("repo_key") or "homework-01234567"
+    def say(query: Query) -> Iterator[bytes]:
+        yield from box_state(query)
+        key = query.values.get("repo_key") or "homework-01234567"
         facts = f"home\t/root{text}\nboxhome\t/root{text}/.boxstrap\nuser\t{text}\n"
         facts += f"env\tVAST_CONTAINERLABEL{text}\nfile\t/etc/x{text}\n"
         yield facts.encode("utf-8", "surrogateescape")
@@ -183,92 +183,92 @@ def dressed_hello(text: str) -> Answer:
 PASTED = "$(touch owned)`touch owned`;touch owned;'\"'$(touch owned)'"
 
 
-def pasted_hello(asked: Asked) -> Iterator[bytes]:
+def pasted_hello(query: Query) -> Iterator[bytes]:
     """The box's own folders, named so that a line made of them would run something here."""
-    yield from box_state(asked)
+    yield from box_state(query)
     yield f"boxhome\t/root/{PASTED}/.boxstrap\ndir\t/root/{PASTED}/-o x\nplaced\tyes\n".encode()
 
 
-def many_runs(asked: Asked) -> Iterator[bytes]:
-    yield from box_state(asked)
+def many_runs(query: Query) -> Iterator[bytes]:
+    yield from box_state(query)
     row = f"run\tkey-1\t{RUN.format(commit='b' * 40)}{'x' * 3000}\n".encode()
     yield row * 2000
 
 
 def failed(**fields: object) -> Answer:
-    def say(asked: Asked) -> Iterator[bytes]:
-        yield event(asked, 1, "python", "start", why="new")
-        yield event(asked, 2, "python", "fail", **fields)
-        yield from over(asked, rc=7)
+    def say(query: Query) -> Iterator[bytes]:
+        yield event(query, 1, "python", "start", why="new")
+        yield event(query, 2, "python", "fail", **fields)
+        yield from over(query, rc=7)
 
     return say
 
 
-def returned(asked: Asked) -> Iterator[bytes]:
-    yield event(asked, 2, "gpu", "fail", code="no-gpu", rc=6)
-    yield from over(asked, rc=6)
+def returned(query: Query) -> Iterator[bytes]:
+    yield event(query, 2, "gpu", "fail", code="no-gpu", rc=6)
+    yield from over(query, rc=6)
 
 
-def odd_events(asked: Asked) -> Iterator[bytes]:
+def odd_events(query: Query) -> Iterator[bytes]:
     """Everything that is no event of this setup, or not its turn."""
-    good = event(asked, 5, "python", "progress", done=1, total=2, unit="packages")
+    good = event(query, 5, "python", "progress", done=1, total=2, unit="packages")
     yield good
     yield good * 100  # the same again
-    yield event(asked, 3, "python", "ok")  # an earlier one
+    yield event(query, 3, "python", "ok")  # an earlier one
     yield good.replace(b'"seq":5', b'"seq":-5') + good.replace(b'"seq":5', b'"seq":1e999')
     yield good.replace(b'"seq":5', b'"seq":' + b"9" * 3000)
     yield good.replace(b'"setup":"', b'"setup":"other')
     yield b"[" * 4000 + b"\n" + b'{"a":' * 700 + b"\n" + BAD_UTF8 + b"\n\0\0\0\n"
-    yield event(asked, 6, "python", f"ok{ESCAPES}") + event(asked, 7, f"gpu{ESCAPES}", "warn")
-    yield event(asked, 8, "python", "warn", code=f"no-gpu{ESCAPES}", why=ESCAPES)
+    yield event(query, 6, "python", f"ok{ESCAPES}") + event(query, 7, f"gpu{ESCAPES}", "warn")
+    yield event(query, 8, "python", "warn", code=f"no-gpu{ESCAPES}", why=ESCAPES)
     yield good.replace(b'"seq":5', b'"seq":8').replace(b'"done":1', b'"done":-1e300')
     yield good.replace(b'"seq":5', b'"seq":9').replace(b'"total":2', b'"total":0.0000001')
     yield b"x" * (8 * MIB) + b"\n"
-    yield event(asked, 10, "setup", "wait", code="busy", pid=10**15)
-    yield event(asked, 11, "train", "ok")
-    yield from over(asked, rc=0)
+    yield event(query, 10, "setup", "wait", code="busy", pid=10**15)
+    yield event(query, 11, "train", "ok")
+    yield from over(query, rc=0)
 
 
-def begun(asked: Asked) -> Iterator[bytes]:
-    yield event(asked, 1, "preflight", "start", why="new")
+def begun(query: Query) -> Iterator[bytes]:
+    yield event(query, 1, "preflight", "start", why="new")
     time.sleep(20)
 
 
-def endless_events(asked: Asked) -> Iterator[bytes]:
+def endless_events(query: Query) -> Iterator[bytes]:
     seq = 0
     while True:
         yield b"".join(
-            event(asked, seq + n, "python", "progress", done=n, total=10**9, unit="packages")
+            event(query, seq + n, "python", "progress", done=n, total=10**9, unit="packages")
             for n in range(1, 5000)
         )
         seq += 5000
 
 
-def endless_warnings(asked: Asked) -> Iterator[bytes]:
+def endless_warnings(query: Query) -> Iterator[bytes]:
     """Each of them is news."""
     seq = 0
     while True:
         yield b"".join(
-            event(asked, seq + n, "python", "warn", code=("no-tmux", "busy")[n % 2])
+            event(query, seq + n, "python", "warn", code=("no-tmux", "busy")[n % 2])
             for n in range(1, 5000)
         )
         seq += 5000
 
 
-def same_for_ever(asked: Asked) -> Iterator[bytes]:
-    yield from over(asked, rc=0, code="same")
+def same_for_ever(query: Query) -> Iterator[bytes]:
+    yield from over(query, rc=0, code="same")
 
 
-def working_hello(asked: Asked) -> Iterator[bytes]:
-    yield from box_state(asked)
+def working_hello(query: Query) -> Iterator[bytes]:
+    yield from box_state(query)
     yield f"working\t{SETUP}\t{'b' * 64}\n".encode()
 
 
-def late_receive(asked: Asked) -> Iterator[bytes]:
+def late_receive(query: Query) -> Iterator[bytes]:
     """The setup goes on until the objects were answered."""
-    yield event(asked, 1, "repo", "start", why="new")
+    yield event(query, 1, "repo", "start", why="new")
     time.sleep(3)
-    yield from over(asked, rc=0)
+    yield from over(query, rc=0)
 
 
 def verdict(text: str) -> str:
@@ -285,32 +285,32 @@ def quoted(text: str) -> str:
     return "".join(c if " " <= c <= "~" and c not in '"\\' else f"\\u{ord(c):04x}" for c in text)
 
 
-def wrong_mark(asked: Asked) -> Iterator[bytes]:
-    asked.mark = "0" * 32
+def wrong_mark(query: Query) -> Iterator[bytes]:
+    query.mark = "0" * 32
     yield b""
 
 
 def noise_first(piece: bytes) -> Answer:
     """Without any mark."""
 
-    def say(asked: Asked) -> Iterator[bytes]:
-        asked.begin = lambda: b""  # type: ignore[method-assign]
+    def say(query: Query) -> Iterator[bytes]:
+        query.begin = lambda: b""  # type: ignore[method-assign]
         while True:
             yield piece
 
     return say
 
 
-def half(asked: Asked) -> Iterator[bytes]:
-    asked.end = lambda: b""  # type: ignore[method-assign]
-    yield from box_state(asked)
+def half(query: Query) -> Iterator[bytes]:
+    query.end = lambda: b""  # type: ignore[method-assign]
+    yield from box_state(query)
 
 
-def loud(asked: Asked) -> Iterator[bytes]:
+def loud(query: Query) -> Iterator[bytes]:
     """Errors without end beside the answer."""
     for _ in range(60):
         os.write(2, ESCAPES.encode() * 5000)
-    yield from box_state(asked)
+    yield from box_state(query)
 
 
 Lie = dict[str, Answer]
@@ -375,14 +375,14 @@ LIES: dict[str, Lie] = {
 def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to start
         lie = LIES[file.read().strip()]
-    asked = Asked(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    answer = {**HONEST, **lie}[asked.name]
-    pieces = answer(asked)
+    query = Query(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    answer = {**HONEST, **lie}[query.name]
+    pieces = answer(query)
     first = next(pieces, b"")  # it may change how the answer is framed
-    put(asked.begin() + first)
+    put(query.begin() + first)
     for piece in pieces:
         put(piece)
-    put(asked.end())
+    put(query.end())
 
 
 def put(data: bytes) -> None:
