@@ -221,7 +221,7 @@ def test_wrong_passphrase(
 def test_encrypted_key_without_a_terminal_has_its_own_sentence(
     ssh_user: SshUser, start_server: Callable[..., Sshd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.prompt.Talk.has_terminal", lambda _: False)
+    monkeypatch.setattr("bootstrap.link.prompt.Prompt.has_terminal", lambda _: False)
     key = keygen(ssh_user.home / "locked", passphrase="opensesame")
     server = start_server("box", key)
     ssh_user.write(ssh_user.alias("box", server, f"IdentityFile {key}"), identity=None)
