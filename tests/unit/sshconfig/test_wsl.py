@@ -120,9 +120,7 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     assert (windows.folder / "config").read_bytes() == before
     assert sorted(p.name for p in windows.folder.iterdir()) == ["config", "id_gpu"]
 
-def test_the_task_does_both(
-    windows: Windows, place: ConfigPlace, make_box: MakeBox, user: User
-) -> None:
+
 def test_the_task_does_both(
     windows: Windows, place: ConfigPlace, make_box: MakeBox, user: User
 ) -> None:
