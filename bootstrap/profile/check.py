@@ -1,29 +1,46 @@
-"""From merged values to a Profile: what pydantic refuses, said with file, line and key."""
+"""From merged values to a Profile: what does not fit, said with file, line and key.
+
+Strict: nothing is converted on the way in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
+from bootstrap.profile.fields import EXPECTED, REQUIRED, Field, Kind, Section
 from bootstrap.profile.merge import Branch, origin_of, plain
 from bootstrap.profile.origins import DEFAULT
 from bootstrap.profile.problems import ProfileProblem
-from bootstrap.profile.reading import word
+from bootstrap.profile.reading import choose, word
 from bootstrap.profile.schema import Profile
+from bootstrap.profile.values import LONGEST_LIST
 
-Context = Mapping[str, Any]
+Where = tuple[str | int, ...]
+"""The way to a value: keys, and places in a list."""
 
-# What pydantic's kinds of errors mean to a reader; what is not listed is said as pydantic says it.
-_MESSAGES: dict[str, Callable[[Context], str]] = {
-    "value_error": lambda c: str(c["error"]),
-    "missing": lambda _: "is missing here",
-    "too_long": lambda c: f"{c['actual_length'] or 'too many'} entries; {c['max_length']} at most",
-    "greater_than": lambda c: f"expected more than {c['gt']:g}",
-    "greater_than_equal": lambda c: f"expected {c['ge']:g} or more",
-    "less_than_equal": lambda c: f"expected {c['le']:,g} or less",
+Wrong = list[tuple[Where, str]]
+"""What is wrong, and where."""
+
+# Not isinstance: to that, True is a whole number as well.
+_TYPES: dict[Kind, tuple[type, ...]] = {
+    "text": (str,),
+    "whole": (int,),
+    "number": (float, int),
+    "truth": (bool,),
+    "list": (list,),
+    "map": (dict,),
+    "section": (dict,),
 }
+
+
+class WrongValuesError(ValueError):
+    """What is wrong with the values of a profile, all of it."""
+
+    def __init__(self, found: Wrong) -> None:
+        self.found = found
+        super().__init__("; ".join(f"{_dotted(where)}: {message}" for where, message in found))
 
 
 def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]]:
@@ -31,40 +48,109 @@ def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]
     values = plain(tree)
     assert isinstance(values, dict)  # noqa: S101  (a Branch is a mapping)
     try:
-        profile = Profile.model_validate({**values, "name": name})
-    except ValidationError as error:
-        return None, [_problem(tree, each) for each in error.errors(include_url=False)]
-    wrong = [
-        ProfileProblem(origin_of(tree, tuple(key.split("."))) or DEFAULT, key, message)
-        for key, message in _together(profile)
-    ]
-    return (None if wrong else profile), wrong
+        return make_profile(values, name), []
+    except WrongValuesError as error:
+        return None, [
+            ProfileProblem(origin_of(tree, where) or DEFAULT, _dotted(where), message)
+            for where, message in error.found
+        ]
 
 
-def _problem(tree: Branch, error: Any) -> ProfileProblem:  # noqa: ANN401  (pydantic's ErrorDetails)
-    path = tuple(step for step in error["loc"] if step != "[key]")
-    say = _MESSAGES.get(error["type"])
-    message = say(error.get("ctx", {})) if say else error["msg"]
-    return ProfileProblem(origin_of(tree, path) or DEFAULT, _dotted(path), message)
+def make_profile(values: Mapping[str, object], name: str = "") -> Profile:
+    """The profile of these values. Raises WrongValuesError."""
+    wrong: Wrong = []
+    given = _attributes(Profile, values, (), wrong)
+    if not wrong:
+        profile = Profile(**given, name=name)
+        wrong = _together(profile)
+    if wrong:
+        raise WrongValuesError(wrong)
+    return profile
 
 
-def _dotted(path: tuple[str | int, ...]) -> str:
+def _attributes(
+    section: type[Section], values: Mapping[str, object], where: Where, wrong: Wrong
+) -> dict[str, Any]:
+    """What a section is made of. What is wrong joins `wrong`, here and below."""
+    fields = section.fields
+    wrong += [((*where, name), "there is no such key") for name in values if name not in fields]
+    missing = [name for name, each in fields.items() if each.default is REQUIRED]
+    wrong += [((*where, name), "is missing here") for name in missing if name not in values]
+    return {
+        name: _value(each, values[name], (*where, name), wrong)
+        for name, each in fields.items()
+        if name in values
+    }
+
+
+def _value(field: Field, value: Any, where: Where, wrong: Wrong) -> object:  # noqa: ANN401
+    """What `value` is at `field`; it counts only where nothing is wrong."""
+    if value is None and field.optional:
+        return None
+    if misfit := _misfit(field, value):
+        wrong.append((where, misfit))
+        return None
+    if field.section:
+        return field.section(**_attributes(field.section, value, where, wrong))
+    if field.item is None:
+        return _scalar(field, value, where, wrong)
+    if field.kind == "list":
+        return [_value(field.item, item, (*where, i), wrong) for i, item in enumerate(value)]
+    name_field = Field("text", rule=field.name_rule)
+    for name in value:
+        _value(name_field, name, (*where, name), wrong)
+    return {name: _value(field.item, item, (*where, name), wrong) for name, item in value.items()}
+
+
+def _misfit(field: Field, value: Any) -> str:  # noqa: ANN401
+    if type(value) not in _TYPES[field.kind]:
+        return f"expected {EXPECTED[field.kind]}"
+    if field.item and len(value) > LONGEST_LIST:
+        return f"{len(value)} entries; {LONGEST_LIST} at most"
+    return ""
+
+
+def _scalar(field: Field, value: str | float, where: Where, wrong: Wrong) -> object:
+    try:
+        if field.choices:
+            choose(str(value), field.choices)
+        elif isinstance(value, str):
+            return field.rule(value) if field.rule else value
+        elif field.kind in ("whole", "number"):
+            _check_limits(field, value)
+    except ValueError as error:
+        wrong.append((where, str(error)))
+    return float(value) if field.kind == "number" else value
+
+
+def _check_limits(field: Field, number: float) -> None:
+    if not math.isfinite(number):
+        raise ValueError(f"expected {EXPECTED['number']}")
+    if field.gt is not None and not number > field.gt:
+        raise ValueError(f"expected more than {field.gt:g}")
+    if field.ge is not None and not number >= field.ge:
+        raise ValueError(f"expected {field.ge:g} or more")
+    if field.le is not None and not number <= field.le:
+        raise ValueError(f"expected {field.le:,g} or less")
+
+
+def _dotted(where: Where) -> str:
     key = ""
-    for step in path:
+    for step in where:
         key += f"[{step}]" if isinstance(step, int) else f".{word(step)}"
     return key.removeprefix(".")
 
 
-def _together(profile: Profile) -> list[tuple[str, str]]:
-    """Values that are right one by one and wrong together: (key, message)."""
+def _together(profile: Profile) -> Wrong:
+    """Values that are right one by one and wrong together."""
     python = profile.python
-    wrong = [
-        (f"env.{name}", "is listed under secrets too; its value would lie in this file")
+    wrong: Wrong = [
+        (("env", name), "is listed under secrets too; its value would lie in this file")
         for name in profile.secrets
         if name in profile.env
     ]
     if python.lock and python.requirements is not None:
-        wrong.append(("python.lock", "python.requirements is set too; one of them decides"))
+        wrong.append((("python", "lock"), "python.requirements is set too; one of them decides"))
     if python.lock and python.installer == "pip":
-        wrong.append(("python.lock", "pip can't read it; use python.installer: uv"))
+        wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
     return wrong

@@ -43,7 +43,7 @@ def merge_branches(base: Branch, over: Branch) -> Branch:
 
 
 def plain(tree: Tree) -> object:
-    """The values alone, as pydantic takes them."""
+    """The values alone."""
     if isinstance(tree, Leaf):
         return list(tree.value) if isinstance(tree.value, list) else tree.value
     return {key: plain(child) for key, child in tree.children.items()}

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from bootstrap.repo.urls import without_user_info
 
 if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile, Section
+    from bootstrap.profile.fields import Section
+    from bootstrap.profile.schema import Profile
 
 WIDEST = 60  # columns; a longer `key: value` pushes its own remark to the right, not everybody's
 
@@ -62,13 +63,11 @@ def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = 
 def _walk(
     section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
 ) -> Iterator[OriginEntry]:
-    from bootstrap.profile.schema import Section
+    from bootstrap.profile.fields import Section
 
-    for name, field in type(section).model_fields.items():
-        if not prefix and name == "name":
-            continue
+    for name, field in section.fields.items():
         key, value = prefix + name, getattr(section, name)
-        note = field.description or ""
+        note = field.description
         if isinstance(value, Section):
             yield from _walk(value, origins, f"{key}.", fallback)
         elif isinstance(value, dict) and value:

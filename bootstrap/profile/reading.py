@@ -10,24 +10,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from bootstrap.profile.fields import EXPECTED, Field, Kind
 from bootstrap.profile.merge import Branch, Leaf, Tree
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem, nearest
-from bootstrap.profile.shape import EXPECTED, Kind, Shape, profile_shape
+from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import shown
 from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, Source, read_as
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
 _TRUTHS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_TEXT = Shape("text")
+_TEXT = Field("text")
 _SCALARS = frozenset({"text", "whole", "number", "truth"})
 
 
 def read_tree(source: Source, label: str) -> tuple[Branch, list[ProfileProblem]]:
     """The values of a file, and everything that is wrong with it as it stands."""
     reader = _Reader(label)
-    tree = reader.section(source.keys, profile_shape(), "")
+    tree = reader.section(source.keys, PROFILE, "")
     return tree, [*source.problems, *reader.problems]
 
 
@@ -60,7 +61,7 @@ def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
     close = nearest(name, known)
     if close:
         return f"there is no such key; did you mean {prefix}{close}?"
-    last = {key.rpartition(".")[2]: key for key in reversed(list(profile_shape().leaves()))}
+    last = {key.rpartition(".")[2]: key for key in reversed([key for key, _ in PROFILE.leaves()])}
     close = last.get(name) or last.get(nearest(name, last), "")
     if close:
         return f"there is no such key here; did you mean {close}?"
@@ -72,42 +73,42 @@ class _Reader:
         self.label = label
         self.problems: list[ProfileProblem] = []
 
-    def section(self, node: Keys, shape: Shape, key: str, line: int | None = None) -> Branch:
+    def section(self, node: Keys, field: Field, key: str, line: int | None = None) -> Branch:
         children: dict[str, Tree] = {}
         prefix = f"{key}." if key else ""
         for name, value in node.entries:
             full = prefix + word(name.text)
-            inner = shape.fields.get(name.text)
+            inner = field.fields.get(name.text)
             if inner is None:
-                self._wrong(name, full, unknown_key(name.text, prefix, shape.fields))
+                self._wrong(name, full, unknown_key(name.text, prefix, field.fields))
                 continue
             child = self._value(value, inner, full, name.line)
             if child is not None:
                 children[name.text] = child
         return Branch(children, self._at(line or node.line))
 
-    def _value(self, node: Node, shape: Shape, key: str, line: int) -> Tree | None:
+    def _value(self, node: Node, field: Field, key: str, line: int) -> Tree | None:
         if isinstance(node, Scalar) and node.tag in ("null", REFUSED):
-            return self._nothing(node, shape, key, line)
-        if shape.kind == "section" and isinstance(node, Keys):
-            return self.section(node, shape, key, line)
-        if shape.kind == "map" and isinstance(node, Keys):
+            return self._nothing(node, field, key, line)
+        if field.kind == "section" and isinstance(node, Keys):
+            return self.section(node, field, key, line)
+        if field.kind == "map" and isinstance(node, Keys):
             return self._map(node, key, line)
-        if shape.kind == "list" and isinstance(node, Items):
+        if field.kind == "list" and isinstance(node, Items):
             return self._list(node, key, line)
-        if shape.kind in _SCALARS and isinstance(node, Scalar):
-            return self._scalar(node, shape, key)
-        self._wrong(node, key, f"expected {EXPECTED[shape.kind]}, got {_kind_of(node)}")
+        if field.kind in _SCALARS and isinstance(node, Scalar):
+            return self._scalar(node, field, key)
+        self._wrong(node, key, f"expected {EXPECTED[field.kind]}, got {_kind_of(node)}")
         return None
 
-    def _nothing(self, node: Scalar, shape: Shape, key: str, line: int) -> Tree | None:
+    def _nothing(self, node: Scalar, field: Field, key: str, line: int) -> Tree | None:
         if node.tag == REFUSED:
             return None
-        if shape.optional:
+        if field.optional:
             return Leaf(None, self._at(line))
-        if shape.kind in ("section", "map"):  # all its keys are commented out
+        if field.kind in ("section", "map"):  # all its keys are commented out
             return Branch({}, self._at(line))
-        self._wrong(node, key, f"expected {EXPECTED[shape.kind]}, got nothing")
+        self._wrong(node, key, f"expected {EXPECTED[field.kind]}, got nothing")
         return None
 
     def _map(self, node: Keys, key: str, line: int) -> Branch:
@@ -136,9 +137,9 @@ class _Reader:
         self._wrong(node, key, f"expected text, got {_kind_of(node)}")
         return None
 
-    def _scalar(self, node: Scalar, shape: Shape, key: str) -> Leaf | None:
+    def _scalar(self, node: Scalar, field: Field, key: str) -> Leaf | None:
         try:
-            return Leaf(_read_scalar(node, shape), self._at(node.line))
+            return Leaf(_read_scalar(node, field), self._at(node.line))
         except ValueError as error:
             self._wrong(node, key, str(error))
             return None
@@ -150,19 +151,19 @@ class _Reader:
         self.problems.append(ProfileProblem(self._at(node.line), key, message))
 
 
-def _read_scalar(node: Scalar, shape: Shape) -> object:
-    if shape.kind == "text":
+def _read_scalar(node: Scalar, field: Field) -> object:
+    if field.kind == "text":
         if node.tag != "str":
             raise ValueError(_surprise(node))
-        return choose(node.text, shape.choices) if shape.choices else node.text
+        return choose(node.text, field.choices) if field.choices else node.text
     if node.tag == "str":
         raise ValueError(
-            f"expected {EXPECTED[shape.kind]}, got the text {shown(node.text)}"
-            + _without_quotes(node.text, shape.kind)
+            f"expected {EXPECTED[field.kind]}, got the text {shown(node.text)}"
+            + _without_quotes(node.text, field.kind)
         )
-    value = scalar_value(node.text, shape.kind)
-    if shape.choices and str(value) not in shape.choices:
-        raise ValueError(f"expected {' or '.join(shape.choices)}, got {node.text}")
+    value = scalar_value(node.text, field.kind)
+    if field.choices and str(value) not in field.choices:
+        raise ValueError(f"expected {' or '.join(field.choices)}, got {node.text}")
     return value
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bootstrap.profile.fields import Field
 from bootstrap.profile.merge import Branch, Leaf, merge_branches
 from bootstrap.profile.origins import SET
 from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.reading import choose, scalar_value, unknown_key, word
-from bootstrap.profile.shape import Shape, profile_shape
+from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.yaml_source import parse_list
 
 # What decides which files are read can't be changed once they are.
@@ -34,46 +35,46 @@ def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:
 
 
 def _read(key: str, text: str) -> Branch:
-    path, shape = _find(key)
-    tree: Branch | Leaf = _value(text, shape, key)
+    path, field = _find(key)
+    tree: Branch | Leaf = _value(text, field, key)
     for step in reversed(path):
         tree = Branch({step: tree})
     assert isinstance(tree, Branch)  # noqa: S101  (a path has one step at least)
     return tree
 
 
-def _find(key: str) -> tuple[list[str], Shape]:
+def _find(key: str) -> tuple[list[str], Field]:
     """The steps of `key` and what is expected there. Raises ValueError."""
     if key in _NOT_HERE:
         raise ValueError(_NOT_HERE[key])
-    shape, path, rest = profile_shape(), list[str](), key
-    while rest and shape.kind in ("section", "map"):
-        if shape.kind == "map":  # the name of a variable is the rest, whatever is in it
-            return [*path, rest], Shape("text")
+    field, path, rest = PROFILE, list[str](), key
+    while rest and field.kind in ("section", "map"):
+        if field.kind == "map":  # the name of a variable is the rest, whatever is in it
+            return [*path, rest], Field("text")
         name, _, rest = rest.partition(".")
-        inner = shape.fields.get(name)
+        inner = field.fields.get(name)
         if inner is None:
             prefix = "".join(f"{step}." for step in path)
-            raise ValueError(unknown_key(name, prefix, shape.fields))
-        path, shape = [*path, name], inner
+            raise ValueError(unknown_key(name, prefix, field.fields))
+        path, field = [*path, name], inner
     if rest or not path:
         raise ValueError("there is no such key")
-    return path, shape
+    return path, field
 
 
-def _value(text: str, shape: Shape, key: str) -> Leaf:
-    if shape.optional and text == "null":
+def _value(text: str, field: Field, key: str) -> Leaf:
+    if field.optional and text == "null":
         return Leaf(None, SET)
-    if shape.kind == "section":
-        inside = ", ".join(f"{key}.{name}" for name in shape.fields)
+    if field.kind == "section":
+        inside = ", ".join(f"{key}.{name}" for name in field.fields)
         raise ValueError(f"this is a section; set one of {inside}")
-    if shape.kind == "map":
+    if field.kind == "map":
         raise ValueError(f"set one variable at a time, as in {key}.NAME=value")
-    if shape.kind == "list":
+    if field.kind == "list":
         return Leaf(_list(text), SET)
-    if shape.choices:
-        choose(text, shape.choices)
-    return Leaf(text if shape.kind == "text" else scalar_value(text, shape.kind), SET)
+    if field.choices:
+        choose(text, field.choices)
+    return Leaf(text if field.kind == "text" else scalar_value(text, field.kind), SET)
 
 
 def _list(text: str) -> list[str]:

@@ -7,11 +7,8 @@ profile takes needs the person's consent (`profile/consent.py`).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any, TypeVar, get_args
-
-from pydantic import BaseModel
+from typing import Annotated, TypeVar
 
 T = TypeVar("T")
 
@@ -33,25 +30,10 @@ Repository = Annotated[T, Takes.REPOSITORY]
 PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
 
 
-def marked_keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Takes | None]]:
-    """Each key that holds a value, with dots between, and its mark; None where it has none."""
-    for name, info in model.model_fields.items():
-        section = _section(info.annotation)
-        if section is not None:
-            yield from marked_keys(section, f"{prefix}{name}.")
-        else:
-            yield prefix + name, next((m for m in info.metadata if isinstance(m, Takes)), None)
-
-
 @lru_cache(maxsize=1)
 def taking_keys() -> dict[str, Takes]:
     """The keys of a profile that take something, and what."""
-    from bootstrap.profile.schema import Profile
+    from bootstrap.profile.schema import PROFILE
 
-    marks = dict(marked_keys(Profile))
-    return {key: mark for key, mark in marks.items() if mark not in (None, Takes.NOTHING)}
-
-
-def _section(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401  (a type, of any kind)
-    kinds = (annotation, *get_args(annotation))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    marks = ((key, field.takes) for key, field in PROFILE.leaves())
+    return {key: mark for key, mark in marks if mark and mark is not Takes.NOTHING}

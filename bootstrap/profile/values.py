@@ -13,11 +13,6 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pydantic import GetCoreSchemaHandler
-    from pydantic_core import CoreSchema
 
 KIB = 1024
 LONGEST_COMMAND = 8 * KIB
@@ -40,7 +35,7 @@ class Rule:
     """
 
     expected: str
-    pattern: re.Pattern[str]
+    pattern: str
     longest: int = LONGEST_TEXT
     stays: bool = False
     empty: bool = False
@@ -67,7 +62,7 @@ class Rule:
             return f"{shown(text)} starts with a dash: a program would take it for an option"
         if self.stays and ".." in text.split("/"):
             return f"{shown(text)} leaves its folder with '..'"
-        if text and not self.pattern.fullmatch(text):
+        if text and not re.fullmatch(self.pattern, text):
             return f"expected {self.expected}, got {shown(text)}"
         return ""
 
@@ -76,16 +71,9 @@ class Rule:
         schema: dict[str, object] = {"type": "string", "maxLength": self.longest}
         if not self.empty:
             schema["minLength"] = 1
-        if r"\w" not in self.pattern.pattern and self.pattern is not _ANYTHING:
-            schema["pattern"] = f"^(?:{self.pattern.pattern})$"
+        if r"\w" not in self.pattern and self.pattern != _ANYTHING:
+            schema["pattern"] = f"^(?:{self.pattern})$"
         return schema
-
-    def __get_pydantic_core_schema__(
-        self, source: type[str], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self, handler(source))
 
 
 def shown(text: str, longest: int = 60) -> str:
@@ -190,11 +178,11 @@ def _known_check(name: str) -> str:
     raise ValueError(f"there is no check {shown(name)}: {hint}")
 
 
-_ANYTHING = re.compile(r".+", re.DOTALL)
+_ANYTHING = r"(?s).+"
 
 ENV_NAME = Rule(
     "a variable's name (letters, digits, _)",
-    re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    r"[A-Za-z_][A-Za-z0-9_]*",
     256,
     finish=_not_of_the_shell,
 )
@@ -204,58 +192,56 @@ COMMAND = Rule("a command, as you would type it in a shell", _ANYTHING, LONGEST_
 GIT_URL = Rule("a git URL", _ANYTHING, finish=_git_takes)
 GIT_REF = Rule(
     "a branch, tag or commit (letters, digits, . _ / + @ = # -)",
-    re.compile(r"(?!.*\.\.)[A-Za-z0-9._/+@=#-]+"),
+    r"(?!.*\.\.)[A-Za-z0-9._/+@=#-]+",
     255,
 )
-PERSON = Rule("a name", re.compile(r"[^<>\"`$\\]+"), 256)
-EMAIL = Rule("an e-mail address", re.compile(r"[A-Za-z0-9.!#%&*+/=?^_{|}~-]+@[A-Za-z0-9.-]+"), 256)
-USER = Rule("a login name (letters, digits, . _ -)", re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"), 64)
+PERSON = Rule("a name", r"[^<>\"`$\\]+", 256)
+EMAIL = Rule("an e-mail address", r"[A-Za-z0-9.!#%&*+/=?^_{|}~-]+@[A-Za-z0-9.-]+", 256)
+USER = Rule("a login name (letters, digits, . _ -)", r"[A-Za-z0-9_][A-Za-z0-9_.-]*", 64)
 WORKDIR = Rule(
     "a folder on the box that starts with / or ~/ (letters, digits, . _ + @ = -)",
-    re.compile(r"~|~?/[A-Za-z0-9._+@=/-]*"),
+    r"~|~?/[A-Za-z0-9._+@=/-]*",
     stays=True,
     finish=_without_slash,
 )
 VENV = Rule(
     "a folder in the repository, or on the box if it starts with / (letters, digits, . _ + @ = -)",
-    re.compile(r"[A-Za-z0-9._+@=/-]+"),
+    r"[A-Za-z0-9._+@=/-]+",
     stays=True,
     finish=_below,
 )
 REPO_PATH = Rule(
     "a path inside the repository (letters, digits, spaces, . , _ + @ = -)",
-    re.compile(r"[\w.,+@=-][\w .,+@=/-]*"),
+    r"[\w.,+@=-][\w .,+@=/-]*",
     stays=True,
     finish=_not_of_git,
 )
 LOCAL_PATH = Rule(
     "a path on this machine that starts with ~/ or /",
-    re.compile(r"~?/[\w .,+@=:()/-]+"),
+    r"~?/[\w .,+@=:()/-]+",
     finish=ordinary,
 )
 PUBLIC_KEY = Rule(LOCAL_PATH.expected, LOCAL_PATH.pattern, finish=_public)
-PARENT = Rule("a shipped profile or a path", re.compile(r"[\w .,+@=:()/~-]+"), finish=ordinary)
-BOX_FILE = Rule("a path on the box that starts with /", re.compile(r"/[A-Za-z0-9._+@=/-]+"))
-PYTHON = Rule(
-    'a version of Python, as in "3.11" or "3.11.7"', re.compile(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
-)
+PARENT = Rule("a shipped profile or a path", r"[\w .,+@=:()/~-]+", finish=ordinary)
+BOX_FILE = Rule("a path on the box that starts with /", r"/[A-Za-z0-9._+@=/-]+")
+PYTHON = Rule('a version of Python, as in "3.11" or "3.11.7"', r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")
 TORCH = Rule(
     "auto, cpu, xpu, cu126 (any CUDA) or rocm6.3 (any ROCm)",
-    re.compile(r"auto|cpu|xpu|cu[0-9]{2,3}|rocm[0-9]{1,2}(\.[0-9]{1,2}){0,2}"),
+    r"auto|cpu|xpu|cu[0-9]{2,3}|rocm[0-9]{1,2}(\.[0-9]{1,2}){0,2}",
 )
 EXTRA = Rule(
     "the name of an extra (letters, digits, . _ -)",
-    re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"),
+    r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
     128,
 )
 # apt takes a trailing dash for "remove this".
 PACKAGE = Rule(
     "the name of a package (letters, digits, . _ + -)",
-    re.compile(r"[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?"),
+    r"[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?",
     128,
 )
-SESSION = Rule("a session's name (letters, digits, _ -)", re.compile(r"[A-Za-z0-9_-]+"), 64)
-GPU_NAME = Rule("a part of the GPU's name, as in A100", re.compile(r"[A-Za-z0-9 ._+()/-]+"), 64)
-CHECK = Rule("the name of a check, as in ecc", re.compile(r"[a-z0-9-]+"), 64, finish=_known_check)
-DRIVER = Rule('a driver version, as in "550.54"', re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}"))
-CUDA = Rule('a CUDA version, as in "12.1"', re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"))
+SESSION = Rule("a session's name (letters, digits, _ -)", r"[A-Za-z0-9_-]+", 64)
+GPU_NAME = Rule("a part of the GPU's name, as in A100", r"[A-Za-z0-9 ._+()/-]+", 64)
+CHECK = Rule("the name of a check, as in ecc", r"[a-z0-9-]+", 64, finish=_known_check)
+DRIVER = Rule('a driver version, as in "550.54"', r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")
+CUDA = Rule('a CUDA version, as in "12.1"', r"[0-9]{1,2}\.[0-9]{1,2}")

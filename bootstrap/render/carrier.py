@@ -32,7 +32,7 @@ def render_carrier(
 
     `wait`: it lasts as long as the training. `leave`: steps that are left out.
     """
-    by_url = profile.model_copy(update={"git": profile.git.model_copy(update={"access": "url"})})
+    by_url = profile.replace(git=profile.git.replace(access="url"))
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
     script = render_script(

@@ -43,8 +43,7 @@ def edition_of(name: str, door: Door, profile: Profile, work: Source) -> str:
     from bootstrap.render.small import render_small
 
     if door.bakes and profile.python.torch_backend == "auto":
-        python = profile.python.model_copy(update={"torch_backend": "none"})
-        profile = profile.model_copy(update={"python": python})
+        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
     makers: dict[str, Callable[[], str]] = {
         WHOLE: lambda: render_carrier(profile, work, leave=door.leave),
         SHORT: lambda: render_short(profile, work),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
 
@@ -49,7 +49,9 @@ def by_uvx(source: str, profile: Profile, work: Source) -> str:
     from bootstrap.render.variables import ROOT, public_keys
 
     keys = public_keys(profile)
-    values = profile.model_dump(exclude={"name", "extends"}, exclude_none=True, mode="json")
+    values = _without_nothing(profile.as_dict())
+    del values["name"]
+    values.pop("extends", None)
     values["git"].update(url=work.url, ref=work.commit, access="url")
     values["ssh"].update(authorized_keys=[f"{PLACE}/{number}.pub" for number in range(len(keys))])
     values["ssh"].pop("identity", None)
@@ -62,3 +64,11 @@ def by_uvx(source: str, profile: Profile, work: Source) -> str:
         f"--profile {PLACE}/boxstrap.yaml --output {PLACE}/box.sh&&bash {PLACE}/box.sh;"
         f"rm -r {PLACE}\n"
     )
+
+
+def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_nothing(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if value is not None
+    }

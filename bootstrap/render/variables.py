@@ -120,8 +120,8 @@ def _clone_url(profile: Profile, work: Source) -> str:
 
 def gpu_order(profile: Profile) -> str:
     """What was ordered, as the check on the box reads it (JSON): what differs from its defaults."""
-    gpu = profile.gpu.model_dump(include=_ORDERED, exclude_defaults=True)
-    box = profile.box.model_dump(include=_ORDERED_OF_BOX, exclude_defaults=True)
+    gpu = profile.gpu.changed(_ORDERED)
+    box = profile.box.changed(_ORDERED_OF_BOX)
     return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
 
 

@@ -42,7 +42,7 @@ def profiles(call: Call) -> None:
         return
     from bootstrap.repo.urls import without_user_info
 
-    shown = loaded.profile.model_dump()
+    shown = loaded.profile.as_dict()
     shown["git"]["url"] = without_user_info(loaded.profile.git.url or "") or None
     call.screen.result(
         {"profile": shown},

@@ -8,17 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, get_args, get_origin
-
-from pydantic.fields import FieldInfo
 
 from bootstrap.box.check import Check
 from bootstrap.box.checks import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
-from bootstrap.profile.schema import Profile, Section
-from bootstrap.profile.shape import EXPECTED, NOT_YAML, Shape, profile_shape
-from bootstrap.profile.values import Rule
+from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
+from bootstrap.profile.schema import PROFILE
 from bootstrap.render.doors import DOORS
 from bootstrap.render.editions import LEFT_OUT, SHORT, SMALL
 from bootstrap.tasks import namespace
@@ -53,53 +49,28 @@ def _table(*head: str, rows: Iterator[tuple[str, ...]]) -> str:
 
 def profile_keys(_: str) -> str:
     """Every key that a profile may have."""
-    return _table("key", "value", "default", "what it says", rows=_keys(Profile, profile_shape()))
+    rows = (
+        (f"`{key}`", _expected(field), _default(field), field.description)
+        for key, field in PROFILE.leaves()
+    )
+    return _table("key", "value", "default", "what it says", rows=rows)
 
 
-def _keys(model: type[Section], shape: Shape, prefix: str = "") -> Iterator[tuple[str, ...]]:
-    for name, info in model.model_fields.items():
-        inner = shape.fields.get(name)
-        if inner is None:
-            assert name in NOT_YAML
-        elif inner.kind == "section":
-            yield from _keys(_section_of(info), inner, f"{prefix}{name}.")
-        else:
-            key = f"`{prefix}{name}`"
-            yield key, _expected(info, inner), _default(info), str(info.description)
+def _expected(field: Field) -> str:
+    if field.choices:
+        return " or ".join(f"`{choice}`" for choice in field.choices)
+    if field.rule:
+        return field.rule.expected
+    if field.kind == "list" and field.item and field.item.rule:
+        return f"list; each {field.item.rule.expected}"
+    return EXPECTED[field.kind].replace("names and values", "variables")
 
 
-def _section_of(info: FieldInfo) -> type[Section]:
-    kinds = [info.annotation, *get_args(info.annotation)]
-    (found,) = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section))
-    return found
-
-
-def _expected(info: FieldInfo, shape: Shape) -> str:
-    if shape.choices:
-        return " or ".join(f"`{choice}`" for choice in shape.choices)
-    rules = list(_rules(info.annotation, info.metadata))
-    if shape.kind == "text" and rules:
-        return rules[0].expected
-    if shape.kind == "list" and rules:
-        return f"list; each {rules[0].expected}"
-    return EXPECTED[shape.kind].replace("names and values", "variables")
-
-
-def _rules(annotation: object, metadata: list[object]) -> Iterator[Rule]:
-    yield from (each for each in metadata if isinstance(each, Rule))
-    if get_origin(annotation) is not Literal:
-        for part in get_args(annotation):
-            if isinstance(part, Rule):
-                yield part
-            else:
-                yield from _rules(part, [])
-
-
-def _default(info: FieldInfo) -> str:
-    if info.is_required():
+def _default(field: Field) -> str:
+    value = field.default
+    if value is REQUIRED:
         return "must be given"
-    value = info.get_default(call_default_factory=True)
-    if value is None or value in ([], {}):
+    if value is None or isinstance(value, type):
         return "-"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import ProfileError
 from bootstrap.profile.load import load
-from bootstrap.profile.shape import profile_shape
+from bootstrap.profile.schema import PROFILE
 
 from .hostile import yaml_text
 
-KEYS = [key.rpartition(".")[2] for key in profile_shape().leaves()] + [*profile_shape().fields]
+LEAVES = [key for key, _ in PROFILE.leaves()]
+KEYS = [key.rpartition(".")[2] for key in LEAVES] + [*PROFILE.fields]
 SIGNS = [":", ": ", "- ", "\n", "\n  ", "\n    ", "[", "]", "{", "}", ", ", "'", '"', "#", "|", ">"]
 TROUBLE = ["&a ", "*a", "!!str ", "!", "?", "%", "@", "`", "~", "<<", "---\n", "...", "\t", "\\"]
 SURPRISES = ["null", "3.10", "0600", "22:22", "on", "2024-01-01", "-", "--", "é", "\u202e", "\x00"]
@@ -66,7 +67,7 @@ def test_yaml_like_text(text):
 
 
 @QUIET
-@given(st.dictionaries(st.sampled_from(list(profile_shape().fields)), TREES))
+@given(st.dictionaries(st.sampled_from(list(PROFILE.fields)), TREES))
 def test_trees_of_the_right_keys(tree):
     only_says_what_is_wrong(flow(tree).encode())
 
@@ -78,6 +79,6 @@ def test_any_bytes(data):
 
 
 @QUIET
-@given(st.sampled_from(list(profile_shape().leaves())) | st.text(max_size=20), YAMLISH | st.text())
+@given(st.sampled_from(LEAVES) | st.text(max_size=20), YAMLISH | st.text())
 def test_any_set(key, value):
     only_says_what_is_wrong(b"train: {command: x}", f"{key}={value}")

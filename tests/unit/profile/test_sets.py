@@ -38,7 +38,7 @@ from bootstrap.profile.problems import WrongProfileError
 def test_a_value_is_taken_by_what_the_key_expects(write, text, key, value):
     write("train: {command: x}\ngit: {ref: main}\ngpu: {count: 1}\npython: {requirements: [r]}")
     loaded = load("a.yaml", sets=[text])
-    found = loaded.profile.model_dump()
+    found = loaded.profile.as_dict()
     for step in key.split("."):
         found = found[step]
     assert found == value

@@ -144,7 +144,7 @@ def test_what_a_door_gets_fits_and_holds_the_script_and_no_secret(
 def test_over_its_limit_a_door_says_the_size_and_what_to_drop(name: str) -> None:
     random = Random(1)
     noise = {f"A{n}": random.randbytes(1500).hex() for n in range((DOORS[name].limit or 0) // 1000)}
-    big = profile("vast").model_copy(update={"env": noise})
+    big = profile("vast").replace(env=noise)
     with pytest.raises(UsageError) as found:
         render_door(name, big, WORK)
     said = found.value.text()

@@ -44,9 +44,7 @@ def test_rendered_scripts_are_clean(name: str, tmp_path: Path) -> None:
 
 def test_a_script_full_of_odd_values_is_clean(tmp_path: Path) -> None:
     odd = {f"A{n}": case.value for n, case in enumerate(hostile.ACCEPTED) if case.key == "env.A"}
-    what = profile("vast", 'packages=["g++"]', 'python.extras=["a"]').model_copy(
-        update={"env": odd}
-    )
+    what = profile("vast", 'packages=["g++"]', 'python.extras=["a"]').replace(env=odd)
     assert shellcheck(written(tmp_path, render(what))) == ""
 
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bootstrap.profile.schema import Profile
+from bootstrap.profile.check import make_profile
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
 from bootstrap.setup.secrets import packed
@@ -35,7 +35,7 @@ FEW = settings(max_examples=12)
 def fits(document: object) -> bool:
     """Whether the profile's own rules let it through."""
     try:
-        Profile.model_validate(document)
+        make_profile(document)
     except ValueError:
         return False
     return True
@@ -121,7 +121,7 @@ printf %s "$RUN_DIR"
 @FEW
 @given(command=COMMANDS)
 def test_the_command_of_a_run(command: str) -> None:
-    profile = Profile.model_validate({"train": {"command": command}})
+    profile = make_profile({"train": {"command": command}})
     library = "".join(shell_part("lib", name) for name in ("main", "base", "repository", "runs"))
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -177,7 +177,7 @@ def test_shellcheck_finds_nothing_in_any_script(
     document = {"env": env, "train": {"command": command, "session": session}}
     if not fits(document):
         return
-    script = render(Profile.model_validate(document))
+    script = render(make_profile(document))
     # The static parts are checked once and for all in test_lint.py.
     head = script.partition("\n{\n")[0]
     with TemporaryDirectory() as folder:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bootstrap.profile.check import make_profile
 from bootstrap.profile.load import load
-from bootstrap.profile.schema import Profile
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_script
 from tests.unit.profile import hostile
@@ -65,7 +65,7 @@ def test_what_a_profile_lets_through_comes_out(env: dict[str, str], command: str
     document: dict[str, object] = {"env": fitting}
     if accepted({"train": {"command": command}}):
         document["train"] = {"command": command}
-    profile = Profile.model_validate(document)
+    profile = make_profile(document)
     script = render(profile)
     found = through_bash(script, ['"$TRAIN_COMMAND"', '${ENV_VALUES[@]+"${ENV_VALUES[@]}"}'])
     train = profile.train.command if profile.train else ""
@@ -74,7 +74,7 @@ def test_what_a_profile_lets_through_comes_out(env: dict[str, str], command: str
 
 def accepted(document: object) -> bool:
     try:
-        Profile.model_validate(document)
+        make_profile(document)
     except ValueError:
         return False
     return True
@@ -117,7 +117,7 @@ def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
     work = WORK.__class__(
         key="k-1", name="k", commit="a" * 40, branch=odd, url=odd, user_name=odd, user_email=odd
     )
-    script = render(Profile.model_validate({"train": {"command": "true"}}), work=work)
+    script = render(make_profile({"train": {"command": "true"}}), work=work)
     found = through_bash(script, ['"$REPO_BRANCH" "$REPO_URL" "$GIT_USER_NAME" "$GIT_USER_EMAIL"'])
     assert found == [odd] * 4
     run_script(script, tmp_path / "home", "plan")

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import Field
 
 from bootstrap.errors import ProfileError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.paths import config_dir, state_dir
-from bootstrap.profile.schema import Profile, Section
-from bootstrap.profile.takes import Takes, marked_keys, taking_keys
+from bootstrap.profile.fields import Field, Section, field
+from bootstrap.profile.schema import PROFILE, Profile
+from bootstrap.profile.takes import Takes, taking_keys
 from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
 from tests.cli import HERE, Repository, User
 
@@ -34,20 +34,17 @@ TAKES: dict[str, tuple[str, str]] = {
 
 
 def test_every_key_of_the_schema_declares_what_it_takes() -> None:
-    marks = dict(marked_keys(Profile))
-    assert [key for key, mark in marks.items() if mark is None and key != "name"] == []
-    assert len(marks) > 50
+    marks = {key: field.takes for key, field in PROFILE.leaves()}
+    assert [key for key, mark in marks.items() if mark is None] == []
+    assert len(marks) >= 50
     assert set(taking_keys()) == set(TAKES)
 
 
 def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> None:
-    class Bucket(Section):
-        url: str = Field(default="")
-
-    class Grown(Profile):
-        bucket: Bucket | None = None
-
-    assert dict(marked_keys(Grown))["bucket.url"] is None
+    url = {"__annotations__": {"url": str}, "url": field("Where it is.")}
+    bucket = {"__annotations__": {"bucket": type("Bucket", (Section,), url)}}
+    grown = type("Grown", (Profile,), {**bucket, "bucket": field("What is fetched.")})
+    assert dict(Field("section", section=grown).leaves())["bucket.url"].takes is None
 
 
 @pytest.fixture

@@ -1,0 +1,146 @@
+"""What the schema is made of: a section is a class, a key one line of it.
+
+The annotation says what a key holds and what it takes from the person; `field` adds its
+default, limits and description. Reading, `--set`, checking, the JSON Schema and the docs all
+follow from `Section.fields`. It is plain Python, since every command that reads a profile
+waits for it (docs/adr/0024-a-schema-in-plain-python.md).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+
+from bootstrap.profile.takes import Takes
+from bootstrap.profile.values import Rule
+
+S = TypeVar("S", bound="Section")
+Kind = Literal["text", "whole", "number", "truth", "list", "map", "section"]
+
+EXPECTED: dict[Kind, str] = {
+    "text": "text",
+    "whole": "a whole number",
+    "number": "a number",
+    "truth": "true or false",
+    "list": "a list, as in [a, b]",
+    "map": "names and values, as in {NAME: value}",
+    "section": "a section with keys of its own",
+}
+_PLAIN: dict[object, Kind] = {str: "text", int: "whole", float: "number", bool: "truth"}
+REQUIRED = object()
+"""The default of a key that must be given."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What is expected at a key. `choices` lists the only words that will do."""
+
+    kind: Kind
+    optional: bool = False
+    choices: tuple[str, ...] = ()
+    rule: Rule | None = None
+    item: Field | None = None
+    """What each item of a list, or each value of a map, must be."""
+    name_rule: Rule | None = None
+    """What the names in a map must look like."""
+    section: type[Section] | None = None
+    takes: Takes | None = None
+    default: object = REQUIRED
+    """A type stands for what it makes: no two profiles share a list."""
+    description: str = ""
+    gt: float | None = None
+    ge: float | None = None
+    le: float | None = None
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """The keys inside a section."""
+        return self.section.fields if self.section else {}
+
+    def leaves(self, prefix: str = "") -> Iterator[tuple[str, Field]]:
+        """Everything inside that holds a value, by its key with dots between."""
+        for name, inner in self.fields.items():
+            if inner.section:
+                yield from inner.leaves(f"{prefix}{name}.")
+            else:
+                yield prefix + name, inner
+
+
+class _Given(dict[str, Any]):
+    """What a line of the schema says beside its annotation."""
+
+
+def field(description: str, **given: object) -> Any:  # noqa: ANN401 - it stands for a value
+    """A key: its `default`, and limits of a number (`gt`, `ge`, `le`).
+
+    Without a default it is nothing where that is allowed, an empty list or map, or a
+    section of defaults; anything else must be given.
+    """
+    return _Given(given, description=description)
+
+
+class Section:
+    """A section of a profile: one attribute a key, and none is ever changed."""
+
+    fields: ClassVar[dict[str, Field]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.fields = {
+            name: Field(**{**_read(annotation), **given})
+            for name, annotation in cls.__annotations__.items()
+            if isinstance(given := vars(cls).get(name), _Given)
+        }
+
+    def __init__(self, **values: object) -> None:
+        for name, each in self.fields.items():
+            made = each.default() if isinstance(each.default, type) else each.default
+            vars(self)[name] = values.pop(name, made)
+        vars(self).update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name}: a profile stays as it was read")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def replace(self: S, **values: object) -> S:
+        """The same with other values, which nobody checks."""
+        return type(self)(**{**vars(self), **values})
+
+    def changed(self, names: Collection[str]) -> dict[str, Any]:
+        """Those of `names` that are not as they are by default."""
+        default, own = vars(type(self)()), vars(self)
+        return {name: own[name] for name in own if name in names and own[name] != default[name]}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the order of the schema."""
+        values = ((name, getattr(self, name)) for name in type(self).__annotations__)
+        return {name: v.as_dict() if isinstance(v, Section) else v for name, v in values}
+
+
+def _read(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, of any kind
+    """What an annotation says of a field."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        marks = {"takes" if isinstance(mark, Takes) else "rule": mark for mark in args[1:]}
+        return {**_read(args[0]), **marks}
+    if origin in (Union, types.UnionType):
+        (inner,) = (arg for arg in args if arg is not type(None))
+        return {**_read(inner), "optional": True, "default": None}
+    if origin is Literal:
+        return {"kind": _PLAIN[type(args[0])], "choices": tuple(map(str, args))}
+    if origin is list:
+        return {"kind": "list", "item": Field(**_read(args[0])), "default": list}
+    if origin is dict:
+        names, item = map(_read, args)
+        return {"kind": "map", "name_rule": names["rule"], "item": Field(**item), "default": dict}
+    kind = _PLAIN.get(annotation)
+    return (
+        {"kind": kind}
+        if kind
+        else {"kind": "section", "section": annotation, "default": annotation}
+    )
