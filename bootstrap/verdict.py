@@ -50,7 +50,7 @@ class Reason(_Part):
         return f"{gpus_named(self.gpus)}: {self.says}" if self.gpus else self.says
 
 
-class Gpu(_Part):
+class VerdictGpu(_Part):
     """One GPU; what it doesn't tell is None."""
 
     index: Index
@@ -60,7 +60,7 @@ class Gpu(_Part):
     capability: Text | None
 
 
-class Row(_Part):
+class VerdictRow(_Part):
     """What one check found of one GPU, or of the box where `gpu` is None.
 
     `read` and `expected` may be empty; `says` is a sentence where they disagree.
@@ -85,8 +85,8 @@ class Verdict(_Part):
     reasons: Annotated[tuple[Reason, ...], Field(max_length=512)]
     driver: Text | None
     cuda: Text | None
-    gpus: Annotated[tuple[Gpu, ...], Field(max_length=128)]
-    checks: Annotated[tuple[Row, ...], Field(max_length=4096)]
+    gpus: Annotated[tuple[VerdictGpu, ...], Field(max_length=128)]
+    checks: Annotated[tuple[VerdictRow, ...], Field(max_length=4096)]
     seconds: Annotated[float, Field(ge=0)]
     advice: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
 
@@ -113,7 +113,7 @@ def read(doc: bytes) -> Verdict:
     """The verdict of a box.
 
     Raises:
-        BoxstrapError: the document isn't one that `bootstrap/box/verdict.py` writes.
+        BoxstrapError: the document isn't one that `bootstrap/box/verify.py` writes.
     """
     if len(doc) > MAX_BYTES:
         raise _unreadable(f"it has {len(doc)} bytes")

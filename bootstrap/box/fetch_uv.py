@@ -23,7 +23,7 @@ if not __package__:  # run as a file: PEP 366
         os.path.basename(os.path.dirname(os.path.abspath(__file__))),
     )
 
-from .indexes import pip_setting
+from .pip_indexes import pip_setting
 
 TIMEOUT_S = 20
 

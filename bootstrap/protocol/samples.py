@@ -1,4 +1,4 @@
-"""A look at a box, as `bootstrap/box/watch.py` writes it: one line, bounded and cleaned."""
+"""A look at a box, as `bootstrap/box/top_stream.py` writes it: one line, bounded and cleaned."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Newest(_SamplePart):
 
     name: Text
     repo: Text
-    state: Literal["running", "finished", "died"]
+    state: Literal["running", "finished", "died", "waiting"]
     rc: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     last: Text
 

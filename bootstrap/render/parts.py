@@ -53,8 +53,9 @@ def box_files() -> tuple[tuple[str, str], ...]:
     files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
     texts = {file.name: file.read_text(encoding="utf-8").rstrip("\n") for file in files}
     del texts["__init__.py"]
-    # What the runner asks of the library: bash processes.sh FUNCTION ARGUMENT...
-    library = "".join(shell_part("lib", part) for part in ("process", "run_processes"))
+    # What the runner and `top_stream.py` ask of the library: sh processes.sh FUNCTION ARGUMENT...
+    parts = ("process", "run_state", "run_processes")
+    library = "".join(shell_part("lib", part) for part in parts)
     texts["processes.sh"] = f'{library}"$@"'
     return tuple(sorted(texts.items()))
 

@@ -124,7 +124,7 @@ def files() -> list[tuple[str, str]]:
             (f.name, bare_python(f.read_text(encoding="utf-8")))
             for f in sorted(folder.glob("*.py"))
         ),
-        ("indexes.py", bare_python(own["indexes.py"])),
+        ("pip_indexes.py", bare_python(own["pip_indexes.py"])),
         ("runner.sh", bare_shell(_WHOLE_ONLY.sub("", own["runner.sh"])).rstrip("\n")),
     ]
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from bootstrap.box.order import BoxOrder, Order
+from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.paths import expanded, real
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile.values import ordinary
@@ -51,8 +51,8 @@ class Source:
     """The key that its address alone would give it."""
 
 
-_ORDERED = {field.name for field in fields(Order)} - {"box", "run_alive"}
-_ORDERED_OF_BOX = {field.name for field in fields(BoxOrder)}
+_ORDERED = {field.name for field in fields(ExpectedHardware)} - {"box", "run_alive"}
+_ORDERED_OF_BOX = {field.name for field in fields(ExpectedMachine)}
 
 NO_SOURCE = Source("none", "none", "", None, None, None, None)
 

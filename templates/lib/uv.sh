@@ -95,7 +95,7 @@ read_indexes() {
   while IFS=$'\t' read -r name value; do
     # What the box set for uv itself wins.
     [ -n "${!name-}" ] || UV_SETTINGS+=("$name=$value")
-  done < <(python3 "$BOX_HOME/box/indexes.py")
+  done < <(python3 "$BOX_HOME/box/pip_indexes.py")
 }
 
 run_uv() {

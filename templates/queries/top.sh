@@ -2,8 +2,11 @@
 # top: looks at this box again and again, until this connection ends.
 
 find_home
-if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$box_home/box/watch.py" ]; then
+stream=$box_home/box/top_stream.py
+# An earlier version calls it otherwise.
+[ -f "$stream" ] || stream=$box_home/box/watch.py
+if [ ! -x "$box_home/agent/bin/python" ] || [ ! -f "$stream" ]; then
   printf '{"missing":true}\n'
   exit 0
 fi
-exec "$box_home/agent/bin/python" -B "$box_home/box/watch.py" --every "$every" --runs "$box_home/runs"
+exec "$box_home/agent/bin/python" -B "$stream" --every "$every" --runs "$box_home/runs"

@@ -1,7 +1,7 @@
 """The GPU verdict of the short script: what `bootstrap/box` asks first, in one file, by ctypes.
 
 usage: python3 gpu.py ORDER_JSON RESULT_JSON
-Any Python from 3.6 on; needs no package. Exit code, codes and lines as `box/verdict.py`.
+Any Python from 3.6 on; needs no package. Exit code, codes and lines as `box/verify.py`.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import sys
 
 UNTOLD = 3  # NVML_ERROR_NOT_SUPPORTED
 SICK = (8, 10, 11, 14, 15, 16)
-# nvmlReturn_t of a start that failed, and the code that names it (box/problems.py).
+# nvmlReturn_t of a start that failed, and the code that names it (box/gpu_errors.py).
 STARTS = {
     4: "no-permission",
     9: "no-driver",
@@ -92,7 +92,7 @@ def told_by(name, handle, size, count, asked=()):
 
 
 def fits(word, words):
-    """Whether a card's name tells, or does not deny, one word of the order (box/checks.py)."""
+    """Whether a card's name tells, or does not deny, one word of the order (box/gpu_checks.py)."""
     if word in words or any(word == a + b for a, b in zip(words, words[1:])):
         return True
     if word.startswith("sxm"):

@@ -18,8 +18,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bootstrap import verdict, verdict_page
-from bootstrap.box import judge, readers
-from bootstrap.box.order import parse_order
+from bootstrap.box import verify_judge, verify_readers
+from bootstrap.box.expected_hardware import parse_expected
 from bootstrap.profile.load import load
 from tests.nvml import scenarios, stub
 
@@ -54,17 +54,17 @@ def example() -> str:
     """The page."""
     with tempfile.TemporaryDirectory() as folder:
         facts = _facts(Path(folder))
-    result = judge.judge({**facts, **AROUND}, parse_order(json.dumps(ORDER)), 0.6)
+    result = verify_judge.judge({**facts, **AROUND}, parse_expected(json.dumps(ORDER)), 0.6)
     box, provider = "root@203.0.113.7:46769", load("vast").profile.provider.name
     about = verdict_page.Subject(box, provider, AT, NOTE, version="")
     return verdict_page.page(verdict.read(json.dumps(result).encode()), about)
 
 
-def _facts(folder: Path) -> readers.Facts:
+def _facts(folder: Path) -> verify_readers.Facts:
     scenario = folder / "scenario"
     scenario.write_text(SCENARIO)
     library = stub.build_library(folder)
-    reader = Path(readers.__file__).parent / "nvml.py"
+    reader = Path(verify_readers.__file__).parent / "gpu_reader.py"
     environment = {"LD_LIBRARY_PATH": str(library.parent), "NVML_SCENARIO": str(scenario)}
     done = subprocess.run(
         [sys.executable, "-B", str(reader)],
@@ -72,7 +72,7 @@ def _facts(folder: Path) -> readers.Facts:
         capture_output=True,
         check=True,
     )
-    return readers.assemble(done.stdout.splitlines(keepends=True), 0).facts
+    return verify_readers.assemble(done.stdout.splitlines(keepends=True), 0).facts
 
 
 if __name__ == "__main__":

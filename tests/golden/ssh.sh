@@ -155,72 +155,55 @@ REPO_STEPS='repo python train'
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
+  local file
   mkdir -p "$BOX_HOME/box"
-  write_if_changed "$BOX_HOME/box/burn.py" 644 <<'END_OF_BOX_FILE'
-# (the file burn.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/cgroup.py" 644 <<'END_OF_BOX_FILE'
-# (the file cgroup.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/check.py" 644 <<'END_OF_BOX_FILE'
-# (the file check.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/checks.py" 644 <<'END_OF_BOX_FILE'
-# (the file checks.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/engines.py" 644 <<'END_OF_BOX_FILE'
-# (the file engines.py)
-END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
 # (the file enter.sh)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/expected.py" 644 <<'END_OF_BOX_FILE'
-# (the file expected.py)
+  write_if_changed "$BOX_HOME/box/expected_hardware.py" 644 <<'END_OF_BOX_FILE'
+# (the file expected_hardware.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
 # (the file fetch_uv.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/fits.py" 644 <<'END_OF_BOX_FILE'
-# (the file fits.py)
-END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/grade.py" 644 <<'END_OF_BOX_FILE'
-# (the file grade.py)
+  write_if_changed "$BOX_HOME/box/gpu_errors.py" 644 <<'END_OF_BOX_FILE'
+# (the file gpu_errors.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/indexes.py" 644 <<'END_OF_BOX_FILE'
-# (the file indexes.py)
+  write_if_changed "$BOX_HOME/box/gpu_performance.py" 644 <<'END_OF_BOX_FILE'
+# (the file gpu_performance.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/judge.py" 644 <<'END_OF_BOX_FILE'
-# (the file judge.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/machine.py" 644 <<'END_OF_BOX_FILE'
-# (the file machine.py)
+  write_if_changed "$BOX_HOME/box/gpu_reader.py" 644 <<'END_OF_BOX_FILE'
+# (the file gpu_reader.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/machine_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file machine_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/network.py" 644 <<'END_OF_BOX_FILE'
-# (the file network.py)
+  write_if_changed "$BOX_HOME/box/machine_limits.py" 644 <<'END_OF_BOX_FILE'
+# (the file machine_limits.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/nvml.py" 644 <<'END_OF_BOX_FILE'
-# (the file nvml.py)
+  write_if_changed "$BOX_HOME/box/machine_reader.py" 644 <<'END_OF_BOX_FILE'
+# (the file machine_reader.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/order.py" 644 <<'END_OF_BOX_FILE'
-# (the file order.py)
+  write_if_changed "$BOX_HOME/box/network_checks.py" 644 <<'END_OF_BOX_FILE'
+# (the file network_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/others.py" 644 <<'END_OF_BOX_FILE'
-# (the file others.py)
+  write_if_changed "$BOX_HOME/box/network_reader.py" 644 <<'END_OF_BOX_FILE'
+# (the file network_reader.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/problems.py" 644 <<'END_OF_BOX_FILE'
-# (the file problems.py)
+  write_if_changed "$BOX_HOME/box/pip_indexes.py" 644 <<'END_OF_BOX_FILE'
+# (the file pip_indexes.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/pip_unlisted.py" 644 <<'END_OF_BOX_FILE'
+# (the file pip_unlisted.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/processes.sh" 644 <<'END_OF_BOX_FILE'
 # (the file processes.sh)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/readers.py" 644 <<'END_OF_BOX_FILE'
-# (the file readers.py)
+  write_if_changed "$BOX_HOME/box/reader_output.py" 644 <<'END_OF_BOX_FILE'
+# (the file reader_output.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/runner.sh" 644 <<'END_OF_BOX_FILE'
 # (the file runner.sh)
@@ -228,18 +211,49 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/smoke.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/tell.py" 644 <<'END_OF_BOX_FILE'
-# (the file tell.py)
+  write_if_changed "$BOX_HOME/box/smoke_backends.py" 644 <<'END_OF_BOX_FILE'
+# (the file smoke_backends.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verdict.py" 644 <<'END_OF_BOX_FILE'
-# (the file verdict.py)
+  write_if_changed "$BOX_HOME/box/smoke_judge.py" 644 <<'END_OF_BOX_FILE'
+# (the file smoke_judge.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/watch.py" 644 <<'END_OF_BOX_FILE'
-# (the file watch.py)
+  write_if_changed "$BOX_HOME/box/smoke_peaks.py" 644 <<'END_OF_BOX_FILE'
+# (the file smoke_peaks.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/smoke_stress.py" 644 <<'END_OF_BOX_FILE'
+# (the file smoke_stress.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/thresholds.py" 644 <<'END_OF_BOX_FILE'
+# (the file thresholds.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/top_stream.py" 644 <<'END_OF_BOX_FILE'
+# (the file top_stream.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/torch_compat.py" 644 <<'END_OF_BOX_FILE'
+# (the file torch_compat.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_check.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_check.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_judge.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_judge.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_readers.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_readers.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_table.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_table.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/window.sh" 644 <<'END_OF_BOX_FILE'
 # (the file window.sh)
 END_OF_BOX_FILE
+  # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
+  for file in "$BOX_HOME"/box/*.py; do
+    case " enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh " in *" ${file##*/} "*) ;; *) rm -f -- "$file" ;; esac
+  done
 }
 
 main "$@"

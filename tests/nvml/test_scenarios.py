@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from bootstrap import verdict
-from bootstrap.box import checks
+from bootstrap.box import verify_table
 from bootstrap.ui import verdict_table
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
@@ -75,7 +75,7 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
 
 def test_every_check_of_a_gpu_has_a_fault_that_trips_it() -> None:
     tripped = {fault.code for fault in FAULTS.values()}
-    assert {check.code for check in checks.OF_GPUS} - {""} <= tripped
+    assert {check.code for check in verify_table.OF_GPUS} - {""} <= tripped
 
 
 INIT = {
@@ -209,7 +209,7 @@ def test_no_process_of_ours_is_left_by_a_hang(rig: stub.Rig) -> None:
 
 def readers(rig: stub.Rig) -> set[psutil.Process]:
     """The processes that read GPUs for this rig."""
-    reader = str(rig.folder / "box" / "nvml.py")
+    reader = str(rig.folder / "box" / "gpu_reader.py")
     every = psutil.process_iter(["cmdline"])
     return {process for process in every if reader in (process.info["cmdline"] or [])}
 
@@ -305,7 +305,8 @@ def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
     answer = bare.run(A100)
     assert (answer.code, answer.result) == (1, {})
     assert (
-        answer.err == "the reader nvml.py failed: ModuleNotFoundError: No module named 'pynvml'\n"
+        answer.err
+        == "the reader gpu_reader.py failed: ModuleNotFoundError: No module named 'pynvml'\n"
     )
 
 

@@ -77,7 +77,7 @@ class Place:
 def _index_settings() -> dict[str, str]:
     """uv takes the index that pip is set to here, as it does on a box."""
     told = subprocess.run(
-        [sys.executable, ROOT / "bootstrap/box/indexes.py"],
+        [sys.executable, ROOT / "bootstrap/box/pip_indexes.py"],
         capture_output=True,
         text=True,
         check=True,

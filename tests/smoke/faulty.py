@@ -1,8 +1,8 @@
-# Appended to `engines.py` of a copy of the box's files: a GPU that is sick in its own way.
+# Appended to `smoke_backends.py` of a copy of the box's files: a GPU that is sick in its own way.
 # Which way, its UUID tells, which `smoke.py` gives each worker as the device it may see.
 
 
-class _Sick(Torch):  # noqa: F821 - of engines.py
+class _Sick(Torch):  # noqa: F821 - of smoke_backends.py
     def __init__(self, device):
         super().__init__(device)
         import os

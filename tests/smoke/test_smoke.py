@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bootstrap import verdict
-from bootstrap.box import fits
-from bootstrap.box.check import PASS, RETURN
-from bootstrap.box.judge import Row
+from bootstrap.box import torch_compat
 from bootstrap.box.smoke import joined
+from bootstrap.box.verify_check import PASS, RETURN
+from bootstrap.box.verify_judge import CheckResult
 from bootstrap.ui import verdict_table
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
@@ -31,7 +31,7 @@ def box(rig: stub.Rig, tmp_path_factory: pytest.TempPathFactory) -> stub.Rig:
     """A copy whose GPUs are sick as their UUIDs say."""
     folder = tmp_path_factory.mktemp("sick")
     shutil.copytree(stub.BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
-    with (folder / "box/engines.py").open("a") as engines:
+    with (folder / "box/smoke_backends.py").open("a") as engines:
         engines.write((Path(__file__).parent / "faulty.py").read_text())
     return stub.Rig(folder, rig.python, rig.library)
 
@@ -130,7 +130,7 @@ def test_what_never_ends_is_given_up(
     rig: stub.Rig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     shutil.copytree(stub.BOX, tmp_path / "box", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "box/burn.py").write_text(worker)
+    (tmp_path / "box/smoke_stress.py").write_text(worker)
     sick = stub.Rig(tmp_path, rig.python, rig.library)
     answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
     assert [reason[1] for reason in answer.reasons()] == [code]
@@ -147,7 +147,7 @@ def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.Ri
 
 def test_the_real_torch_of_a_processor_is_seen_by_its_files(torch_python: Path) -> None:
     (site,) = (torch_python.parents[1] / "lib").glob("python3*/site-packages")
-    found = fits.after(fits.Gpu((12, 4), ((8, 0),)), "auto", site)
+    found = torch_compat.after(torch_compat.CudaTarget((12, 4), ((8, 0),)), "auto", site)
     assert found is not None
     assert found.says == "torch 2.13.0+cpu is built without CUDA, and the box has a GPU"
 
@@ -163,12 +163,14 @@ def test_torch_without_cuda_is_no_reason_to_return_the_box(
 def test_a_second_smoke_test_takes_the_place_of_the_first() -> None:
     hot = {"check": "heat", "code": "gpu-hot", "outcome": "warn", "gpus": [0]}
     gpu = {"verdict": "warn", "reasons": [hot], "checks": [{"check": "heat", "gpu": 0}]}
-    wrong = Row("smoke-memory", 0, RETURN, "1 wrong word", "", "it forgets", "smoke-memory", "A")
+    wrong = CheckResult(
+        "smoke-memory", 0, RETURN, "1 wrong word", "", "it forgets", "smoke-memory", "A"
+    )
     sick = joined(gpu, [wrong])
     assert (sick["verdict"], [r["code"] for r in sick["reasons"]]) == (
         "return",
         ["smoke-memory", "gpu-hot"],
     )
-    well = joined(sick, [Row("smoke-memory", 0, PASS, "right")])
+    well = joined(sick, [CheckResult("smoke-memory", 0, PASS, "right")])
     assert (well["verdict"], well["reasons"]) == ("warn", [hot])
     assert [row["check"] for row in well["checks"]] == ["heat", "smoke-memory"]

@@ -1,11 +1,13 @@
 """A code that the box sends and this side doesn't know would be a fault without a name."""
 
-from bootstrap.box import checks, problems
+from bootstrap.box import gpu_errors, verify_table
 from bootstrap.codes import CODES
 
-PROBLEMS = [value for value in vars(problems).values() if isinstance(value, problems.Problem)]
-SENT = {problem.code for problem in [*PROBLEMS, *problems.NVML.values()]}
-SENT |= {check.code for check in (*checks.OF_GPUS, *checks.BOX_CHECKS)}
+PROBLEMS = [
+    value for value in vars(gpu_errors).values() if isinstance(value, gpu_errors.GpuProblem)
+]
+SENT = {problem.code for problem in [*PROBLEMS, *gpu_errors.NVML.values()]}
+SENT |= {check.code for check in (*verify_table.OF_GPUS, *verify_table.BOX_CHECKS)}
 SENT |= {"gpu-unread", "box-unread", "gpu-sick"}
 
 

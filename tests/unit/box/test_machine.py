@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.box import check, judge, machine, readers
-from bootstrap.box.checks import BOX_CHECKS
-from bootstrap.box.order import Order, parse_order
+from bootstrap.box import machine_reader, verify_check, verify_judge, verify_readers
+from bootstrap.box.expected_hardware import ExpectedHardware, parse_expected
+from bootstrap.box.verify_table import BOX_CHECKS
 
 GIB = 1024**3
-SCRIPT = Path(machine.__file__)
+SCRIPT = Path(machine_reader.__file__)
 # A reading that nothing can be held against, for each check of the machine.
 WELL: dict[str, Any] = {
     "cpus": {"granted": 8, "machine": 64},
@@ -36,7 +36,7 @@ NO_GPU = {"devices": 0, "locked": 0, "kernel": False, "cards": 0, "library": "mi
 def judged(readings: dict[str, Any], **ordered: object) -> dict[str, Any]:
     """The verdict on a box that needs no GPU."""
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, **readings}
-    return judge.judge(facts, parse_order(json.dumps({"require": False, **ordered})), 0.1)
+    return verify_judge.judge(facts, parse_expected(json.dumps({"require": False, **ordered})), 0.1)
 
 
 def reasons(readings: dict[str, Any], ordered: dict[str, float]) -> list[tuple[str, str]]:
@@ -96,10 +96,10 @@ FAULTS: dict[str, tuple[str, Any, Any, dict[str, float], tuple[str, str]]] = {
         {},
         ("warn", "clock-wrong"),
     ),
-    "a disk that hangs": ("disk_speed", readers.LATE, 20.0, {}, ("warn", "box-unread")),
+    "a disk that hangs": ("disk_speed", verify_readers.LATE, 20.0, {}, ("warn", "box-unread")),
     "a name server that hangs": (
         "index",
-        readers.LATE,
+        verify_readers.LATE,
         WELL["index"],
         {},
         ("warn", "box-unread"),
@@ -132,12 +132,14 @@ def test_what_a_box_does_not_have_is_neither_good_nor_bad() -> None:
 
 def test_what_nobody_read_is_not_in_the_table() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}}
-    assert [row["check"] for row in judge.judge(facts, Order(), 0.1)["checks"]] == ["gpu"]
+    assert [
+        row["check"] for row in verify_judge.judge(facts, ExpectedHardware(), 0.1)["checks"]
+    ] == ["gpu"]
 
 
 def test_a_missing_gpu_does_not_hide_what_else_is_wrong() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "shm": 64 << 20}
-    result = judge.judge(facts, Order(), 0.1)
+    result = verify_judge.judge(facts, ExpectedHardware(), 0.1)
     assert [each["code"] for each in result["reasons"]] == ["no-gpu", "box-shm"]
 
 
@@ -161,7 +163,7 @@ def test_a_profile_weighs_each_check(
 
 def test_while_a_run_is_alive_nothing_is_measured_that_it_would_feel() -> None:
     facts = {**NO_GPU, "init": {"error": 12}, "gpus": {}, **WELL, "disk_speed": 1.0}
-    result = judge.judge(facts, Order(require=False, run_alive=True), 0.1)
+    result = verify_judge.judge(facts, ExpectedHardware(require=False, run_alive=True), 0.1)
     assert result["verdict"] == "keep"
     (row,) = (row for row in result["checks"] if row["check"] == "disk-speed")
     assert (row["outcome"], row["read"]) == ("n/a", "a run is alive")
@@ -180,7 +182,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
         check=True,
         **more,
     )
-    facts = readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True), 0)
     assert facts.whole
     return facts.facts
 
@@ -246,11 +248,11 @@ def test_the_disk_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_disk_with_no_room_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "disk", lambda workdir: 1 << 20)
-    assert machine.disk_speed(tmp_path) is None
+    monkeypatch.setattr(machine_reader, "disk", lambda workdir: 1 << 20)
+    assert machine_reader.disk_speed(tmp_path) is None
 
 
 @linux
 def test_a_linux_without_shm_has_none_of_it(tmp_path: Path) -> None:
-    assert machine.shm(tmp_path) == 0
-    assert check.OVERRIDES.keys() == {"return", "warn", "ignore"}
+    assert machine_reader.shm(tmp_path) == 0
+    assert verify_check.OVERRIDES.keys() == {"return", "warn", "ignore"}

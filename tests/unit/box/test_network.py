@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import network, readers
+from bootstrap.box import network_reader, verify_readers
 
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
 LINKS = ("old.whl", f"{WHEEL}#sha256=1", "new.whl")
@@ -86,14 +86,14 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
     env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-B", str(Path(network.__file__)), *words],
+        [sys.executable, "-B", str(Path(network_reader.__file__)), *words],
         capture_output=True,
         env=env,
         check=True,
     )
     seconds = time.monotonic() - began
     assert b"Traceback" not in done.stderr
-    facts = readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True), 0)
     assert facts.whole
     return facts.facts, seconds
 
@@ -103,7 +103,7 @@ def at_best(index: Index, within: Callable[[float], bool]) -> bool:
     for _ in range(8):
         facts, seconds = told(index.url)
         assert facts["index"]["host"] == "127.0.0.1"
-        if within(facts["index"].get("mb_s", 0)) and seconds < network.LIMIT_S + 2:
+        if within(facts["index"].get("mb_s", 0)) and seconds < network_reader.LIMIT_S + 2:
             return True
     return False
 
@@ -150,8 +150,8 @@ def test_what_can_not_be_used_says_why(index: Index) -> None:
 def test_one_that_never_answers_costs_its_time(index: Index) -> None:
     index.stall = True
     facts, seconds = told(index.url)
-    assert facts["index"]["error"] == network.NO_ANSWER
-    assert seconds < network.LIMIT_S + 2
+    assert facts["index"]["error"] == network_reader.NO_ANSWER
+    assert seconds < network_reader.LIMIT_S + 2
 
 
 def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
@@ -159,9 +159,9 @@ def test_a_name_server_that_never_answers_costs_no_more(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(hang)
     urls = ("http://index.example/simple", "https://git.example/me.git")
     facts, seconds = told(*urls, PYTHONPATH=str(tmp_path))
-    assert facts["index"] == {"host": "index.example", "error": network.NO_ANSWER}
-    assert facts["git"] == {"host": "git.example", "error": network.NO_ANSWER}
-    assert seconds < network.LIMIT_S + 3
+    assert facts["index"] == {"host": "index.example", "error": network_reader.NO_ANSWER}
+    assert facts["git"] == {"host": "git.example", "error": network_reader.NO_ANSWER}
+    assert seconds < network_reader.LIMIT_S + 3
 
 
 def test_a_folder_has_no_speed(tmp_path: Path) -> None:
@@ -221,4 +221,4 @@ def test_a_git_host_answers_over_http(index: Index) -> None:
     ],
 )
 def test_the_host_of_a_git_url(url: str, address: tuple[str, str, int]) -> None:
-    assert network.git_address(url) == address
+    assert network_reader.git_address(url) == address

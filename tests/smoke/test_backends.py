@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import burn
+from bootstrap.box import smoke_stress
 from tests.nvml import stub
 
 ASK = """
 import json, sys
 sys.path[0] = sys.argv[1]
 import warnings; warnings.simplefilter("ignore")
-from box import burn, engines
+from box import smoke_backends, smoke_stress
 if sys.argv[2] == "torch":
-    engine = engines.Torch("cpu")
+    engine = smoke_backends.Torch("cpu")
 else:
     import numpy
-    engine = engines.Cupy(numpy)
+    engine = smoke_backends.Cupy(numpy)
 engine.memory = lambda: (1 << 24, 1 << 24)
-mode = burn.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
-found = {name: part(engine, mode) for name, part in burn.PARTS.items()}
+mode = smoke_stress.MODES["full"]._replace(seconds=0.01, repeats=3, rounds=1)
+found = {name: part(engine, mode) for name, part in smoke_stress.PARTS.items()}
 pattern = engine.pattern(4096)
 block = engine.salted(pattern, -7)
 found["whole"] = engine.wrong(block, pattern, -7)
@@ -112,9 +112,9 @@ class Counted:
 def test_the_pattern_fits_every_card(gib: int) -> None:
     total = gib << 30
     engine = Counted(total, total - (600 << 20))  # what a CUDA context takes
-    found = burn.memory(engine, burn.MODES["full"]._replace(rounds=1))
-    block = min(burn.BLOCK, int(total * 0.85) // 64)
+    found = smoke_stress.memory(engine, smoke_stress.MODES["full"]._replace(rounds=1))
+    block = min(smoke_stress.BLOCK, int(total * 0.85) // 64)
     assert engine.most + 2 * block < engine.free
     assert found["bytes"] / total > (0.8 if gib > 4 else 0.65)
-    quick = burn.memory(engine, burn.MODES["quick"])
+    quick = smoke_stress.memory(engine, smoke_stress.MODES["quick"])
     assert quick["bytes"] <= min(total // 4, 8 << 30)

@@ -1,7 +1,7 @@
 """What arithmetic a GPU is asked for, through the library that the environment has.
 
 An engine knows one device. Blocks are one-dimensional arrays of 32-bit words, matrices are
-square. Nothing here judges: what comes out is compared and timed by `burn.py`.
+square. Nothing here judges: what comes out is compared and timed by `smoke_stress.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a GPU of each model should reach, from its maker's data sheets, and how far below is odd.
+"""What a GPU of each model should reach, from its maker's data sheets.
 
 Figures are peaks: dense (no sparsity) TFLOP/s with sums in 32 bits, memory in GB/s, and the
 bus that the card has. `half` is BF16, or FP16 on cards before Ampere, which have no BF16. A
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+
+from . import thresholds
 
 SOURCES = {
     "b200": "NVIDIA Blackwell (HGX B200) datasheet",
@@ -31,9 +33,6 @@ SOURCES = {
     "blackwell": "NVIDIA RTX Blackwell GPU architecture white paper, appendices",
 }
 
-# What is odd, as a share of the peak: half a card, a card held down, a bus of half the lanes.
-LEAST = {"speed": 0.45, "memory": 0.6, "bus": 0.45}
-SCARCE = 0.25  # of the speed, on cards that their power limit holds far under their peak
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s, one way (PCI-SIG)
 
 
@@ -56,7 +55,7 @@ class Model(NamedTuple):
 
     def least_speed(self) -> float:
         """The share of it under which something is wrong."""
-        return SCARCE if self.scarce else LEAST["speed"]
+        return thresholds.SMOKE["scarce_speed" if self.scarce else "speed"]
 
     def bus(self) -> float:
         """The bus's peak one way, in GB/s."""

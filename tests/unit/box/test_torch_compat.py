@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import fits
-from bootstrap.box.fits import Gpu, after, backend_for, before, has_kernels, no_kernels
+from bootstrap.box import torch_compat
+from bootstrap.box.torch_compat import (
+    CudaTarget,
+    after,
+    backend_for,
+    before,
+    has_kernels,
+    no_kernels,
+)
 
-A100 = Gpu((12, 4), ((8, 0),))
+A100 = CudaTarget((12, 4), ((8, 0),))
 OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
 
 
@@ -29,7 +36,7 @@ OLD_SHEET = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
 def test_a_driver_runs_the_minor_versions_of_its_cuda(
     driver: tuple[int, int], wheel: tuple[int, int], runs: bool
 ) -> None:
-    assert fits.driver_runs(driver, wheel) is runs
+    assert torch_compat.driver_runs(driver, wheel) is runs
 
 
 @pytest.mark.parametrize(
@@ -64,16 +71,16 @@ def test_what_is_compiled_on_the_box_needs_a_driver_as_new_as_the_compiler() -> 
     ("gpu", "backend"),
     [
         (A100, "cu126"),
-        (Gpu((13, 0), ((9, 0),)), "cu130"),
-        (Gpu((12, 8), ((12, 0),)), "cu128"),  # a Blackwell card
-        (Gpu((13, 0), ((7, 0),)), "cu126"),  # a V100: CUDA 13 has no code for it
-        (Gpu((11, 4), ((7, 0),)), "cu118"),
-        (Gpu((12, 2), ((8, 0), (8, 9))), "cu126"),
-        (Gpu((10, 2), ((7, 0),)), ""),
-        (Gpu(None, ()), "cu130"),
+        (CudaTarget((13, 0), ((9, 0),)), "cu130"),
+        (CudaTarget((12, 8), ((12, 0),)), "cu128"),  # a Blackwell card
+        (CudaTarget((13, 0), ((7, 0),)), "cu126"),  # a V100: CUDA 13 has no code for it
+        (CudaTarget((11, 4), ((7, 0),)), "cu118"),
+        (CudaTarget((12, 2), ((8, 0), (8, 9))), "cu126"),
+        (CudaTarget((10, 2), ((7, 0),)), ""),
+        (CudaTarget(None, ()), "cu130"),
     ],
 )
-def test_the_build_that_is_advised(gpu: Gpu, backend: str) -> None:
+def test_the_build_that_is_advised(gpu: CudaTarget, backend: str) -> None:
     assert backend_for(gpu) == backend
 
 
@@ -108,7 +115,7 @@ def test_a_driver_too_old_is_said_before_anything_is_fetched(text: str) -> None:
     assert found.code == "torch-driver need=126 have=12.4"
     assert "needs CUDA 13.0; the driver runs CUDA up to 12.4" in found.says
     assert "python.torch_backend: cu126" in found.advice
-    assert before(Gpu((13, 0), ((8, 0),)), "auto", [text]) is None
+    assert before(CudaTarget((13, 0), ((8, 0),)), "auto", [text]) is None
 
 
 def test_a_build_without_cuda_is_said_before_it_is_fetched() -> None:
@@ -169,7 +176,7 @@ def test_the_installed_cuda_against_the_driver(tmp_path: Path, cuda: str, code: 
 
 
 def test_a_card_without_code_for_it_gets_the_build_that_has() -> None:
-    found = no_kernels(Gpu((12, 8), ((12, 0),)), OLD_SHEET, (12, 6))
+    found = no_kernels(CudaTarget((12, 8), ((12, 0),)), OLD_SHEET, (12, 6))
     assert found is not None
     assert found.code == "torch-arch need=128 have=12.0"
     assert no_kernels(A100, OLD_SHEET, (12, 6)) is None

@@ -1,6 +1,6 @@
 """Measures the ways out of the box, in a process of its own: a name server can hang.
 
-`python network.py --index URL [--wheel NAME] [--git URL]` writes lines as `tell.py`
+`python network_reader.py --index URL [--wheel NAME] [--git URL]` writes lines as `reader_output.py`
 says: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
 `date`, by how many seconds this box is ahead of the index. The index is the one
 that the box's pip is set to or has built in; the URL given is for boxes without.
@@ -32,8 +32,8 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
 from . import fetch_uv
-from .indexes import pip_setting
-from .tell import say
+from .pip_indexes import pip_setting
+from .reader_output import emit
 
 LIMIT_S = 1.5
 GRACE_S = 0.3
@@ -92,22 +92,22 @@ def read_index(index: str, wheel: str) -> None:
     host = urlsplit(index).hostname or ""
     deadline = time.monotonic() + LIMIT_S
     if urlsplit(index).scheme not in ("http", "https"):
-        say(None, "index", None)  # a folder
+        emit(None, "index", None)  # a folder
         return
     try:
         page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
-        say(None, "date", ahead(page.headers.get("Date")))
+        emit(None, "date", ahead(page.headers.get("Date")))
         late = time.monotonic() >= deadline
         speeds = [page, *([] if late else take_file(index, page, wheel, deadline))]
     except (OSError, HTTPException, ValueError) as error:
-        say(None, "index", None if is_ours(error) else {"host": host, "error": why(error)})
+        emit(None, "index", None if is_ours(error) else {"host": host, "error": why(error)})
         return
     best = max(speeds, key=lambda taken: taken.size)
     if best.size < LEAST and time.monotonic() < deadline:
-        say(None, "index", None)  # all there is came at once: too little to tell
+        emit(None, "index", None)  # all there is came at once: too little to tell
         return
     mb_s = round(best.size / max(best.seconds, 1e-3) / 1e6, 2)
-    say(None, "index", {"host": host, "mb_s": mb_s})
+    emit(None, "index", {"host": host, "mb_s": mb_s})
 
 
 def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
@@ -165,9 +165,9 @@ def read_git(url: str) -> None:
             probe(user_host, port, speaks_first=scheme != "git")
     except (OSError, HTTPException, ValueError) as error:
         said = None if is_ours(error) else {"host": user_host, "error": why(error)}
-        say(None, "git", said)
+        emit(None, "git", said)
         return
-    say(None, "git", {"host": user_host, "seconds": round(time.monotonic() - began, 3)})
+    emit(None, "git", {"host": user_host, "seconds": round(time.monotonic() - began, 3)})
 
 
 def git_address(url: str) -> tuple[str, str, int]:
@@ -203,11 +203,11 @@ def main() -> None:
     parser.add_argument("--git", default="", help="where the box is to clone from")
     asked = parser.parse_args()
     index = fetch_uv.index(asked.index)
-    say(None, "index")
+    emit(None, "index")
     work = {"index": threading.Thread(target=read_index, args=(index, asked.wheel), daemon=True)}
     hosts = {"index": urlsplit(index).hostname, "git": git_address(asked.git)[1]}
     if asked.git:
-        say(None, "git")
+        emit(None, "git")
         work["git"] = threading.Thread(target=read_git, args=(asked.git,), daemon=True)
     for each in work.values():
         each.start()
@@ -215,8 +215,8 @@ def main() -> None:
     for key, each in work.items():
         each.join(max(0.0, end - time.monotonic()))
         if each.is_alive():  # a name server that doesn't answer: no limit of ours reaches that far
-            say(None, key, {"host": hosts[key], "error": NO_ANSWER})
-    say(None, "end")
+            emit(None, key, {"host": hosts[key], "error": NO_ANSWER})
+    emit(None, "end")
     os._exit(0)
 
 

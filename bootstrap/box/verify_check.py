@@ -1,7 +1,7 @@
-"""What a check is: one entry of a table, and what it can find.
+"""What a check is: one row of a table, and what its judge may find.
 
-A check names what it reads; its judge gets the order and those readings (None
-where there is none) and answers what it found. Judges are pure.
+A check names what it reads; its judge gets the expected hardware and those readings (None
+where there is none) and returns what it found. Judges are pure.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 
 Reading = Any  # what a reader wrote, or {"error": why there is nothing}
 
+GIB = 1024**3
 PASS, WARN, RETURN, NA, IGNORED = "pass", "warn", "return", "n/a", "ignored"
 
 # The words of `gpu.checks` in a profile, and the outcome that each makes of a fault.
 OVERRIDES = {"return": RETURN, "warn": WARN, "ignore": IGNORED}
 
+# Advice that several checks share.
 HOST = "The host's owner must see to this card: return this box."
 MIND = "It may do: return this box if training fails, or is slower than what you pay for."
 STERN = "Return this box: the profile takes no less."
@@ -23,13 +25,18 @@ WRONG = "It isn't what you pay for: return this box."
 SLOWER = "It works, slower than it should: compare with what you pay."
 
 
-class Found(NamedTuple):
+class Judgement(NamedTuple):
     """What a judge found: what was read, what was expected, and a sentence where they disagree."""
 
     outcome: str
     read: str
     expected: str = ""
     says: str = ""
+
+
+def expect(ok: bool, otherwise: str, read: str, expected: str, says: str) -> Judgement:
+    """A pass where it is `ok`; else the outcome `otherwise`, with what it says."""
+    return Judgement(PASS, read, expected) if ok else Judgement(otherwise, read, expected, says)
 
 
 class Check(NamedTuple):
@@ -41,8 +48,13 @@ class Check(NamedTuple):
     name: str
     code: str
     reads: tuple[str, ...]
-    judge: Callable[..., tuple[str, ...]]
+    judge: Callable[..., Judgement]
     advice: str = STERN
     kept: str = MIND
     idle: bool = False  # n/a while a run of ours lives on the box
-    asks: tuple[str, ...] = ()  # keys of the order: with one of them given, silence is a warning
+    asks: tuple[str, ...] = ()  # expectations: with one of them set, no reading is a warning
+
+
+def megabytes(speed: float) -> str:
+    """A speed in megabytes a second."""
+    return f"{speed:.0f} MB/s" if speed >= 10 else f"{speed:.1f} MB/s"

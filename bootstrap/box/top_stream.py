@@ -1,6 +1,6 @@
-"""Looks at the box again and again: its GPUs through NVML, itself through psutil, its newest run.
+"""Samples the box again and again: its GPUs through NVML, itself through psutil, its newest run.
 
-`python box/watch.py --every 2 --runs RUNS` writes one JSON object a line:
+`python box/top_stream.py --every 2 --runs RUNS` writes one JSON object a line:
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory}]}],
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import select
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,8 +25,8 @@ sys.dont_write_bytecode = True
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
 
-from .nvml import GPU, ask, load_library  # noqa: E402
-from .order import parse_order  # noqa: E402
+from .expected_hardware import parse_expected  # noqa: E402
+from .gpu_reader import GPU, ask, load_library  # noqa: E402
 
 VERSION = 1
 TAIL = 4096  # bytes of a log in which its last line is looked for
@@ -35,68 +36,57 @@ CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
 CLOCK_MAX = [("nvmlDeviceGetMaxClockInfo", 1)]
 POWER = [("nvmlDeviceGetPowerUsage",)]
 PROCESSES = [("nvmlDeviceGetComputeRunningProcesses",)]
+PLAIN = ("temperature", "throttle", "pcie_gen", "pcie_width")  # shown as NVML answers
 
 
-def told(value: Any) -> Any:  # noqa: ANN401 - whatever NVML answers
+def known(value: Any) -> Any:  # noqa: ANN401 - whatever NVML answers
     """A reading, or None where it failed."""
     return None if isinstance(value, dict) and "error" in value else value
 
 
 def watts(value: Any) -> float | None:  # noqa: ANN401
     """NVML's milliwatts."""
-    known = told(value)
-    return None if known is None else round(known / 1000, 1)
+    milliwatts = known(value)
+    return None if milliwatts is None else round(milliwatts / 1000, 1)
 
 
-class Card:
+class GpuSampler:
     """One GPU."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
         self.handle = ask([("nvmlDeviceGetHandleByIndex", index)])
         self.still: dict[str, Any] = {"index": index}
-        if told(self.handle) is not None:
-            self.still["uuid"] = told(ask(GPU["uuid"], self.handle))
-            self.still["name"] = told(ask(GPU["name"], self.handle))
+        if known(self.handle) is not None:
+            self.still["uuid"] = known(ask(GPU["uuid"], self.handle))
+            self.still["name"] = known(ask(GPU["name"], self.handle))
             self.still["power_limit"] = watts(ask(GPU["power_limit"], self.handle))
-            self.still["clock_max"] = told(ask(CLOCK_MAX, self.handle))
+            self.still["clock_max"] = known(ask(CLOCK_MAX, self.handle))
 
-    def look(self, names: dict[int, str]) -> dict[str, Any]:
+    def sample(self, names: dict[int, str]) -> dict[str, Any]:
         """How it is now; `names` keeps the names of its processes."""
-        if told(self.handle) is None:
-            return {**self.still, "error": self.handle["error"]}
-        memory = ask(GPU["memory"], self.handle)
-        if "error" in memory:
+        memory = self.handle if known(self.handle) is None else ask(GPU["memory"], self.handle)
+        if known(memory) is None:
             return {**self.still, "error": memory["error"]}
-        load = told(ask(GPU["load"], self.handle))
+        load = known(ask(GPU["load"], self.handle))
         return {
             **self.still,
             "load": load["gpu"] if load else None,
             "memory_used": memory["used"],
             "memory_total": memory["total"],
             "power": watts(ask(POWER, self.handle)),
-            "temperature": told(ask(GPU["temperature"], self.handle)),
-            "clock": told(ask(CLOCK, self.handle)),
-            "throttle": told(ask(GPU["throttle"], self.handle)),
-            "pcie_gen": told(ask(GPU["pcie_gen"], self.handle)),
-            "pcie_width": told(ask(GPU["pcie_width"], self.handle)),
+            "clock": known(ask(CLOCK, self.handle)),
+            **{key: known(ask(GPU[key], self.handle)) for key in PLAIN},
             "processes": self.processes(names),
         }
 
     def processes(self, names: dict[int, str]) -> list[dict[str, Any]]:
         """What computes on it; a process of another container has no name here."""
-        found = told(ask(PROCESSES, self.handle)) or []
         rows = []
-        for process in found[:MOST_PROCESSES]:
-            if process.pid not in names:
-                names[process.pid] = name_of(process.pid)
-            rows.append(
-                {
-                    "pid": process.pid,
-                    "name": names[process.pid],
-                    "memory": process.usedGpuMemory,
-                }
-            )
+        for process in (known(ask(PROCESSES, self.handle)) or [])[:MOST_PROCESSES]:
+            pid, memory = process.pid, process.usedGpuMemory
+            if pid not in names:
+                names[pid] = name_of(pid)
+            rows.append({"pid": pid, "name": names[pid], "memory": memory})
         return rows
 
 
@@ -110,40 +100,40 @@ def name_of(pid: int) -> str:
         return ""
 
 
-class Box:
-    """All that is looked at."""
+class BoxSampler:
+    """The GPUs, and with the folder of the runs the machine and its newest run."""
 
     def __init__(self, runs: Path | None) -> None:
         self.runs = runs
         self.names: dict[int, str] = {}
         load_library()
         failure = ask([("nvmlInit",)])
-        self.error = failure["error"] if failure and gpu_was_ordered(runs) else None
-        count = told(ask([("nvmlDeviceGetCount",)])) if failure is None else 0
-        self.cards = [Card(index) for index in range(count or 0)]
+        self.error = failure["error"] if failure and gpu_is_required(runs) else None
+        count = known(ask([("nvmlDeviceGetCount",)])) if failure is None else 0
+        self.gpus = [GpuSampler(index) for index in range(count or 0)]
 
-    def look(self) -> dict[str, Any]:
+    def sample(self) -> dict[str, Any]:
         """How everything is now."""
         return {
             "v": VERSION,
             "t": round(time.time(), 3),
             "host": host(self.runs) if self.runs else None,
-            "gpus": [card.look(self.names) for card in self.cards],
+            "gpus": [gpu.sample(self.names) for gpu in self.gpus],
             "error": self.error,
             "run": newest_run(self.runs) if self.runs else None,
         }
 
 
-def gpu_was_ordered(runs: Path | None) -> bool:
-    """Whether the last setup required a GPU; where it can't be told, it did."""
+def gpu_is_required(runs: Path | None) -> bool:
+    """Whether the last setup required a GPU; where that isn't known, it did."""
     try:
-        return runs is None or parse_order((runs.parent / "gpu.order").read_text()).require
+        return runs is None or parse_expected((runs.parent / "gpu.order").read_text()).require
     except (OSError, ValueError, TypeError):
         return True
 
 
 def host(folder: Path) -> dict[str, Any]:
-    """The machine itself; the processor's load since the last look."""
+    """The machine itself; the processor's load since the last sample."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -165,8 +155,7 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
     if not found:
         return None
     run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
-    code = text_of(run / "exit").strip()
-    state = "finished" if code else ("running" if is_alive(run / "pid") else "died")
+    state, _, code = run_state(run).partition(" ")
     return {
         "name": run.name,
         "repo": run.parent.name,
@@ -176,22 +165,10 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
     }
 
 
-def is_alive(pids: Path) -> bool:
-    """Whether one of the processes that are written down is there, as `run_state` decides it."""
-    for line in text_of(pids).splitlines():
-        pid, *rest = line.split()
-        stat = text_of(Path("/proc", pid, "stat")).rpartition(")")[2].split()
-        if stat and stat[0] != "Z" and rest[:1] == stat[19:20]:
-            return True
-    return False
-
-
-def text_of(file: Path) -> str:
-    """A small file's text; "" where it can't be read."""
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""
+def run_state(run: Path) -> str:
+    """What became of a run: the shell library decides, here as everywhere (`run_state.sh`)."""
+    command = ["sh", str(HERE / "processes.sh"), "run_state", str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def last_line(log: Path) -> str:
@@ -207,15 +184,15 @@ def last_line(log: Path) -> str:
 
 
 def main() -> None:
-    """Look, tell, wait."""
+    """Sample, write, wait."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=float, default=2.0, help="seconds between two looks")
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
     parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
     options = parser.parse_args()
-    box = Box(options.runs)
+    box = BoxSampler(options.runs)
     while True:
         began = time.monotonic()
-        os.write(1, json.dumps(box.look()).encode() + b"\n")
+        os.write(1, json.dumps(box.sample()).encode() + b"\n")
         rest = max(0.01, options.every - (time.monotonic() - began))
         ready, _, _ = select.select([0], [], [], rest)
         if ready and not os.read(0, 4096):

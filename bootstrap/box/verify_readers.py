@@ -1,7 +1,7 @@
 """Runs the readers, all at the same time, each in a process of its own with a time limit.
 
 A reader that hangs is killed and abandoned, never waited for: in the kernel's D
-state even SIGKILL has no effect. What it asked last and never got is known then.
+state even SIGKILL has no effect. What it began to read and never got is known then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 Facts = Any  # readings by key, and `gpus`: such readings by index
 
-LATE = {"error": "late"}  # was asked for, and never answered
+LATE = {"error": "late"}  # was begun, and never came
 
 
 class OwnError(Exception):
@@ -32,29 +32,29 @@ class Reader(NamedTuple):
     limit: float
 
 
-class Told(NamedTuple):
-    """What a reader told: facts, what it asked last, whether it came to its end, and how it ended.
+class Report(NamedTuple):
+    """What a reader reported: facts, what it read last, whether it came to its end, how it ended.
 
     `exit_code` is None for one that was killed for taking too long; negative for a signal.
     """
 
     facts: Facts
-    asked: str
+    last: str
     whole: bool
     exit_code: int | None
 
 
-def run(readers: Sequence[Reader]) -> list[Told]:
-    """What each told. Raises OwnError where one failed by its own fault.
+def run(readers: Sequence[Reader]) -> list[Report]:
+    """The report of each. Raises OwnError where one failed by its own fault.
 
-    The one with the least time is listened to first: what the others tell
+    The one with the least time is listened to first: what the others write
     meanwhile waits in their pipes.
     """
     started = time.monotonic()
     running = [(reader, start(reader)) for reader in readers]
     running.sort(key=lambda each: each[0].limit)
-    told = {reader: finish(reader, process, started) for reader, process in running}
-    return [told[reader] for reader in readers]
+    reports = {reader: finish(reader, process, started) for reader, process in running}
+    return [reports[reader] for reader in readers]
 
 
 def start(reader: Reader) -> subprocess.Popen[bytes]:
@@ -68,7 +68,7 @@ def start(reader: Reader) -> subprocess.Popen[bytes]:
     )
 
 
-def finish(reader: Reader, process: subprocess.Popen[bytes], started: float) -> Told:
+def finish(reader: Reader, process: subprocess.Popen[bytes], started: float) -> Report:
     """Wait for its end, but not for longer than its limit."""
     try:
         left = max(0.0, started + reader.limit - time.monotonic())
@@ -76,26 +76,26 @@ def finish(reader: Reader, process: subprocess.Popen[bytes], started: float) -> 
     except subprocess.TimeoutExpired as late:
         process.kill()
         return assemble((late.output or b"").splitlines(keepends=True), None)
-    told = assemble(out.splitlines(keepends=True), process.returncode)
-    if not told.whole and process.returncode >= 0:
+    report = assemble(out.splitlines(keepends=True), process.returncode)
+    if not report.whole and process.returncode >= 0:
         last = err.decode(errors="replace").strip().splitlines()[-1:]
         raise OwnError(f"the reader {reader.script} failed: {''.join(last)}")
-    return told
+    return report
 
 
-def assemble(lines: Iterable[bytes], exit_code: int | None) -> Told:
-    """Facts from a reader's lines, as `tell.py` writes them."""
+def assemble(lines: Iterable[bytes], exit_code: int | None) -> Report:
+    """The report in a reader's lines, as `reader_output.py` writes them."""
     facts: Facts = {"gpus": {}}
-    asked, whole = "its start", False
+    last, whole = "its start", False
     for line in lines:
         if not line.endswith(b"\n"):
             break
         gpu, key, *value = json.loads(line)
-        asked = key if gpu is None else f"{key} of GPU {gpu}"
+        last = key if gpu is None else f"{key} of GPU {gpu}"
         whole = key == "end"
         where = facts if gpu is None else facts["gpus"].setdefault(gpu, {"handle": None})
         if value:
             where[key] = value[0]
         elif not whole and gpu is None:
             where.setdefault(key, LATE)
-    return Told(facts, asked, whole, exit_code)
+    return Report(facts, last, whole, exit_code)

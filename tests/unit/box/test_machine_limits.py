@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import cgroup
+from bootstrap.box import machine_limits
 
 GIB = 1024**3
 V1_UNLIMITED = "9223372036854771712"
@@ -76,6 +76,6 @@ def test_what_is_granted(
     memory: int | None,
 ) -> None:
     root = tree(tmp_path, files)
-    assert cgroup.cpu_quota(root) == quota
-    assert cgroup.cpuset(root) == cores
-    assert cgroup.memory_limit(root) == memory
+    assert machine_limits.cpu_quota(root) == quota
+    assert machine_limits.cpuset(root) == cores
+    assert machine_limits.memory_limit(root) == memory

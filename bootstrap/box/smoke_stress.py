@@ -1,7 +1,7 @@
 """Works one GPU hard and says what came of it; run by the environment that training will use.
 
-`python box/burn.py --mode quick` takes the first device that CUDA shows it. It writes one JSON
-list a line, as `nvml.py` does: `[part]` before a part, `[part, value]` after it, `["end"]` last.
+`python box/smoke_stress.py --mode quick` takes the first device that CUDA shows it. It writes one
+JSON list a line, as readers do: `[part]` before a part, `[part, value]` after it, `["end"]` last.
 A part that raises has the value `{"error": its last line}`. Sizes are bytes, times seconds,
 speeds bytes or operations a second.
 """
@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import fcntl
 import importlib.util
-import json
 import os
 import sys
 import time
@@ -25,7 +24,8 @@ sys.dont_write_bytecode = True
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
 
-from .engines import WORD, Array, Cupy, Torch  # noqa: E402
+from .reader_output import emit  # noqa: E402
+from .smoke_backends import WORD, Array, Cupy, Torch  # noqa: E402
 
 if __name__ == "__main__":
     del sys.path[0]  # what lies beside us is none of the environment's business
@@ -184,21 +184,16 @@ def turn(name: str, lock: str) -> Iterator[None]:
         yield
 
 
-def say(*line: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
-    """One line to the parent, unbuffered, so that it outlives a hang."""
-    os.write(1, json.dumps(line).encode() + b"\n")
-
-
 def attempt(name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """Say a part, do it, say its value; None where it raised."""
-    say(name)
+    """Announce a part, do it, report its value; None where it raised."""
+    emit(name)
     try:
         value = work()
     except Exception as error:  # whatever a library raises is an answer here
         last = (str(error).strip() or type(error).__name__).splitlines()[0]
-        say(name, {"error": last[:300]})
+        emit(name, {"error": last[:300]})
         return None
-    say(name, value)
+    emit(name, value)
     return value
 
 
@@ -232,7 +227,7 @@ def main() -> None:
         for name, work in PARTS.items():
             with turn(name, options.lock):
                 attempt(name, lambda: work(engines[0], MODES[options.mode]))  # noqa: B023
-    say("end")
+    emit("end")
 
 
 if __name__ == "__main__":

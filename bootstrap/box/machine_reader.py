@@ -1,6 +1,6 @@
 """Reads the machine around the GPUs, in a process of its own: a disk can hang as well.
 
-`python machine.py WORKDIR [--write]` writes lines as `tell.py` says; a value of
+`python machine_reader.py WORKDIR [--write]` writes lines as `reader_output.py` says; a value of
 null is something that this system does not have. Reads only, but for `--write`:
 then the disk's speed is measured with a file that has no name.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from . import cgroup
-from .tell import say, tell
+from . import machine_limits
+from .reader_output import emit, emit_reading
 
 ENOUGH = 0.12  # seconds in which a block must be written to tell of the speed
 SMALLEST, LARGEST = 256 * 1024, 64 * 1024**2  # bytes of a block
@@ -29,8 +29,8 @@ def cpus(root: Path) -> dict[str, float]:
     machine = os.cpu_count() or 1
     affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
     own = len(affinity(0)) if affinity else machine
-    limits = [machine, own, cgroup.cpuset(root), cgroup.cpu_quota(root)]
-    return {"granted": round(cgroup.least(limits) or machine, 2), "machine": machine}
+    limits = [machine, own, machine_limits.cpuset(root), machine_limits.cpu_quota(root)]
+    return {"granted": round(machine_limits.least(limits) or machine, 2), "machine": machine}
 
 
 def ram(root: Path) -> dict[str, int]:
@@ -39,7 +39,7 @@ def ram(root: Path) -> dict[str, int]:
 
     machine = int(psutil.virtual_memory().total)
     return {
-        "granted": min(machine, cgroup.memory_limit(root) or machine),
+        "granted": min(machine, machine_limits.memory_limit(root) or machine),
         "machine": machine,
     }
 
@@ -91,15 +91,15 @@ def disk_speed(workdir: Path) -> float | None:
 
 
 def main() -> None:
-    """Say everything."""
+    """Report everything."""
     workdir, root = Path(sys.argv[1]), Path("/")
-    tell("cpus", lambda: cpus(root))
-    tell("ram", lambda: ram(root))
-    tell("shm", lambda: shm(root))
-    tell("disk", lambda: disk(workdir))
+    emit_reading(None, "cpus", lambda: cpus(root))
+    emit_reading(None, "ram", lambda: ram(root))
+    emit_reading(None, "shm", lambda: shm(root))
+    emit_reading(None, "disk", lambda: disk(workdir))
     if "--write" in sys.argv[2:]:
-        tell("disk_speed", lambda: disk_speed(workdir))
-    say(None, "end")
+        emit_reading(None, "disk_speed", lambda: disk_speed(workdir))
+    emit(None, "end")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Reads the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
 
-Writes lines as `tell.py` says; a call that failed has the value `{"error": NVML's
+Writes lines as `reader_output.py` says; a call that failed has the value `{"error": NVML's
 code}`. The last line is `[null, "end"]`.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from .tell import say
+from .reader_output import emit, emit_reading
 
 Reading = Any  # what NVML answers
 
@@ -135,36 +135,28 @@ def links(handle: Reading) -> Reading:
 
 
 def read_gpu(index: int) -> None:
-    """Say all of one GPU."""
-    say(index, "handle")
+    """Report all of one GPU."""
+    emit(index, "handle")
     handle = ask([("nvmlDeviceGetHandleByIndex", index)])
     if isinstance(handle, dict):
-        say(index, "handle", handle)
+        emit(index, "handle", handle)
         return
     for key, calls in GPU.items():
-        say(index, key)
-        say(index, key, ask(calls, handle))
-    say(index, "nvlink")
-    say(index, "nvlink", links(handle))
+        emit_reading(index, key, lambda: ask(calls, handle))  # noqa: B023
+    emit_reading(index, "nvlink", lambda: links(handle))
 
 
 def main() -> None:
-    """Say everything."""
+    """Report everything."""
     for key, value in traces("/").items():
-        say(None, key, value)
-    say(None, "library")
-    say(None, "library", load_library())
-    say(None, "init")
-    failure = ask([("nvmlInit",)])
-    say(None, "init", failure)
-    if failure is None:
+        emit(None, key, value)
+    emit_reading(None, "library", load_library)
+    if emit_reading(None, "init", lambda: ask([("nvmlInit",)])) is None:
         for key, calls in BOX.items():
-            say(None, key)
-            value = ask(calls)
-            say(None, key, value)
+            value = emit_reading(None, key, lambda: ask(calls))  # noqa: B023
         for index in range(value if isinstance(value, int) else 0):
             read_gpu(index)
-    say(None, "end")
+    emit(None, "end")
 
 
 if __name__ == "__main__":

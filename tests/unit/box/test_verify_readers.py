@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import readers
-from bootstrap.box.readers import OwnError, Reader
+from bootstrap.box import verify_readers
+from bootstrap.box.verify_readers import OwnError, Reader
 
 SAY = 'import os, sys, time\nos.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
 SCRIPTS = {
@@ -34,15 +34,15 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
     """The scripts in the place of ours, and the processes that were begun."""
     for name, text in SCRIPTS.items():
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(readers, "HERE", tmp_path)
+    monkeypatch.setattr(verify_readers, "HERE", tmp_path)
     begun: Started = []
-    start = readers.start
+    start = verify_readers.start
 
     def begin(reader: Reader) -> subprocess.Popen[bytes]:
         begun.append(start(reader))
         return begun[-1]
 
-    monkeypatch.setattr(readers, "start", begin)
+    monkeypatch.setattr(verify_readers, "start", begin)
     yield begun
     for process in begun:
         process.kill()
@@ -52,33 +52,33 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
 
 def test_all_work_at_the_same_time() -> None:
     began = time.monotonic()
-    told = readers.run([Reader("slow.py", (str(n),), 30) for n in range(4)])
+    told = verify_readers.run([Reader("slow.py", (str(n),), 30) for n in range(4)])
     assert time.monotonic() - began < 2.2  # 0.6 each
     assert [each.whole for each in told] == [True] * 4
 
 
 def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     began = time.monotonic()
-    hang, cut, well = readers.run(
+    hang, cut, well = verify_readers.run(
         [Reader("hang.py", (), 0.7), Reader("cut.py", (), 0.5), Reader("well.py", (), 5)]
     )
     assert time.monotonic() - began < 3
     assert (well.whole, well.facts["b"]) == (True, 2)
     for each in (hang, cut):
         assert (each.whole, each.asked, each.exit_code) == (False, "b", None)
-        assert (each.facts["a"], each.facts["b"]) == (1, readers.LATE)
+        assert (each.facts["a"], each.facts["b"]) == (1, verify_readers.LATE)
     assert [process.wait(timeout=5) for process in started] == [-9, -9, 0]
 
 
 def test_who_has_much_to_tell_waits_for_nobody() -> None:
-    much, hang = readers.run([Reader("much.py", (), 20), Reader("hang.py", (), 0.5)])
+    much, hang = verify_readers.run([Reader("much.py", (), 20), Reader("hang.py", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000
     assert not hang.whole
 
 
 def test_a_signal_is_told_and_a_fault_of_ours_is_raised() -> None:
-    (crash,) = readers.run([Reader("crash.py", (), 5)])
+    (crash,) = verify_readers.run([Reader("crash.py", (), 5)])
     assert (crash.whole, crash.exit_code) == (False, -11)
     with pytest.raises(OwnError, match=r"the reader ours\.py failed: ValueError: no such thing"):
-        readers.run([Reader("ours.py", (), 5)])
+        verify_readers.run([Reader("ours.py", (), 5)])

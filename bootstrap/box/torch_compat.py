@@ -1,9 +1,9 @@
 """Does a build of torch fit the GPU and its driver? Versions and rules; torch is not imported.
 
-`fits.py before VERDICT BACKEND FILE...`: as far as requirements, a lock, or what uv would install
-tell. `fits.py after VERDICT BACKEND SITE_PACKAGES`: the build that is installed. VERDICT is what
-`verdict.py` wrote. Nothing is printed where it fits; else a code with its numbers, what is wrong
-and what to do, a line each, and the exit code is 3.
+`torch_compat.py before VERDICT BACKEND FILE...` judges by requirements, a lock, or what uv would
+install; `torch_compat.py after VERDICT BACKEND SITE_PACKAGES` by the build that is installed.
+VERDICT is what `verify.py` wrote. Nothing is printed where it fits; else a code with its numbers,
+what is wrong and what to do, a line each, and the exit code is 3.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
-
-Version = "tuple[int, int]"
 
 DOES_NOT_FIT = 3
 MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major one
@@ -38,7 +36,7 @@ BACKENDS = (
     Backend("cu118", (11, 0), (3, 7), (9, 0)),
 )
 
-# What tells of a build: torch's local version, PyTorch's own index, NVIDIA's packages.
+# Where a build is named: torch's local version, PyTorch's own index, NVIDIA's packages.
 BUILDS = re.compile(
     r"\btorch(?:={2,3}|-)\d[^\s+]*\+(cu\d+|cpu)\b|/whl/(?:nightly/|test/)?(cu\d+|cpu)\b"
 )
@@ -48,7 +46,7 @@ RUNTIMES = re.compile(
 )
 
 
-class Gpu(NamedTuple):
+class CudaTarget(NamedTuple):
     """What the driver runs and what the cards are; None is "not told"."""
 
     cuda: tuple[int, int] | None
@@ -110,37 +108,39 @@ def has_kernels(
     return False
 
 
-def backend_for(gpu: Gpu) -> str:
+def backend_for(target: CudaTarget) -> str:
     """The build to take; "" where none is known to fit."""
     for backend in BACKENDS:
-        driver = gpu.cuda is None or gpu.cuda >= backend.driver
-        if driver and all(backend.oldest <= c <= backend.newest for c in gpu.capabilities):
+        driver = target.cuda is None or target.cuda >= backend.driver
+        if driver and all(backend.oldest <= c <= backend.newest for c in target.capabilities):
             return backend.name
     return ""
 
 
-def misfit(gpu: Gpu, cuda: tuple[int, int] | None, what: str) -> Misfit | None:
+def misfit(target: CudaTarget, cuda: tuple[int, int] | None, what: str) -> Misfit | None:
     """What is wrong with a build of a CUDA, or of none, on this GPU."""
-    fitting = backend_for(gpu)
+    fitting = backend_for(target)
     need = f" need={fitting[2:]}" if fitting else ""
     use = f"set python.torch_backend: {fitting}" if fitting else "name an index that has one"
     if cuda is None:
         says = f"{what} is built without CUDA, and the box has a GPU"
         return Misfit(f"torch-no-cuda{need}", says, use)
-    if gpu.cuda is not None and not driver_runs(gpu.cuda, cuda):
-        says = f"{what} needs CUDA {dotted(cuda)}; the driver runs CUDA up to {dotted(gpu.cuda)}"
-        have = f" have={dotted(gpu.cuda)}"
+    if target.cuda is not None and not driver_runs(target.cuda, cuda):
+        says = f"{what} needs CUDA {dotted(cuda)}; the driver runs CUDA up to {dotted(target.cuda)}"
+        have = f" have={dotted(target.cuda)}"
         return Misfit(f"torch-driver{need}{have}", says, f"{use}, or rent a box of a newer driver")
     return None
 
 
-def no_kernels(gpu: Gpu, built_for: list[str], cuda: tuple[int, int] | None) -> Misfit | None:
+def no_kernels(
+    target: CudaTarget, built_for: list[str], cuda: tuple[int, int] | None
+) -> Misfit | None:
     """The cards that a build has no code for. An empty `built_for` tells nothing."""
-    lacking = [c for c in gpu.capabilities if not has_kernels(c, built_for, cuda, gpu.cuda)]
+    lacking = [c for c in target.capabilities if not has_kernels(c, built_for, cuda, target.cuda)]
     if not built_for or not lacking:
         return None
     # The build that is here is none to advise, whatever its name.
-    fitting = backend_for(gpu)
+    fitting = backend_for(target)
     need = f" need={fitting[2:]}" if fitting else ""
     have = dotted(lacking[0])
     says = f"torch has no code for compute capability {have}: it is built for {' '.join(built_for)}"
@@ -153,17 +153,17 @@ def dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def read_gpu(verdict: Path) -> Gpu:
-    """What `verdict.py` wrote of the box."""
+def read_target(verdict: Path) -> CudaTarget:
+    """What `verify.py` wrote of the box."""
     document = json.loads(verdict.read_text("utf-8"))
     capabilities = {gpu.get("capability") for gpu in document["gpus"]}
-    return Gpu(
+    return CudaTarget(
         cuda=version(document["cuda"]) if document.get("cuda") else None,
         capabilities=tuple(sorted(version(c) for c in capabilities if c)),
     )
 
 
-def told_builds(texts: list[str]) -> list[tuple[int, int] | None]:
+def builds_named(texts: list[str]) -> list[tuple[int, int] | None]:
     """The builds that requirements, a lock or uv's words name; None is one without CUDA."""
     found: list[tuple[int, int] | None] = []
     for text in texts:
@@ -174,21 +174,21 @@ def told_builds(texts: list[str]) -> list[tuple[int, int] | None]:
     return found
 
 
-def before(gpu: Gpu, backend: str, texts: list[str]) -> Misfit | None:
+def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
     """As far as it can be told before anything is fetched."""
     if of_backend(backend):
-        return misfit(gpu, of_backend(backend), f"python.torch_backend: {backend}")
+        return misfit(target, of_backend(backend), f"python.torch_backend: {backend}")
     if backend != "auto":
         return None  # cpu, ROCm: somebody means it
-    builds = told_builds(texts)
+    builds = builds_named(texts)
     without = [build for build in builds if build is None]
     newest = max((build for build in builds if build), default=None)
     if newest is None and not without:
         return None
-    return misfit(gpu, newest, "the torch that would be installed")
+    return misfit(target, newest, "the torch that would be installed")
 
 
-def after(gpu: Gpu, backend: str, site: Path) -> Misfit | None:
+def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
     """What is installed."""
     try:
         text = (site / "torch" / "version.py").read_text("utf-8")
@@ -199,20 +199,20 @@ def after(gpu: Gpu, backend: str, site: Path) -> Misfit | None:
     if cuda is None and backend not in ("auto", "none") and not of_backend(backend):
         return None
     what = f"torch {release.group(1) if release else ''}".strip()
-    return misfit(gpu, version(cuda.group(1)) if cuda else None, what)
+    return misfit(target, version(cuda.group(1)) if cuda else None, what)
 
 
 def main(words: list[str]) -> int:
     """Say what doesn't fit."""
     when, verdict, backend, *rest = words
-    gpu = read_gpu(Path(verdict))
+    target = read_target(Path(verdict))
     found: Any = None
-    if gpu.capabilities or gpu.cuda:
+    if target.capabilities or target.cuda:
         if when == "before":
             texts = [Path(name).read_text("utf-8", "replace") for name in rest]
-            found = before(gpu, backend, texts)
+            found = before(target, backend, texts)
         else:
-            found = after(gpu, backend, Path(rest[0]))
+            found = after(target, backend, Path(rest[0]))
     if found is None:
         return 0
     sys.stdout.write("\n".join(found) + "\n")

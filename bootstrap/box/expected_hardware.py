@@ -1,4 +1,4 @@
-"""What was ordered, as the profile says it; None is "whatever"."""
+"""The hardware that a profile orders, as the box reads it (`gpu.order`); None is "whatever"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class BoxOrder:
+class ExpectedMachine:
     """What the machine should have: the keys `box.min_*` of a profile."""
 
     min_cpus: float | None = None
@@ -19,7 +19,7 @@ class BoxOrder:
 
 
 @dataclass(frozen=True)
-class Order:
+class ExpectedHardware:
     """What the box should have: the keys of `gpu` in a profile."""
 
     require: bool = True
@@ -34,14 +34,14 @@ class Order:
     mig: bool = False
     nvlink: bool = False
     strict: bool = False  # a warning is a reason to return
-    checks: dict[str, str] = field(default_factory=dict)  # name: a word of `check.OVERRIDES`
-    box: BoxOrder = field(default_factory=BoxOrder)
+    checks: dict[str, str] = field(default_factory=dict)  # name: a word of OVERRIDES
+    box: ExpectedMachine = field(default_factory=ExpectedMachine)
     run_alive: bool = False  # a run of ours lives on the box
 
 
-def parse_order(text: str) -> Order:
-    """The order of a JSON document with the keys of `Order`. Raises ValueError, TypeError."""
+def parse_expected(text: str) -> ExpectedHardware:
+    """The JSON document with the keys of `ExpectedHardware`. Raises ValueError, TypeError."""
     values: Any = json.loads(text)
     if not isinstance(values, Mapping):
         raise TypeError("it is no mapping")
-    return Order(**{**values, "box": BoxOrder(**values.get("box", {}))})
+    return ExpectedHardware(**{**values, "box": ExpectedMachine(**values.get("box", {}))})

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import expected
-from bootstrap.box.expected import MODELS, SOURCES, model_of
-from bootstrap.box.grade import Tried, grade
-from bootstrap.box.judge import Row
+from bootstrap.box import smoke_peaks, thresholds
+from bootstrap.box.smoke_judge import GpuTrial, judge_trial
+from bootstrap.box.smoke_peaks import MODELS, SOURCES, model_of
+from bootstrap.box.verify_judge import CheckResult
 
 TERA, GB = 1e12, 1e9
 SOUND: dict[str, Any] = {
@@ -38,9 +38,9 @@ def graded(
     ended: str = "",
     looks: tuple[dict[str, Any], ...] = (LOOK,),
     **parts: Any,
-) -> dict[str, Row]:
-    tried = Tried(0, name, mode, {**SOUND, **parts}, list(looks), ended)
-    return {row.check: row for row in grade(tried)}
+) -> dict[str, CheckResult]:
+    tried = GpuTrial(0, name, mode, {**SOUND, **parts}, list(looks), ended)
+    return {row.check: row for row in judge_trial(tried)}
 
 
 def test_a_sound_card_passes_every_check() -> None:
@@ -117,7 +117,7 @@ def test_too_little_free_memory_is_no_fault() -> None:
     assert graded(mode="quick", memory={"wrong": 0, "bytes": 8 << 30, "total": 70 << 30})[
         "smoke-memory"
     ].outcome == ("pass")
-    tight = graded(memory={"error": "CUDA out of memory. Tried to allocate 20 MiB"})
+    tight = graded(memory={"error": "CUDA out of memory. GpuTrial to allocate 20 MiB"})
     assert tight["smoke-memory"].outcome == "n/a"
 
 
@@ -179,6 +179,6 @@ def test_the_table_is_sane_and_each_figure_has_a_source() -> None:
         assert 5 < model.fp32 <= model.half < 3000, model.name
         assert model.tf32 is None or model.fp32 <= model.tf32 <= model.half, model.name
         assert 250 < model.memory < 10_000, model.name
-        assert model.generation in expected.LANE
+        assert model.generation in smoke_peaks.LANE
         # A bus a generation older, or of half the lanes, is far under.
-        assert model.bus() * expected.LEAST["bus"] < model.bus() / 2
+        assert model.bus() * thresholds.SMOKE["bus"] < model.bus() / 2

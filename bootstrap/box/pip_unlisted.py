@@ -1,6 +1,6 @@
 """What an environment holds beside what pip would install: a name a line.
 
-usage: python3 -I others.py REPORT, which `pip install --dry-run --report` wrote
+usage: python3 -I pip_unlisted.py REPORT, which `pip install --dry-run --report` wrote
 Python 3.8 and its standard library alone: it runs in the environment itself.
 """
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import checks, gpu_checks, judge, nvml
-from bootstrap.box.order import Order
+from bootstrap.box import gpu_checks, gpu_reader, verify_judge, verify_table
+from bootstrap.box.expected_hardware import ExpectedHardware
 
-BOX = Path(nvml.__file__).parent
+BOX = Path(gpu_reader.__file__).parent
 NOTHING: dict[str, Any] = {
     "devices": 0,
     "locked": 0,
@@ -23,8 +23,8 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def verdict_of(facts: dict[str, Any], order: Order) -> tuple[str, str]:
-    result = judge.judge({**NOTHING, **facts}, order, 0.1)
+def verdict_of(facts: dict[str, Any], order: ExpectedHardware) -> tuple[str, str]:
+    result = verify_judge.judge({**NOTHING, **facts}, order, 0.1)
     first = result["reasons"][0] if result["reasons"] else {"code": "", "outcome": "keep"}
     assert result["verdict"] == first["outcome"]
     return result["verdict"], first["code"]
@@ -56,7 +56,7 @@ DEVICE = {"devices": 2, "kernel": True, "cards": 1}
 def test_what_the_kernel_shows_tells_why_nvml_does_not_start(
     init: int, facts: dict[str, Any], code: str
 ) -> None:
-    assert verdict_of({**facts, "init": {"error": init}}, Order()) == ("return", code)
+    assert verdict_of({**facts, "init": {"error": init}}, ExpectedHardware()) == ("return", code)
 
 
 @pytest.mark.parametrize("code", [9, 12])
@@ -68,11 +68,16 @@ def test_a_gpu_that_is_not_required_may_be_absent_but_not_sick(
     facts: dict[str, Any], verdict: str, code: int
 ) -> None:
     facts = {"library": "missing", **facts, "init": {"error": code}}
-    assert verdict_of(facts, Order(require=False))[0] == verdict
+    assert verdict_of(facts, ExpectedHardware(require=False))[0] == verdict
 
 
 def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
-    assert nvml.traces(str(tmp_path)) == {"devices": 0, "locked": 0, "kernel": False, "cards": 0}
+    assert gpu_reader.traces(str(tmp_path)) == {
+        "devices": 0,
+        "locked": 0,
+        "kernel": False,
+        "cards": 0,
+    }
     (tmp_path / "dev").mkdir()
     for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / "dev" / name).touch()
@@ -89,7 +94,12 @@ def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
         (card / "vendor").write_text(vendor + "\n")
         (card / "class").write_text(kind + "\n")
     (tmp_path / "sys/bus/pci/devices/04").mkdir()
-    assert nvml.traces(str(tmp_path)) == {"devices": 3, "locked": 0, "kernel": True, "cards": 2}
+    assert gpu_reader.traces(str(tmp_path)) == {
+        "devices": 3,
+        "locked": 0,
+        "kernel": True,
+        "cards": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,7 @@ def test_the_kernel_is_read_below_a_root(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_is_the_ordered_one(ordered: str | None, name: str, outcome: str) -> None:
-    assert gpu_checks.judge_name(Order(name=ordered), name)[0] == outcome
+    assert gpu_checks.judge_name(ExpectedHardware(name=ordered), name)[0] == outcome
 
 
 @pytest.mark.parametrize(
@@ -157,10 +167,12 @@ def test_memory_has_its_tolerance(
     ordered: float | None, mib: int, ecc: list[int] | None, outcome: str
 ) -> None:
     memory = {"total": mib << 20, "used": 0}
-    assert gpu_checks.judge_memory(Order(min_memory_gib=ordered), memory, ecc)[0] == outcome
+    assert (
+        gpu_checks.judge_memory(ExpectedHardware(min_memory_gib=ordered), memory, ecc)[0] == outcome
+    )
 
 
-SOURCES = [p for p in sorted(BOX.glob("*.py")) if p.stem not in {"fetch_uv", "indexes"}]
+SOURCES = [p for p in sorted(BOX.glob("*.py")) if p.stem not in {"fetch_uv", "pip_indexes"}]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
@@ -184,14 +196,14 @@ def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None
 
 
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
-    every = [*checks.OF_GPUS, *checks.BOX_CHECKS]
-    assert len(set(checks.NAMES)) == len(every) + 2 + len(checks.SMOKE)
-    readings = {*nvml.BOX, *nvml.GPU, "usable", "nvlink"}
-    fields = set(Order.__dataclass_fields__)
+    every = [*verify_table.OF_GPUS, *verify_table.BOX_CHECKS]
+    assert len(set(verify_table.NAMES)) == len(every) + 2 + len(verify_table.SMOKE)
+    readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink"}
+    fields = set(ExpectedHardware.__dataclass_fields__)
     for check in every:
         assert re.fullmatch(r"[a-z-]+", check.name)
         assert (check.code == "") == (check.name == "persistence")
-        assert check in checks.BOX_CHECKS or set(check.reads) <= readings
+        assert check in verify_table.BOX_CHECKS or set(check.reads) <= readings
         assert set(check.asks) <= fields
         assert check.advice
         assert check.kept

@@ -1,10 +1,16 @@
-"""Keep this box, or return it? `python box/verdict.py --order ORDER.json --out RESULT.json`.
+"""Keep this box, or return it? `python box/verify.py --order ORDER.json --out RESULT.json`.
 
-The order has the keys of `order.Order`; `judge.py` documents the result. Exit
+The order has the keys of `ExpectedHardware`; `verify_judge.py` documents the result. Exit
 code: 0 keep or warn, 6 return, 1 own error. Standard output gets the same in
 lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
 `--out -` it gets the result alone.
+
+The way: readers (`gpu_reader.py` and others, by `verify_readers.py`) -> facts -> the table
+(`verify_table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `verify_judge.py`.
+A compact script carries this, `verify_*.py`, `expected_hardware.py`, `thresholds.py`,
+`reader_output.py`, `gpu_reader.py`, `gpu_errors.py` and `gpu_checks.py`: they work alone, as long
+as `--workdir` and `--index` are not given.
 """
 
 from __future__ import annotations
@@ -22,60 +28,56 @@ sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
 
-from .judge import judge  # noqa: E402
-from .order import Order, parse_order  # noqa: E402
-from .problems import CRASH, HANG  # noqa: E402
-from .readers import Facts, OwnError, Reader, Told, run  # noqa: E402
+from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
+from .gpu_errors import CRASH, HANG  # noqa: E402
+from .verify_judge import judge  # noqa: E402
+from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
 MACHINE_LIMIT = NETWORK_LIMIT = 6.0  # they keep to less themselves, but for a start on a busy box
 
 
-def read(options: argparse.Namespace, order: Order) -> Facts:
-    """The facts that the readers tell, in one document."""
-    gpus, *others = run(readers(options, order))
+def read(options: argparse.Namespace, wanted: ExpectedHardware) -> Facts:
+    """The facts that the readers report, in one document."""
+    gpus, *others = run(readers(options, wanted))
     facts = {**gpus.facts, **stopped(gpus, options.limit)}
-    for told in others:
-        del told.facts["gpus"]
-        facts.update(told.facts)
-    if order.run_alive:
-        facts.update({key: None for key, asked in idle(options) if asked})
+    for report in others:
+        del report.facts["gpus"]
+        facts.update(report.facts)
+    if wanted.run_alive:  # what isn't measured while a run of ours lives
+        measured = {"disk_speed": options.workdir, "index": options.index}
+        facts.update({key: None for key, asked in measured.items() if asked})
     ahead = {"index": facts.pop("date", None), "client": options.ahead}
     if others:
         facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
     return facts
 
 
-def idle(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """What isn't measured while a run of ours lives, and what would have asked for it."""
-    return [("disk_speed", options.workdir), ("index", options.index)]
-
-
-def readers(options: argparse.Namespace, order: Order) -> list[Reader]:
+def readers(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader]:
     """Who reads what; nothing is measured that a run of ours would feel."""
-    wanted = [Reader("nvml.py", (), options.limit)]
+    chosen = [Reader("gpu_reader.py", (), options.limit)]
     if options.workdir:
-        write = () if order.run_alive else ("--write",)
-        wanted.append(Reader("machine.py", (options.workdir, *write), MACHINE_LIMIT))
-    if options.index and not order.run_alive:
+        write = () if wanted.run_alive else ("--write",)
+        chosen.append(Reader("machine_reader.py", (options.workdir, *write), MACHINE_LIMIT))
+    if options.index and not wanted.run_alive:
         git = ("--git", options.git) if options.git else ()
-        asked = ("--index", options.index, "--wheel", options.wheel, *git)
-        wanted.append(Reader("network.py", asked, NETWORK_LIMIT))
-    return wanted
+        words = ("--index", options.index, "--wheel", options.wheel, *git)
+        chosen.append(Reader("network_reader.py", words, NETWORK_LIMIT))
+    return chosen
 
 
-def stopped(told: Told, limit: float) -> Facts:
+def stopped(report: Report, limit: float) -> Facts:
     """The problem that kept the GPUs from being read to the end."""
-    if told.whole:
+    if report.whole:
         return {}
-    problem = HANG if told.exit_code is None else CRASH
-    return {"stopped": problem._replace(says=problem.says.format(limit=limit, asked=told.asked))}
+    problem = HANG if report.exit_code is None else CRASH
+    return {"stopped": problem._replace(says=problem.says.format(limit=limit, asked=report.last))}
 
 
-def read_order(path: str) -> Order:
-    """What was ordered."""
+def read_expected(path: str) -> ExpectedHardware:
+    """What was ordered. Raises OwnError."""
     try:
-        return parse_order(Path(path).read_text("utf-8"))
+        return parse_expected(Path(path).read_text("utf-8"))
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise OwnError(f"the order {path} can't be read: {error}") from error
 
@@ -92,16 +94,11 @@ def summary(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(result: dict[str, Any], out: str) -> None:
-    """The document into its file, whole or not at all, and the lines to standard output."""
-    text = json.dumps(result) + "\n"
-    if out == "-":
-        sys.stdout.write(text)
-        return
-    new = Path(f"{out}.new")
-    new.write_text(text, "utf-8")
-    new.replace(out)
-    sys.stdout.write(summary(result))
+def write(document: dict[str, Any], file: str) -> None:
+    """The document into its file, whole or not at all."""
+    new = Path(f"{file}.new")
+    new.write_text(json.dumps(document) + "\n", "utf-8")
+    new.replace(file)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -125,12 +122,16 @@ def main() -> int:
     options = parser().parse_args()
     started = time.monotonic()
     try:
-        order = replace(read_order(options.order), run_alive=options.run_alive)
-        result = judge(read(options, order), order, time.monotonic() - started)
-        write(result, options.out)
+        wanted = replace(read_expected(options.order), run_alive=options.run_alive)
+        result = judge(read(options, wanted), wanted, time.monotonic() - started)
     except OwnError as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    if options.out == "-":
+        sys.stdout.write(json.dumps(result) + "\n")
+    else:
+        write(result, options.out)
+        sys.stdout.write(summary(result))
     return 6 if result["verdict"] == "return" else 0
 
 

@@ -1,0 +1,27 @@
+"""How a reader reports: `[gpu, key]` before it reads, `[gpu, key, value]` after.
+
+One JSON list a line, unbuffered, so that it outlives a hang: whoever reads the
+lines knows what was read last. `gpu` is null for what belongs to the box.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+Reading = Any
+
+
+def emit(*line: Reading) -> None:
+    """One line to the parent."""
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+def emit_reading(gpu: int | None, key: str, read: Callable[[], Reading]) -> Reading:
+    """One reading, announced before it is made; and the same to the caller."""
+    emit(gpu, key)
+    value = read()
+    emit(gpu, key, value)
+    return value

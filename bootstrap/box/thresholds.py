@@ -1,0 +1,31 @@
+"""Every threshold of the verdict, by what it judges; docs/verdict.md has the sources."""
+
+from __future__ import annotations
+
+GPU = {
+    "memory": 0.96,  # a 24 GB card shows 23.99 GiB or less
+    "memory_ecc": 0.96 * 15 / 16,  # GDDR cards keep 1/16 for ECC: A10, L4, L40S, T4
+    "used_gib": 1.0,
+    "power": 0.99,  # of the default; some cards round
+    "heat": 10,  # °C below the slow-down
+    "busy": 20,  # percent; below, a link that stepped down is a link at rest
+}
+MACHINE = {
+    "memory": 0.96,  # kernel and firmware keep their share of what is sold
+    "shm_gib": 1.0,  # containers have 64 MiB unless told otherwise
+    "disk_gib": 10.0,  # an environment with torch, its downloads, a checkpoint
+    "disk_mb_s": 20.0,  # a checkpoint of 1 GB takes 50 s
+}
+NETWORK = {
+    "index_mb_s": 2.0,  # torch and what it brings, 3 GB, take 25 minutes
+    "git_s": 1.0,
+    "clock_s": 60.0,
+}
+# Shares of a model's peak: half a card, a card held down, a bus of half the lanes.
+SMOKE = {
+    "speed": 0.45,
+    "scarce_speed": 0.25,  # of cards that their power limit holds far under their peak
+    "memory_speed": 0.6,
+    "bus": 0.45,
+    "tried_memory": 0.8,  # of the memory, for the full test
+}
