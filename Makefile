@@ -13,11 +13,13 @@ WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 # What most of a day's mistakes turn red, in less than a minute.
 QUICK := $(addprefix tests/unit/,profile setup protocol text ui repo test_events.py render/test_golden.py \
   render/test_values.py) tests/docs
+LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo quick test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs uv-release clean
+.PHONY: help install demo quick test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs lock uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +68,10 @@ docs: $(VENV)/dev  ## write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate
 	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html
 
+lock: $(VENV)/dev  ## renew the lock files in .ci: the newest versions that pyproject.toml allows, and hashes
+	@$(LOCK) --output-file .ci/requirements.txt pyproject.toml
+	@$(LOCK) --group dev --constraint .ci/requirements.txt --output-file .ci/requirements-dev.txt pyproject.toml
+
 uv-release: $(VENV)/dev  ## pin the newest uv: its version and SHA-256, from the index that pip is set to
 	@$(BIN)/python -m tests.packaging.uv_release
 
@@ -75,10 +81,10 @@ clean:  ## remove the environment and what tools left behind
 
 # An environment is kept until what it is made from changes.
 
-$(VENV)/installed: pyproject.toml bootstrap/__init__.py .ci/environment
+$(VENV)/installed: pyproject.toml bootstrap/__init__.py .ci/environment .ci/requirements.txt
 	@.ci/environment $(VENV) "$(UV)"
 	@touch $@
 
-$(VENV)/dev: $(VENV)/installed
+$(VENV)/dev: $(VENV)/installed .ci/requirements-dev.txt
 	@.ci/environment $(VENV) "$(UV)" dev
 	@touch $@

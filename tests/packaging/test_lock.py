@@ -1,0 +1,62 @@
+"""The lock files of development: they fit pyproject.toml, and name no place to fetch from."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / ".ci/requirements.txt"
+DEV_LOCK = ROOT / ".ci/requirements-dev.txt"
+PROJECT = toml.loads((ROOT / "pyproject.toml").read_text())
+RUNTIME = PROJECT["project"]["dependencies"]
+DEV = PROJECT["dependency-groups"]["dev"]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+HASHES = re.compile(r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n")
+
+
+def locked(lock: Path) -> dict[str, list[Requirement]]:
+    """The pinned versions of each package: several where Pythons differ."""
+    found: dict[str, list[Requirement]] = {}
+    for pin in map(Requirement, filter(None, HASHES.split(lock.read_text()))):
+        found.setdefault(pin.name, []).append(pin)
+    return found
+
+
+@pytest.mark.parametrize("lock", [LOCK, DEV_LOCK], ids=lambda lock: lock.stem)
+def test_each_version_is_exact_and_has_hashes_and_nothing_else_is_there(lock: Path) -> None:
+    for pins in locked(lock).values():
+        for pin in pins:
+            assert [specifier.operator for specifier in pin.specifier] == ["=="], pin
+            assert pin.url is None
+    assert "://" not in lock.read_text()
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize(("lock", "wanted"), [(LOCK, RUNTIME), (DEV_LOCK, RUNTIME + DEV)])
+def test_what_the_project_requires_is_locked(lock: Path, wanted: list[str], python: str) -> None:
+    """Forgotten after a change of pyproject.toml: `make lock`."""
+    pins = locked(lock)
+    where = {"python_version": python, "python_full_version": f"{python}.0"}
+    for requirement in map(Requirement, wanted):
+        found = [
+            pin
+            for pin in pins.get(requirement.name, [])
+            if pin.marker is None or pin.marker.evaluate(where)
+        ]
+        assert len(found) == 1, requirement
+        (version,) = (specifier.version for specifier in found[0].specifier)
+        assert requirement.specifier.contains(version), requirement
+
+
+def test_both_locks_agree() -> None:
+    dev = locked(DEV_LOCK)
+    assert {name: [str(pin) for pin in pins] for name, pins in locked(LOCK).items()} == {
+        name: [str(pin) for pin in dev.get(name, [])] for name in locked(LOCK)
+    }
