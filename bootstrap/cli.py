@@ -5,9 +5,42 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 # Imports make much that lives on and little to collect: an eighth of the start went into looking.
 gc.set_threshold(100_000, 50, 50)
+
+
+class _Later(ModuleType):
+    """Stands in for a module while another one is imported; a call of its functions imports it."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):  # imports look for these
+            raise AttributeError(name)
+
+        def call(*given: object, **named: object) -> object:
+            return getattr(import_module(self.__name__), name)(*given, **named)
+
+        return call
+
+
+def _import_invoke() -> None:
+    """Import Invoke without a mock library, and a YAML of its own for its configuration files.
+
+    No task uses the one, few people have the others; they are half of what importing it takes.
+    """
+    later = {name: _Later(name) for name in ("unittest.mock", "invoke.vendor.yaml")}
+    wanted = {name: module for name, module in later.items() if name not in sys.modules}
+    sys.modules.update(wanted)
+    import_module("invoke")
+    for name in wanted:
+        del sys.modules[name]
+
+
+_import_invoke()
 
 from bootstrap import __version__  # noqa: E402
 from bootstrap.errors import cant_write  # noqa: E402

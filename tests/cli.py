@@ -97,6 +97,13 @@ class Completed:
         """All that it said."""
         return self.out + self.err
 
+    @property
+    def imported(self) -> set[str]:
+        """The modules that it imported, where it ran with PYTHONPROFILEIMPORTTIME."""
+        found = {line.rpartition("|")[2].strip() for line in self.err.splitlines()}
+        assert "bootstrap" in found
+        return found
+
     def json(self) -> dict[str, Any]:
         """The one document on standard output; fails where there is more, or none."""
         found = json.loads(self.out)

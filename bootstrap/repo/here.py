@@ -11,7 +11,7 @@ from ..errors import BoxstrapError, UsageError
 from .git import AT_ONCE_S, Folders, GitError, broken, run
 from .identity import identify
 from .names import decoded, sanitised, shown
-from .place import text
+from .place import head, text
 from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
 from .view import Settings
@@ -19,6 +19,8 @@ from .view import Settings
 # The characters of branch, tag and commit names and of `~2`, `^`, `@{u}`; ranges
 # (`a..b`), paths (`a:b`), searches (`:/x`) and options name no one commit.
 _REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
+
+_ON_A_BRANCH = re.compile(r"ref: refs/heads/(\S+)\n")
 
 _LONGEST_PROJECT = 1024 * 1024
 
@@ -165,11 +167,17 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
 
 def _branch(repository: Repository) -> str | None:
     """The branch that HEAD is on; None where it is detached, or has a name that can't be shown."""
+    usual = _ON_A_BRANCH.fullmatch(head(repository.view.git_dir) or "")
+    branch = usual[1] if usual else _branch_by_gitpython(repository)
+    return branch if branch and shown(branch) == branch else None
+
+
+def _branch_by_gitpython(repository: Repository) -> str | None:
+    """The same of any HEAD. Importing GitPython takes longer than all else that is read here."""
     from git import Repo
 
     with Repo(repository.view.git_dir, expand_vars=False) as repo:
-        branch = None if repo.head.is_detached else repo.active_branch.name
-    return branch if branch and shown(branch) == branch else None
+        return None if repo.head.is_detached else repo.active_branch.name
 
 
 def _last(settings: Settings, wanted: str) -> str | None:

@@ -13,6 +13,8 @@ from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
+# By a setup with nothing to do. Each would cost it some hundredths of a second.
+NOT_NEEDED = {"pydantic", "git", "jinja2", "rich", "unittest.mock", "invoke.vendor.yaml"}
 LONG = """\
 version: 1
 gpu: {require: false}
@@ -31,9 +33,10 @@ def test_restart_starts_the_same_work_again(rent: Rent) -> None:
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     assert rented.trainings() == 1
-    again = rented.run("setup").must(0)
+    again = rented.run("setup", PYTHONPROFILEIMPORTTIME="1").must(0)
     assert "nothing to do" in again.out
     assert "train-1 running" in again.out
+    assert again.imported & NOT_NEEDED == set()
     assert (rented.runs(), rented.trainings()) == (["train-1"], 1)
     for words, runs in (([], False), (["--restart"], True)):
         foreseen = rented.run("setup", "--dry", "--json", *words).must(0).json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -102,9 +103,24 @@ def test_version(at: User) -> None:
 
 def test_a_task_imports_nothing_heavy_before_it_runs(at: User) -> None:
     done = at.run("--help", PYTHONPROFILEIMPORTTIME="1").must(0)
-    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.err.splitlines()}
-    assert "bootstrap" in imported
-    assert imported & {"fabric", "paramiko", "rich", "git", "jinja2", "pydantic"} == set()
+    heavy = {"fabric", "paramiko", "rich", "git", "jinja2", "pydantic", "unittest", "yaml"}
+    assert done.imported & {*heavy, "invoke.vendor.yaml"} == set()
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_configuration_file_of_invoke_counts(program: str, at: User) -> None:
+    (at.home / ".invoke.yaml").write_text("run: {dry: true}\n")
+    assert "--dry" in at.run("boxes", "--forget", "x", program=program).must(2).err
+
+
+def test_what_invoke_has_not_imported_is_there_where_it_is_used() -> None:
+    use = (
+        "import bootstrap.cli, invoke, sys; assert 'unittest.mock' not in sys.modules;"
+        "context = invoke.MockContext(run=invoke.Result('x'), repeat=True);"
+        "assert context.run('y').stdout == 'x'; from unittest.mock import Mock;"
+        "assert isinstance(context.run, Mock); context.run.assert_called_once_with('y')"
+    )
+    subprocess.run([sys.executable, "-c", use], cwd=HERE, check=True)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
