@@ -1,10 +1,14 @@
-"""A run as the box tells of it: one training command, and what became of it."""
+"""A run as the box reports it: one training command, and what became of it.
+
+What became of it is decided on the box, by `templates/lib/run_state.sh` alone.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from bootstrap.link.parsing import exit_code, number
 
@@ -15,7 +19,8 @@ STOPPED = 143
 _ENDED = re.compile(r"stop|exit [0-9]{1,3}|pipeline( [0-9]{1,3}){1,40}")
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
 _SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
-STATES = frozenset({"running", "finished", "died", "waiting"})
+RunState = Literal["running", "finished", "died", "waiting"]
+STATES = frozenset(get_args(RunState))
 
 
 @dataclass(frozen=True)
@@ -129,10 +134,10 @@ def parse_run(value: str) -> Run | None:
     )
 
 
-def as_it_ended(run: Run, said: str) -> Run:
-    """The run in the state that the box says it is in now; no state is an end with the box."""
+def as_it_ended(run: Run, said: str) -> Run | None:
+    """The run in the state that the box says it is in now; None where it says none."""
     word, rc, (ended, _) = _state(said)
-    return dataclasses.replace(run, state=word if word in STATES else "died", rc=rc, ended=ended)
+    return dataclasses.replace(run, state=word, rc=rc, ended=ended) if word in STATES else None
 
 
 def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:

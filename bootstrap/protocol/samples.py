@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from bootstrap.protocol.run import RunState
 from bootstrap.text.sanitize import sanitize
 
 MAX_LINE = 256 * 1024
@@ -72,7 +73,7 @@ class Newest(_SamplePart):
 
     name: Text
     repo: Text
-    state: Literal["running", "finished", "died", "waiting"]
+    state: RunState
     rc: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     last: Text
 

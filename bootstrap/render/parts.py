@@ -37,6 +37,8 @@ LIBRARY = (
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
 _LINT = re.compile(r"\A# shellcheck .*\n")
+_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_ ]+)\n", re.MULTILINE)
+"""A program that outlives the script carries parts of the library: here they are put in."""
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -53,11 +55,11 @@ def box_files() -> tuple[tuple[str, str], ...]:
     files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
     texts = {file.name: file.read_text(encoding="utf-8").rstrip("\n") for file in files}
     del texts["__init__.py"]
-    # What the runner and `top_stream.py` ask of the library: sh processes.sh FUNCTION ARGUMENT...
-    parts = ("process", "run_state", "run_processes")
-    library = "".join(shell_part("lib", part) for part in parts)
-    texts["processes.sh"] = f'{library}"$@"'
-    return tuple(sorted(texts.items()))
+    return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))
+
+
+def _library(named: re.Match[str]) -> str:
+    return "".join(shell_part("lib", part) for part in named[1].split())
 
 
 @cache

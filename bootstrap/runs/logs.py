@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.backoff import Backoff
-from bootstrap.link.errors import LinkLost
+from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.wire import Stream
@@ -130,6 +130,8 @@ class _Growing:
                     yield piece
                 if run and end and end.reached:
                     self.over, self.ended = as_it_ended(run, end.state), end.ended
+                    if not self.over:
+                        raise NoAnswer("its answers make no sense.", where=connection.link.label)
                     return
                 if end and end.trouble:
                     raise end.trouble

@@ -6,14 +6,7 @@
 {
   run=$1 env_file=$2 shown=
 
-  # As in lib/process.sh, to the letter: the shorter the short script.
-  identity() {
-    { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-    { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
-    # shellcheck disable=SC2086 # the fields of stat, after the name
-    set -- "$1" ${_stat##*) }
-    printf '%s %s %s\n' "$1" "${21}" "$_boot"
-  }
+  # library: process
 
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
   begin() {

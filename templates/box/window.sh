@@ -2,13 +2,15 @@
 # window: what a run says, for a session that took the place of the run's own.
 # usage: bash window.sh RUN_DIR
 {
+  # library: process run_state
+
   run=$1
-  read -r runner _ <"$run/pid"
+  read -r runner <"$run/pid"
   # Ctrl-C ends the run, as in its own session.
-  trap 'kill -TERM "$runner" 2>/dev/null' INT
+  trap 'alive "$runner" && kill -TERM "${runner%% *}"' INT
   tail -n +1 -F "$run/log" 2>/dev/null &
   shown=$!
-  until [ -f "$run/exit" ] || ! kill -0 "$runner" 2>/dev/null; do sleep 0.5; done
+  while [ "$(run_state "$run")" = running ]; do sleep 0.5; done
   sleep 0.2
   kill "$shown" 2>/dev/null
   exit

@@ -155,7 +155,7 @@ REPO_STEPS='repo python train'
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
-  local file
+  local file own=" enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
   mkdir -p "$BOX_HOME/box"
   write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
 # (the file enter.sh)
@@ -252,7 +252,7 @@ END_OF_BOX_FILE
 END_OF_BOX_FILE
   # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
   for file in "$BOX_HOME"/box/*.py; do
-    case " enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh " in *" ${file##*/} "*) ;; *) rm -f -- "$file" ;; esac
+    case $own in *" ${file##*/} "*) ;; *) rm -f -- "$file" ;; esac
   done
 }
 

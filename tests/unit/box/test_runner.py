@@ -15,7 +15,8 @@ import pytest
 
 from bootstrap.protocol.query import build_query
 from bootstrap.render import short
-from bootstrap.render.parts import box_files
+from bootstrap.render.parts import box_files, shell_part
+from tests.run_states import CASES
 
 EDITIONS = {"whole": dict(box_files()), "short": dict(short.files())}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
@@ -140,6 +141,30 @@ def test_each_process_is_asked_once_to_end(
     assert (done.stdout, done.stderr) == ("stopped\ttrain-1\tfinished 143\n", "")
     assert [word.read_text() for word in words] == ["up\nasked\n"] * 2
     assert (run / "ended").read_text() == "stop\n"
+
+
+@each_edition
+def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path: Path) -> None:
+    """As `tests/run_states.py` has them, of what a runner really writes."""
+    assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
+    run, runner = begun(edition, tmp_path / "killed", "echo up; sleep 600")
+    wait_for(lambda: (run / "log").read_text() == "up\n")
+    assert state(run) == CASES["at work"].state
+    runner.kill()
+    runner.wait()
+    assert state(run) == CASES["its runner was killed"].state
+    os.killpg(int((run / "pid").read_text().splitlines()[1].split()[0]), signal.SIGKILL)
+    wait_for(lambda: state(run) == CASES["both were killed"].state)
+    finish(edition, tmp_path / "failed", "exit 7")
+    failed = tmp_path / "failed/.boxstrap/runs/homework/train-1"
+    assert state(failed) == f"{CASES['failed'].state} {CASES['failed'].rc}"
+
+
+def state(run: Path) -> str:
+    """What the library says of a run."""
+    library = shell_part("lib", "process") + shell_part("lib", "run_state")
+    command = ["sh", "-c", f'{library}run_state "$0"', str(run)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_what_is_deaf_is_killed(tmp_path: Path) -> None:

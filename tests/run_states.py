@@ -1,0 +1,96 @@
+"""What became of a run, as every reader must see it: one table of records, and what they mean."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class RunCase(NamedTuple):
+    """What lies in a run's folder (None: no such file), and the state that this is.
+
+    `pid` has words for the lines of the file: runner first, then the command.
+    """
+
+    pid: tuple[str, ...] | None
+    exit: str | None
+    state: str
+    rc: int | None = None
+    ended: str | None = None
+
+
+CASES = {
+    "made, never begun": RunCase(None, None, "waiting"),
+    "just begun": RunCase(("alive",), None, "running"),
+    "at work": RunCase(("alive", "alive"), None, "running"),
+    "its runner was killed": RunCase(("dead", "alive"), None, "running"),
+    "its runner writes down the end": RunCase(("alive", "dead"), None, "running"),
+    "both were killed": RunCase(("dead", "dead"), None, "died"),
+    "killed before its command began": RunCase(("dead",), None, "died"),
+    "both were killed, and none collected them": RunCase(("zombie", "zombie"), None, "died"),
+    "their numbers are others' now": RunCase(("reused", "reused"), None, "died"),
+    "the box was started anew": RunCase(("other boot", "other boot"), None, "died"),
+    "the power went while it was written": RunCase((), None, "died"),
+    "ended well": RunCase(("dead", "dead"), "0\n", "finished", 0, "exit 0"),
+    "failed": RunCase(("dead", "dead"), "7\n", "finished", 7, "pipeline 7 0"),
+    "stopped": RunCase(("dead", "dead"), "143\n", "finished", 143, "stop"),
+    "of an earlier version": RunCase(("dead", "dead"), "3\n", "finished", 3),
+    "ended, its runner is about to go": RunCase(("alive", "dead"), "0\n", "finished", 0, "exit 0"),
+    "ended, and something of it lives on": RunCase(("dead", "alive"), "1\n", "finished", 1),
+    "ended, and its numbers are others'": RunCase(("reused", "reused"), "0\n", "finished", 0),
+    "stopped without a runner": RunCase(None, "143\n", "finished", 143, "stop"),
+    "the disk was full at its end": RunCase(("dead", "dead"), "", "finished"),
+}
+
+
+@dataclass
+class Processes:
+    """Real processes for the words of a case."""
+
+    living: subprocess.Popen[bytes]
+    zombie: subprocess.Popen[bytes]
+
+    def line(self, word: str) -> str:
+        """What a runner would have written of it: number, start, boot."""
+        if word == "dead":
+            return f"{2**22 + 1} 1 {_boot()}"  # above every number that Linux gives
+        process = self.zombie if word == "zombie" else self.living
+        stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        start = int(stat[19]) + (word == "reused")
+        boot = "11111111-2222-3333-4444-555555555555" if word == "other boot" else _boot()
+        return f"{process.pid} {start} {boot}"
+
+    def close(self) -> None:
+        """End them."""
+        for process in (self.living, self.zombie):
+            process.kill()
+            process.wait()
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def some_processes() -> Processes:
+    """One that lives, and one that ended and that nobody waits for."""
+    living = subprocess.Popen(["sleep", "600"])
+    zombie = subprocess.Popen(["true"])
+    while Path(f"/proc/{zombie.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        pass
+    return Processes(living, zombie)
+
+
+def lay(case: RunCase, processes: Processes, run: Path) -> None:
+    """The folder of a run as the case has it."""
+    run.mkdir(parents=True)
+    words = {"started": "1", "commit": "a" * 40, "work": "w", "session": "train"}
+    files = {name: f"{text}\n" for name, text in words.items()}
+    files |= {"command": "python train.py\n", "dir": f"{run}/nowhere\n", "log": "step 1\n"}
+    if case.pid is not None:
+        files["pid"] = "".join(f"{processes.line(word)}\n" for word in case.pid)
+    files |= {"exit": case.exit} if case.exit is not None else {}
+    files |= {"ended": f"{case.ended}\n"} if case.ended else {}
+    for name, text in files.items():
+        (run / name).write_text(text)

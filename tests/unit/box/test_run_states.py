@@ -1,0 +1,131 @@
+"""One table of records of runs, read by everybody who says what became of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import top_stream
+from bootstrap.protocol import probe, samples
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import STATES, Run, as_it_ended
+from bootstrap.render.parts import box_files, shell_part
+from tests.run_states import CASES, Processes, lay, some_processes
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine")
+each_case = pytest.mark.parametrize("name", CASES)
+SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    found = some_processes()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def workdir(processes: Processes, name: str, tmp_path: Path) -> Path:
+    """A box with one run, in the state of the case."""
+    home = tmp_path / ".boxstrap"
+    lay(CASES[name], processes, home / "runs/homework/train-1")
+    (home / "box").mkdir()
+    for file, text in box_files():
+        (home / "box" / file).write_text(f"{text}\n")
+    return tmp_path
+
+
+def said(shell: str, script: str) -> str:
+    """What a shell prints."""
+    command = [shell, *(["sh"] if shell == "busybox" else []), "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def run_of(workdir: Path) -> Path:
+    return workdir / ".boxstrap/runs/homework/train-1"
+
+
+def probed(workdir: Path, shell: str = "sh") -> Run:
+    """The run as the program here reads it in the box's answer."""
+    values = dict.fromkeys(("repo_key", "repo_root", "script_id", "hint_names", "hint_files"), "")
+    answer = said(shell, build_query("hello", workdir=str(workdir), **values))
+    (run,) = probe.parse(answer.encode()).runs
+    return run
+
+
+@each_case
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_library_says_it_in_every_shell(name: str, shell: str, workdir: Path) -> None:
+    library = shell_part("lib", "process") + shell_part("lib", "run_state")
+    case, words = CASES[name], said(shell, f"{library}run_state '{run_of(workdir)}'").split()
+    assert words == [case.state, *([] if case.rc is None else [str(case.rc)])]
+
+
+@each_case
+def test_status_says_it(name: str, workdir: Path) -> None:
+    case, run = CASES[name], probed(workdir)
+    assert (run.state, run.rc, run.ended) == (case.state, case.rc, case.ended or "")
+
+
+@each_case
+def test_who_follows_the_log_is_told_it(name: str, workdir: Path) -> None:
+    query = build_query("run_end", workdir=str(workdir), repo_key="homework", name="train-1")
+    case, before = CASES[name], probed(workdir)
+    run = as_it_ended(before, said("sh", query).split("\t")[0])
+    assert run
+    assert (run.state, run.rc, run.ended) == (case.state, case.rc, case.ended or "")
+    assert as_it_ended(before, "") is as_it_ended(before, "gone") is None
+
+
+@each_case
+def test_top_shows_it(name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_stream, "HERE", workdir / ".boxstrap/box")
+    case, run = CASES[name], top_stream.newest_run(workdir / ".boxstrap/runs")
+    assert run
+    assert (run["state"], run["rc"], run["last"]) == (case.state, case.rc, "step 1")
+    sample = samples.parse(json.dumps({"run": run}).encode())
+    assert sample
+    assert sample.run
+    assert (sample.run.state, sample.run.rc) == (case.state, case.rc)
+
+
+@each_case
+def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
+    parts = "".join(shell_part("lib", part) for part in ("process", "run_state", "repository"))
+    home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
+    for key in ("homework", "other"):
+        script = f"{parts}alive_in '{home}' {key} '{folder}' || echo none"
+        alive = CASES[name].state == "running"
+        assert said("sh", script).strip() == (str(run_of(workdir)) if alive else "none")
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.pid is not None])
+def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> None:
+    command = ["bash", str(workdir / ".boxstrap/box/window.sh"), str(run_of(workdir))]
+    window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    alive = CASES[name].state == "running"
+    try:
+        window.wait(1.5 if alive else 20)
+    except subprocess.TimeoutExpired:
+        assert alive
+    else:
+        assert not alive
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(window.pid, signal.SIGKILL)
+        window.wait()
+
+
+def test_every_state_has_its_cases() -> None:
+    assert {case.state for case in CASES.values()} == STATES
