@@ -46,9 +46,10 @@ chaos: $(VENV)/dev  ## kill program, sshd, script and box fifty times each, at r
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png
 
-lint: $(VENV)/dev  ## ruff over the Python, shellcheck over the shell
+lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo --cache-dir .ruff_cache/imports >$(VENV)/layers 2>&1 || { cat $(VENV)/layers; exit 1; }
 	@command -v shellcheck >/dev/null || { echo "shellcheck is not installed: install it with your package manager." >&2; exit 1; }
 	@shellcheck $(SHELL_FILES)
 

@@ -132,7 +132,7 @@ def _real(path: str) -> str:
 
 def _key(path: str) -> str:
     """The key itself is agreed to: the file may be the repository's, and hold another tomorrow."""
-    from bootstrap.render.variables import public_key
+    from bootstrap.profile.public_keys import public_key
 
     blob = base64.b64decode(public_key(path).split()[1])
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")

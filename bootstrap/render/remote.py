@@ -46,7 +46,8 @@ def by_uvx(source: str, profile: Profile, work: Source) -> str:
 
     A profile can't say which first commit the repository has; without it the box would take
     what `setup` placed there for another one's, and train again."""
-    from bootstrap.render.variables import ROOT, public_keys
+    from bootstrap.profile.public_keys import public_keys
+    from bootstrap.render.variables import ROOT
 
     keys = public_keys(profile)
     values = _without_nothing(profile.as_dict())

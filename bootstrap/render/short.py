@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.paths import shipped
+from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
 from bootstrap.render.pack import bare_python, bare_shell
 from bootstrap.render.parts import box_files, functions, known_hosts, shell_part
 from bootstrap.render.quote import Value, harmless
 from bootstrap.render.script import MARKER, render_text
-from bootstrap.render.variables import MIN_FREE_MB, Source, gpu_order, public_keys
+from bootstrap.render.variables import MIN_FREE_MB, Source, gpu_order
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile

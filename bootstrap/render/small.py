@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
+from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
 from bootstrap.render.short import root_mark
-from bootstrap.render.variables import Source, public_keys
+from bootstrap.render.variables import Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile

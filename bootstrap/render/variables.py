@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
-from bootstrap.paths import expanded, real
 from bootstrap.plan import Step, needs_among
-from bootstrap.profile.values import ordinary
+from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
 from bootstrap.render.parts import known_hosts
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 MIN_FREE_MB = 512
-_PUBLIC_KEY = re.compile(r"(ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}( .*)?")
-_LONGEST_KEY = 16 * 1024
 COMMIT_PATIENCE_S = 600
 """How long the box waits for a commit whose sender is gone, in seconds."""
 LOCK_PATIENCE_S = 300
@@ -123,40 +119,3 @@ def gpu_order(profile: Profile) -> str:
     gpu = profile.gpu.changed(_ORDERED)
     box = profile.box.changed(_ORDERED_OF_BOX)
     return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))
-
-
-def public_keys(profile: Profile) -> list[str]:
-    """The keys that may log in; a path is read, so that the script holds the key itself.
-
-    Raises ProfileError where a file is missing or holds something else than a public key.
-    """
-    return [public_key(entry) for entry in profile.ssh.authorized_keys]
-
-
-def public_key(entry: str) -> str:
-    """The line of one public key file. Raises ProfileError."""
-    from bootstrap.errors import ProfileError
-
-    path = expanded(entry)
-    try:
-        ordinary(str(real(path)))
-        if not path.is_file():  # a pipe would keep us waiting
-            raise FileNotFoundError
-        with path.open("rb") as file:
-            line = file.read(_LONGEST_KEY).decode().strip()
-    except (OSError, ValueError) as error:
-        raise ProfileError(
-            f"ssh.authorized_keys: {entry} can't be read: {error}",
-            hint="Name a public key file (*.pub) that is there.",
-        ) from error
-    if "PRIVATE KEY" in line:
-        raise ProfileError(
-            f"ssh.authorized_keys: {entry} is a private key; it never leaves this machine",
-            hint=f"You probably mean {entry}.pub",
-        )
-    if not _PUBLIC_KEY.fullmatch(line) or not line.isprintable():
-        raise ProfileError(
-            f"ssh.authorized_keys: {entry} is not a public key",
-            hint="A public key file has one line that begins with its type, as in ssh-ed25519.",
-        )
-    return line

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
 from bootstrap.link import registry
@@ -23,42 +22,12 @@ from bootstrap.protocol.query import build_query
 from bootstrap.protocol.samples import Sample, SampleLines
 from bootstrap.runs.connection import redactor_for
 from bootstrap.text.redact import Redactor
+from bootstrap.ui.top_view import BoxView, TopScreen
 
 RETRY_S = 15.0
 """Seconds between two tries of a box that could not be reached at first."""
 TICK_S = 0.5
 """Seconds after which a screen is drawn again, so that ages grow."""
-
-
-@dataclass
-class BoxView:
-    """One box, as it is known now."""
-
-    name: str
-    state: str = "connecting"
-    """connecting, live, lost (it is tried again), gone (it is not)."""
-    why: str = ""
-    sample: Sample | None = None
-    sampled: float = 0.0
-    """When the look came, by this machine's monotonic clock."""
-    samples: int = 0
-    error: BoxstrapError | None = None
-    announced: bool = False
-    """It stands in the queue already: a box that tells without end must not fill the memory."""
-
-    def age(self) -> float:
-        """Seconds since its last look."""
-        return time.monotonic() - self.sampled
-
-
-class TopScreen(Protocol):
-    """Where looks are shown."""
-
-    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
-        """A box has something new (`changed`), or time went on (None)."""
-
-    def close(self) -> None:
-        """Leave the terminal in order."""
 
 
 @dataclass

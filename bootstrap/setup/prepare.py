@@ -50,7 +50,7 @@ def check_keys(loaded: Loaded) -> None:
     Raises ProfileError with the file and line that names the wrong one.
     """
     if loaded.profile.ssh.authorized_keys:
-        from bootstrap.render.variables import public_keys
+        from bootstrap.profile.public_keys import public_keys
 
         try:
             public_keys(loaded.profile)

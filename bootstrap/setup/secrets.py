@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir, write_private
-from bootstrap.text.redact import SHORTEST, Redactor
+from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
@@ -74,7 +74,13 @@ def redactor_of(
     environment = os.environ if environment is None else environment
     values = {name: environment.get(name, "") for box in boxes for name in given_to(box)}
     can = {name: value for name, value in values.items() if len(value.strip()) >= SHORTEST}
-    return Redactor({**can, **(more or {})})
+    try:
+        return Redactor({**can, **(more or {})})
+    except TooShortError as short:
+        raise UsageError(
+            f"the secret {short} has fewer than {SHORTEST} characters: too short to redact",
+            hint=f"set {short} to its whole value, or take it out of the profile's secrets",
+        ) from None
 
 
 def warn_of_unredacted(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:

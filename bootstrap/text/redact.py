@@ -15,34 +15,33 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from bootstrap.errors import UsageError
-
 SHORTEST = 6  # characters; a shorter value would redact half of any log
 _SHORTEST_BASE64 = 8
 _LONG_LINE = 10
 """Characters of a line that is redacted by itself: a shorter one may stand in any log."""
 
 
+class TooShortError(ValueError):
+    """A secret, by its name, that is too short to redact."""
+
+
 class Redactor:
     """Redacts the values of `secrets` (name → value) as `[NAME hidden]`.
 
-    Raises UsageError for a value under `SHORTEST` characters, naming it by its name alone.
+    Raises TooShortError for a value under `SHORTEST` characters, with its name alone.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self.secrets = dict(secrets)
-        self._masks: dict[bytes, bytes] = {}
+        self._replacements: dict[bytes, bytes] = {}
         for name, given in secrets.items():
             value = given.strip()  # a newline at the end of a token isn't printed with it
             if len(value) < SHORTEST:
-                raise UsageError(
-                    f"the secret {name} has fewer than {SHORTEST} characters: too short to redact",
-                    hint=f"set {name} to its whole value, or take it out of the profile's secrets",
-                )
+                raise TooShortError(name)
             for form in (*_forms(value), *_lines(value)):
-                self._masks.setdefault(form, f"[{name} hidden]".encode())
+                self._replacements.setdefault(form, f"[{name} hidden]".encode())
         # Longest first: where one form begins another, the whole of it goes.
-        self.forms = sorted(self._masks, key=lambda form: (-len(form), form))
+        self.forms = sorted(self._replacements, key=lambda form: (-len(form), form))
         self.pattern = re.compile(b"|".join(map(re.escape, self.forms)) or b"(?!)")
         self._needles = _shortest(self.forms)
 
@@ -66,7 +65,7 @@ class Redactor:
 
     def replacement(self, found: re.Match[bytes]) -> bytes:
         """What stands in a secret's place."""
-        return self._masks[found[0]]
+        return self._replacements[found[0]]
 
     def unfinished_at(self, data: bytes, start: int) -> int:
         """Where, from `start` on, the beginning of a secret runs off the end of the data."""

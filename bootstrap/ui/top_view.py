@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui import terminal
@@ -13,8 +14,8 @@ from bootstrap.ui import terminal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from bootstrap.errors import BoxstrapError
     from bootstrap.protocol.samples import Card, Sample
-    from bootstrap.runs.top import BoxView, TopScreen
 
 VERSION = 1
 SILENT_S = 10.0
@@ -23,6 +24,37 @@ GIB = 1024**3
 _COLOURS = {"live": "green", "lost": "yellow", "gone": "red"}
 
 Redact = Callable[[str], str]
+
+
+@dataclass
+class BoxView:
+    """One box, as it is known now."""
+
+    name: str
+    state: str = "connecting"
+    """connecting, live, lost (it is tried again), gone (it is not)."""
+    why: str = ""
+    sample: Sample | None = None
+    sampled: float = 0.0
+    """When the look came, by this machine's monotonic clock."""
+    samples: int = 0
+    error: BoxstrapError | None = None
+    announced: bool = False
+    """It stands in the queue already: a box that tells without end must not fill the memory."""
+
+    def age(self) -> float:
+        """Seconds since its last look."""
+        return time.monotonic() - self.sampled
+
+
+class TopScreen(Protocol):
+    """Where looks are shown."""
+
+    def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
+        """A box has something new (`changed`), or time went on (None)."""
+
+    def close(self) -> None:
+        """Leave the terminal in order."""
 
 
 def make_top_screen(

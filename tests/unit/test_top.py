@@ -11,7 +11,8 @@ import pytest
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.samples import Sample
 from bootstrap.runs import top
-from bootstrap.runs.top import BoxView, Feed, TopOptions, watch_boxes
+from bootstrap.runs.top import Feed, TopOptions, watch_boxes
+from bootstrap.ui.top_view import BoxView
 
 MANY = 100_000
 

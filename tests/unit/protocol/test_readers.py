@@ -34,13 +34,12 @@ from bootstrap.protocol.tail import file_tail
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
-from bootstrap.runs.top import BoxView
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import watch_beginning
 from bootstrap.setup.verdict import fetch_verdict
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
-from bootstrap.ui.top_view import JsonLines, LiveTable, PlainLines
+from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 
 SETUP = "20260101-000000-abcdef"
 RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\t1 1\tpython x.py")

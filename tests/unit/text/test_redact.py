@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bootstrap.errors import UsageError
-from bootstrap.text.redact import Redactor
+from bootstrap.text.redact import Redactor, TooShortError
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -51,7 +50,7 @@ def test_a_secret_inside_base64_of_more_is_masked(before):
 
 @pytest.mark.parametrize("value", ["", "12345", "é1"])
 def test_a_short_secret_is_refused_by_its_name(value):
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(TooShortError) as refused:
         Redactor({"WANDB_API_KEY": value})
     assert "WANDB_API_KEY" in str(refused.value)
     assert not value or value not in str(refused.value)
@@ -89,7 +88,7 @@ def test_pieces_and_whole_agree(secrets, parts, data):
 
 def test_a_newline_at_a_values_end_is_not_part_of_the_secret():
     assert Redactor({"T": TOKEN + "\n"}).text(f"{TOKEN}.") == "[T hidden]."
-    with pytest.raises(UsageError):
+    with pytest.raises(TooShortError):
         Redactor({"T": "12345\n"})
 
 

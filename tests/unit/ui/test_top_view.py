@@ -9,8 +9,7 @@ import time
 import pytest
 
 from bootstrap.protocol.samples import Card, Machine, Newest, Process, Sample
-from bootstrap.runs.top import BoxView, TopScreen
-from bootstrap.ui.top_view import LiveTable, make_top_screen
+from bootstrap.ui.top_view import BoxView, LiveTable, TopScreen, make_top_screen
 
 GIB = 1024**3
 
