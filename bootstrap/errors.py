@@ -1,43 +1,36 @@
-"""What can go wrong, and the exit code that says so.
+"""What can go wrong. Every error says what happened, where, and what to do next.
 
-    BoxstrapError             1   an error of boxstrap itself
-    ├── UsageError            2   wrong usage
-    │   └── ProfileError      2   a profile that is wrong (file, line, key)
-    ├── UnreachableError      3   can't reach the box or log in
-    ├── HostKeyError          4   host key changed, or not the one expected
-    ├── BoxLacksError         5   the box lacks what set-up needs; nothing was changed
-    ├── ReturnBoxError        6   verdict: return this box
-    ├── StepFailedError       7   a step failed, or `stop` could not end everything
-    ├── BusyError             8   another setup, or a live run, holds the box
-    ├── NotSafeError          9   work or results are not safe yet
-    └── TrainingFailedError  10   training ended non-zero while it was watched
+    BoxstrapError             an error of boxstrap itself
+    ├── UsageError            wrong usage
+    │   └── ProfileError      a profile that is wrong (file, line, key)
+    ├── UnreachableError      can't reach the box or log in
+    ├── HostKeyError          host key changed, or not the one expected
+    ├── BoxLacksError         the box lacks what set-up needs; nothing was changed
+    ├── ReturnBoxError        verdict: return this box
+    ├── StepFailedError       a step failed, or `stop` could not end everything
+    ├── BusyError             another setup, or a live run, holds the box
+    ├── NotSafeError          work or results are not safe yet
+    └── TrainingFailedError   training ended non-zero while it was watched
 
-Every error tells what happened, where, and what to do next. They derive from
-Invoke's `Exit`, so that `inv` and `boxstrap` both print them and leave with
-their code, without a traceback.
+The exit code of each is chosen in `tasks/exit_codes.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from invoke.exceptions import Exit
-
-INTERRUPTED = 130
 LONGEST = 20_000
 """Characters of one part of an error; what is longer, a box has made so."""
 
 
-class BoxstrapError(Exit):
+class BoxstrapError(Exception):
     """Something went wrong: `what` happened, `where`, and what to do `hint`."""
-
-    code = 1
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what = _harmless(what)
         self.where = _harmless(where)
         self.hint = _harmless(hint)
-        super().__init__(message=self.text(), code=type(self).code)
+        super().__init__(self.text())
 
     def __str__(self) -> str:
         return self.text()
@@ -50,16 +43,14 @@ class BoxstrapError(Exit):
     def redact(self, redact: Callable[[str], str]) -> None:
         """Redact the secrets in it: what a box or a library said may hold one."""
         self.what, self.where, self.hint = redact(self.what), redact(self.where), redact(self.hint)
-        self.message = self.text()
 
     def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it."""
+        """The error as `--json` prints it, beside its exit code."""
         return {
             "error": type(self).__name__.removesuffix("Error"),
             "what": self.what,
             "where": self.where,
             "next": self.hint,
-            "exit": type(self).code,
         }
 
 
@@ -85,8 +76,6 @@ def cant_write(path: object, error: OSError) -> BoxstrapError:
 class UsageError(BoxstrapError):
     """Wrong usage."""
 
-    code = 2
-
 
 class ProfileError(UsageError):
     """A profile that is wrong; `where` is `file:line`, `what` names the key."""
@@ -95,46 +84,30 @@ class ProfileError(UsageError):
 class UnreachableError(BoxstrapError):
     """Can't reach the box or log in."""
 
-    code = 3
-
 
 class HostKeyError(BoxstrapError):
     """Host key changed, or not the one expected."""
-
-    code = 4
 
 
 class BoxLacksError(BoxstrapError):
     """The box lacks what set-up needs; nothing was changed."""
 
-    code = 5
-
 
 class ReturnBoxError(BoxstrapError):
     """Verdict: return this box."""
-
-    code = 6
 
 
 class StepFailedError(BoxstrapError):
     """A step failed, or `stop` could not end everything."""
 
-    code = 7
-
 
 class BusyError(BoxstrapError):
     """Another setup held the box longer than `--wait`, or a live run of other work holds it."""
-
-    code = 8
 
 
 class NotSafeError(BoxstrapError):
     """Refused: work or results are not safe yet."""
 
-    code = 9
-
 
 class TrainingFailedError(BoxstrapError):
     """Training ended non-zero while it was watched."""
-
-    code = 10

@@ -38,51 +38,46 @@ _ENDS = {
 
 
 @dataclass
-class _Status:
-    """One box, as it was found."""
+class BoxStatus:
+    """One box, as it was found; `error` is what stood in the way of asking it."""
 
     document: dict[str, object] = field(default_factory=dict)
     lines: Sequence[str] = ()
     error: BoxstrapError | None = None
 
 
-def show_status(options: BoxOptions, screen: Screen) -> None:
-    """Show the box; without a host all that are meant. One out of reach doesn't hide the others.
+def find_status(options: BoxOptions, screen: Screen) -> list[BoxStatus]:
+    """Ask the box; without a host all that are meant. One out of reach doesn't hide the others.
 
-    Raises what stood in the way where no box could be asked, and HostKeyError at any box.
+    Raises what stood in the way where the only box could not be asked.
     """
     boxes = [options] if options.host else meant(options, [])
     here = (
         None if options.host else current_repository(options)
     )  # of a host that is none nothing is kept
     if len(boxes) == 1:
-        found = [_look(boxes[0], screen, here)]
-    else:
-        screen.redact = redactor_of_all(options).text
-        found = _look_at_all(boxes, here)
+        return [_ask(boxes[0], screen, here)]
+    screen.redact = redactor_of_all(options).text
+    return _ask_all(boxes, here)
+
+
+def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
+    """What stood in the way where no box could be asked, and HostKeyError at any box."""
     errors = [status.error for status in found if status.error]
-    # Of one box its own keys stand at the top as well, where they always were.
-    documents = [status.document for status in found]
-    own = documents[0] if len(found) == 1 else {}
-    text = "\n".join(line for status in found for line in status.lines)
-    if len(errors) < len(found):
-        screen.result({**own, "boxes": documents}, text)
-    trusted = [error for error in errors if isinstance(error, HostKeyError)]
-    if trusted or len(errors) == len(found):
-        raise (trusted or errors)[0]
+    host_keys = [error for error in errors if isinstance(error, HostKeyError)]
+    return (host_keys or errors)[0] if host_keys or len(errors) == len(found) else None
 
 
-def _look_at_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[_Status]:
+def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxStatus]:
     """All at once, each in a thread of its own; what happens on the way is not told."""
-    found = [_Status() for _ in boxes]
+    found = [BoxStatus() for _ in boxes]
 
     def look(at: int) -> None:
         name = str(boxes[at].host)
         try:
-            found[at] = _look(boxes[at], DocumentScreen(io.StringIO()), here)
+            found[at] = _ask(boxes[at], DocumentScreen(io.StringIO()), here)
         except BoxstrapError as error:
-            document: dict[str, object] = {"box": name, "error": error.as_dict()}
-            found[at] = _Status(document, [f"{name}: {error.what}"], error)
+            found[at] = BoxStatus({"box": name}, [f"{name}: {error.what}"], error)
 
     threads = [
         threading.Thread(target=look, args=(at,), name=f"status {at}", daemon=True)
@@ -95,7 +90,7 @@ def _look_at_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[_
     return found
 
 
-def _look(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> _Status:
+def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxStatus:
     with connect(options, screen, here) as connection:
         box_state, name = connection.box_state, connection.box.known.name
         setup, names = _setup(box_state), repository_names({run.repo_key for run in box_state.runs})
@@ -104,7 +99,7 @@ def _look(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> _Stat
         runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in box_state.runs]
         if why:
             told["why"] = {"step": why.step, "code": why.word("code")}
-        return _Status(
+        return BoxStatus(
             {"box": name, "setup": told, "runs": runs}, status_lines(name, box_state, why)
         )
 

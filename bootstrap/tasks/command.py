@@ -19,8 +19,9 @@ from invoke.exceptions import Exit
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
-from bootstrap.errors import INTERRUPTED, BoxstrapError, UsageError, cant_write
+from bootstrap.errors import BoxstrapError, UsageError, cant_write
 from bootstrap.paths import expanded
+from bootstrap.tasks.exit_codes import INTERRUPTED, exit_code
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -188,11 +189,9 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
     try:
         body(call)
         _close(call, None)
-    except Exit as error:
-        if isinstance(error, BoxstrapError):
-            error.redact(_redacting(call))
-        _close(call, error)
-        raise
+    except BoxstrapError as error:
+        error.redact(_redacting(call))
+        raise _exit(call, error) from None
     except KeyboardInterrupt as error:
         _close(call, error)
         words = f"\n{interrupted}{_same_host(call)}" if interrupted else ""
@@ -202,9 +201,13 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(code=0) from None
     except Exception as error:
-        own = _own_error(error, _redacting(call))
-        _close(call, own)
-        raise own from None
+        raise _exit(call, _own_error(error, _redacting(call))) from None
+
+
+def _exit(call: Call, error: BoxstrapError) -> Exit:
+    """Say how the task ended; Invoke prints what is returned and leaves with its code."""
+    _close(call, error)
+    return Exit(error.text(), code=exit_code(error))
 
 
 def _same_host(call: Call) -> str:
@@ -234,7 +237,7 @@ def _close(call: Call, error: BaseException | None) -> None:
         screen = call.screen
     if screen is not None:
         if error is not None:
-            screen.failed(error)
+            screen.failed(error, exit_code(error))
         screen.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
+from bootstrap.tasks.exit_codes import error_document
 
 _IDENTITY = Option("identity", "The private key to log in with.")
 _REPO = Option("repo", "The repository that is meant; default: the one you stand in.")
@@ -16,9 +17,22 @@ def status(call: Call) -> None:
 
     Example: boxstrap status --host my-box
     """
-    from bootstrap.runs.status import show_status
+    from bootstrap.runs.status import failure, find_status
 
-    show_status(call.options(), call.screen)
+    found = find_status(call.options(), call.screen)
+    error = failure(found)
+    boxes = [
+        {**one.document, "error": error_document(one.error)} if one.error else one.document
+        for one in found
+    ]
+    if any(one.error is None for one in found):
+        # Of one box its own keys stand at the top as well, where they always were.
+        own = boxes[0] if len(boxes) == 1 else {}
+        call.screen.result(
+            {**own, "boxes": boxes}, "\n".join(line for one in found for line in one.lines)
+        )
+    if error:
+        raise error
 
 
 @command(

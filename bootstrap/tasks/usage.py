@@ -17,12 +17,13 @@ from invoke.parser import parser
 from invoke.parser.context import ParserContext
 
 from bootstrap.errors import UsageError
+from bootstrap.tasks.exit_codes import EXIT_CODES
 
 
 class WrongUsageError(ParseError, Exit):
     """What the parser did not understand."""
 
-    code = UsageError.code
+    code = EXIT_CODES[UsageError]
 
     def __init__(self, text: str, context: ParserContext | None = None) -> None:
         from bootstrap.link.target import looks_like_unquoted_ssh

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from bootstrap.errors import INTERRUPTED, BoxstrapError
+from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import Steps
@@ -74,20 +74,16 @@ class DocumentScreen(Screen):
     def back(self) -> None:
         """Nothing: the document tells how it ended."""
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, error: BaseException, code: int) -> None:
         """Keep the error for the document, with the code that the program will exit with."""
         if isinstance(error, BoxstrapError):
-            self._error = {key: self._fair_value(value) for key, value in error.as_dict().items()}
-            self._exit = type(error).code
+            told = {key: self._fair_value(value) for key, value in error.as_dict().items()}
         elif isinstance(error, KeyboardInterrupt):
-            self._error = {"error": "Interrupted", "what": "interrupted here", "exit": INTERRUPTED}
-            self._exit = INTERRUPTED
-        elif isinstance(error, SystemExit):
-            self._exit = error.code if isinstance(error.code, int) else int(error.code is not None)
+            told = {"error": "Interrupted", "what": "interrupted here"}
         else:
             what = self.sanitize(f"{type(error).__name__}: {error}")
-            self._error = {"error": "Internal", "what": what, "exit": 1}
-            self._exit = 1
+            told = {"error": "Internal", "what": what}
+        self._exit, self._error = code, {**told, "exit": code}
 
     def close(self) -> None:
         if self._is_closed:

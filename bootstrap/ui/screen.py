@@ -12,8 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import TextIO, TypeVar
+from typing import TextIO
 
 from bootstrap.events import Event
 from bootstrap.text.sanitize import sanitize
@@ -25,11 +24,10 @@ TEXT_LENGTH = 100_000  # characters of one text
 
 Paint = Callable[[str], str]
 Redact = Callable[[str], str]
-_S = TypeVar("_S", bound="Screen")
 
 
 class Screen(ABC):
-    """What a task can tell. A context manager: leaving it closes it."""
+    """What a task can tell."""
 
     def __init__(self, redact: Redact = str) -> None:
         self.redact = redact  # a Redactor's `text`, once the secrets are known
@@ -81,21 +79,8 @@ class Screen(ABC):
     def close(self) -> None:
         """Leave the terminal in order; print what is only printed at the end."""
 
-    def failed(self, error: BaseException) -> None:  # noqa: B027 - most have nothing to do
-        """The task ends with this error; the program prints it, a document holds it."""
-
-    def __enter__(self: _S) -> _S:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self.failed(error)
-        self.close()
+    def failed(self, error: BaseException, code: int) -> None:  # noqa: B027 - most do nothing
+        """The task ends with this error and exit code; a document holds them."""
 
     def sanitize(self, text: str | bytes) -> str:
         """The text as it may be shown: bounded, cleaned, redacted."""

@@ -14,6 +14,7 @@ from bootstrap.codes import CODES
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import PROFILE
 from bootstrap.tasks import namespace
+from bootstrap.tasks.exit_codes import EXIT_CODES
 from tests.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -111,14 +112,15 @@ def test_every_code_is_in_troubleshooting() -> None:
 
 def test_every_exit_code_is_in_the_readme() -> None:
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", text_of("README.md"), re.MULTILINE)}
-    kinds: list[type[errors.BoxstrapError]] = [errors.BoxstrapError]
-    kinds += _below(errors.BoxstrapError)
-    assert listed == {0, errors.INTERRUPTED, *(kind.code for kind in kinds)}
+    assert listed == {0, *EXIT_CODES.values()}
 
 
-def _below(kind: type[errors.BoxstrapError]) -> list[type[errors.BoxstrapError]]:
-    direct = kind.__subclasses__()
-    return [*direct, *(deeper for one in direct for deeper in _below(one))]
+def test_every_error_of_the_tree_has_an_exit_code() -> None:
+    tree = re.findall(r"(\w+Error) ", str(errors.__doc__))
+    assert len(tree) == 11
+    listed = {kind for name, kind in vars(errors).items() if name.endswith("Error")}
+    assert sorted(tree) == sorted(kind.__name__ for kind in listed)
+    assert listed - {errors.ProfileError} == set(EXIT_CODES) - {KeyboardInterrupt}
 
 
 def test_every_decision_is_listed_and_whole() -> None:

@@ -22,6 +22,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.setup.ready import get_ready
+from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.screen import make_screen
 from tests.cli import BIN, User
 from tests.doors.terminal import terminal
@@ -100,7 +101,7 @@ def refused(watch: Watch, **asked: Any) -> UsageError:
         get_ready(BoxOptions(**asked), make_screen(json=True), committed_only=True)
     watch.nothing_happened()
     said = caught.value.text()
-    assert caught.value.code == 2
+    assert exit_code(caught.value) == 2
     assert not OBEYED.search(said.encode("utf-8", "surrogatepass")), ascii(said[:300])
     assert len(said) < 30_000
     return caught.value

@@ -17,6 +17,7 @@ from bootstrap.link import heartbeat
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import exchange
 from bootstrap.link.ssh import SshWire
+from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Relay, Sshd
 
@@ -38,7 +39,7 @@ def seconds_until_lost(action: Callable[[], object]) -> float:
     begun = time.monotonic()
     with pytest.raises(LinkLost) as caught:
         action()
-    assert caught.value.code == 3
+    assert exit_code(caught.value) == 3
     return time.monotonic() - begun
 
 

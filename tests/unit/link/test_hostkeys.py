@@ -17,6 +17,7 @@ from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
 from bootstrap.runs.attach import ssh_command
+from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd, fingerprint, keygen
 
@@ -124,7 +125,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
     assert old in message
     assert server.fingerprint in message
     assert "--new-box" in message
-    assert caught.value.code == 4
+    assert exit_code(caught.value) == 4
     assert logins(server) == before
     assert [key.fingerprint for key in read_pins(ssh_user.box("box"))] == [old]
 

@@ -16,6 +16,7 @@ import pytest
 from bootstrap.errors import UnreachableError
 from bootstrap.link import keys
 from bootstrap.link.exchange import exchange
+from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, free_port, keygen
 
@@ -65,7 +66,7 @@ def tries(server: Sshd) -> list[str]:
 def refusal(ssh_user: SshUser, host: str = "box", **options: object) -> UnreachableError:
     with pytest.raises(UnreachableError) as caught:
         ssh_user.login(host, **options)  # type: ignore[arg-type]
-    assert caught.value.code == 3
+    assert exit_code(caught.value) == 3
     return caught.value
 
 

@@ -9,6 +9,7 @@ import pytest
 from bootstrap.errors import ProfileError
 from bootstrap.profile.load import load
 from bootstrap.profile.problems import WrongProfileError
+from bootstrap.tasks.exit_codes import error_document, exit_code
 
 # (profile, what it says); one problem each
 ONE_LINERS = [
@@ -219,7 +220,7 @@ def test_json_lists_the_problems(write):
     write("pyton: {}\nextends: 3\n")
     with pytest.raises(WrongProfileError) as caught:
         load("./a.yaml")
-    answer = caught.value.as_dict()
+    answer = error_document(caught.value)
     assert (answer["error"], answer["exit"], answer["where"]) == ("Profile", 2, "a.yaml:1")
     assert answer["problems"] == [
         {
@@ -246,14 +247,14 @@ def test_an_unknown_name_lists_those_there_are(write, config):
         "Did you mean vast? There are: demo, lambda, local, paperspace, runpod, ssh, vast, mine; "
         "or give a path, as in ./a100.yaml."
     )
-    assert caught.value.code == 2
+    assert exit_code(caught.value) == 2
 
 
 @pytest.mark.parametrize("name", ["", "../x\n", "$(id)", "-rf", "a" * 5000, "\x1b[31m"])
 def test_a_hostile_name_is_no_profile(name):
     with pytest.raises(ProfileError) as caught:
         load(name)
-    assert caught.value.code == 2
+    assert exit_code(caught.value) == 2
     assert all(line.isprintable() for line in caught.value.text().splitlines())
     assert len(caught.value.text()) < 400
 

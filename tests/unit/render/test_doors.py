@@ -25,6 +25,7 @@ from bootstrap.render.editions import WHOLE
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.render.through_door import render_door
 from bootstrap.setup.doorwork import door_url
+from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck
@@ -148,7 +149,7 @@ def test_over_its_limit_a_door_says_the_size_and_what_to_drop(name: str) -> None
     with pytest.raises(UsageError) as found:
         render_door(name, big, WORK)
     said = found.value.text()
-    assert found.value.code == 2
+    assert exit_code(found.value) == 2
     assert f"{DOORS[name].limit:,} bytes" in said
     assert re.search(r"script needs [\d,]+", said)
     assert "What could go: env (" in said

@@ -12,6 +12,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.repo.here import is_boxstrap_checkout, read
+from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.repo.repositories import Repository
 
 New = Callable[..., Repository]
@@ -135,7 +136,7 @@ def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None
     (repo.root / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
     with pytest.raises(BoxstrapError) as caught:
         read(repo.root)
-    assert caught.value.code == 1
+    assert exit_code(caught.value) == 1
     assert "fsck" in caught.value.hint
 
 
@@ -151,6 +152,7 @@ import sys
 from pathlib import Path
 from bootstrap.errors import UsageError
 from bootstrap.repo.here import read
+from bootstrap.tasks.exit_codes import exit_code
 try:
     read(Path(sys.argv[1]))
 except UsageError as error:

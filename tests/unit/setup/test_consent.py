@@ -18,6 +18,7 @@ from bootstrap.profile.fields import Field, Section, field
 from bootstrap.profile.schema import PROFILE, Profile
 from bootstrap.profile.takes import Takes, taking_keys
 from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
+from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import HERE, Repository, User
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "{} me\n"
@@ -75,7 +76,7 @@ def says(clone: Repository) -> Says:
 def refused(options: BoxOptions, **kinds: frozenset[Takes]) -> ConsentError:
     with pytest.raises(ConsentError) as caught:
         load_profile(options, **kinds)
-    assert caught.value.code == 2
+    assert exit_code(caught.value) == 2
     return caught.value
 
 

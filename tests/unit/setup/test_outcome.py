@@ -19,6 +19,7 @@ from bootstrap.protocol.run import Run
 from bootstrap.setup import outcome
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import run_of_work
+from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.document import DocumentScreen
 
 
@@ -59,14 +60,14 @@ def test_well_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rc", "code", "exit_code"),
+    ("rc", "code", "left_with"),
     [(5, "over", 5), (7, "over", 7), (8, "busy", 8), (7, "cancelled", 7), (99, "over", 7)],
 )
 def test_each_end_has_its_exit_code(
-    rc: int, code: str, exit_code: int, monkeypatch: pytest.MonkeyPatch
+    rc: int, code: str, left_with: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error, _ = outcome_of(done(rc=rc, code=code), monkeypatch)
-    assert type(error).code == exit_code
+    assert exit_code(error) == left_with
     assert error.hint
 
 
@@ -81,7 +82,7 @@ def test_a_failed_step_shows_its_last_lines_clean_and_how_to_go_on(
 
 def test_a_fraction_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     error, _ = outcome_of(done(rc=7.9), monkeypatch)
-    assert type(error).code == 7
+    assert exit_code(error) == 7
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 from telling import STEPS, Clock, ev, paper, run_events, written
 
@@ -39,7 +41,7 @@ def plain(clock, stream, out=None) -> PlainScreen:
 
 def test_a_whole_run(clock):
     stream, out = paper(), paper()
-    with plain(clock, stream, out) as screen:
+    with closing(plain(clock, stream, out)) as screen:
         screen.price = 1.2
         screen.note("commit", "1a2b3c4 Fix the loss")
         screen.plan(STEPS)
@@ -105,7 +107,7 @@ def test_what_the_box_says_cannot_command_and_holds_no_secret(clock):
 
 def test_a_stream_without_utf8_gets_question_marks(clock):
     stream, out = paper("ascii"), paper("ascii")
-    with make_screen(stream=stream, out=out, env={"TERM": "xterm"}) as screen:
+    with closing(make_screen(stream=stream, out=out, env={"TERM": "xterm"})) as screen:
         assert isinstance(screen, PlainScreen)
         screen.say("naïve ✓")
         screen.result({}, "✓")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import json, sys, time
+import contextlib, json, sys, time
 from bootstrap.events import parse
 from bootstrap.ui.screen import make_screen
 
@@ -17,7 +17,7 @@ def ev(step, event, **fields):
     head = {"v": 1, "setup": "s", "seq": 1, "t": time.time(), "step": step, "event": event}
     return parse(json.dumps({**head, **fields}).encode())
 
-with make_screen() as screen:
+with contextlib.closing(make_screen()) as screen:
     screen.note("box", "vast-5")
     screen.plan(["preflight", "gpu", "repo", "python"])
     screen.event(ev("preflight", "ok", secs=0.4))
