@@ -59,14 +59,15 @@ typecheck: $(VENV)/dev  ## mypy, strict
 bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; needs root and ten minutes
 	@$(BIN)/python -m tests.bench
 
-picture: $(VENV)/dev  ## draw docs/run.svg from a real run: on a vast box of the rig as root, else the demo
-	@$(BIN)/python -m tests.docs.picture docs/run.svg
+picture: $(VENV)/dev  ## record a real setup on a vast box of the rig and draw docs/run.svg from it; needs root
+	@$(BIN)/python -m tests.docs.picture
 
 door-proof: $(VENV)/dev  ## show what doors get to SkyPilot, dstack, hadolint, cloud-init, a notebook; minutes
 	@$(BIN)/python -m tests.doors.proof
 
 docs: $(VENV)/dev  ## write the generated parts of docs/ anew
 	@$(BIN)/python -m tests.docs.generate
+	@$(BIN)/python -m tests.docs.picture --redraw
 	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html
 
 lock: $(VENV)/dev  ## renew the lock files in .ci: the newest versions that pyproject.toml allows, and hashes

@@ -1,94 +1,93 @@
-"""Draw a real run: python -m tests.docs.picture docs/run.svg     (or: make picture)
+"""Draw docs/run.svg from a real run: python -m tests.docs.picture     (make picture)
 
-As root the main job runs on a *vast* box of the rig, with a repository, a profile and a key as a
-user has them; else the demo runs on this machine. What the box told is drawn as it was told.
+As root, a setup runs on a *vast* box of the rig, with a repository, a profile and a key as a user
+has them. What it printed and the events it recorded are kept beside this file; `--redraw`
+(make docs) draws them again without a run.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import shutil
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bootstrap.events import EventLines
+from bootstrap.events import Event, EventLines
 from bootstrap.paths import shipped
-from bootstrap.ui.picture import draw
+from tests.boxes import Rig
 from tests.cli import User
+from tests.docs.svg import draw
 
-BOXSTRAP = Path(sys.executable).parent / "boxstrap"
-REQUIREMENTS = "numpy\npandas\nscikit-learn\nmatplotlib\ntqdm\n"
+RECORDED = Path(__file__).with_name("recorded_run.json")
+PICTURE = Path(__file__).parents[2] / "docs/run.svg"
+NAME, KIND = "my-box", "vast"
 PROFILE = """\
 version: 1
 ssh: {identity: ~/.ssh/id_gpu}
 gpu: {require: false}          # the rig's machine has none
 train: {command: python train.py, results: [out/]}
 """
+REQUIREMENTS = "numpy\npandas\nscikit-learn\nmatplotlib\ntqdm\n"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run: the command typed, what it printed on standard output, its events as lines."""
+
+    command: str
+    output: str
+    events: tuple[str, ...]
+
+    def parsed(self) -> Iterable[Event]:
+        """Its events."""
+        return EventLines().feed("".join(f"{line}\n" for line in self.events).encode())
+
+
+def record(rig: Rig, home: Path) -> Recording:
+    """Set up a fresh box of the rig as a user with this home."""
+    user = User(home)
+    user.env["BOXSTRAP_SSH_CONFIG"] = str(home / ".ssh/config")
+    demo = shipped("templates") / "demo"
+    user.repository(
+        train__py=(demo / "train.py").read_text(encoding="utf-8"),
+        requirements__txt=REQUIREMENTS,
+        boxstrap__yaml=PROFILE,
+    )
+    (home / ".ssh").mkdir(mode=0o700)
+    shutil.copy(rig.identity, home / ".ssh/id_gpu")
+    user.agree()
+    box = rig.start(KIND)
+    try:
+        words = ["setup", "--host", f"root@{box.address}", "--name", NAME]
+        done = user.run(*words).must(0)
+        events = box.run("cat /workspace/.boxstrap/setups/*/events.jsonl")
+    finally:
+        box.stop()
+    return Recording(" ".join(["boxstrap", *words]), done.out, tuple(events.splitlines()))
+
+
+def read() -> Recording:
+    """The run that the picture shows."""
+    kept = json.loads(RECORDED.read_text(encoding="utf-8"))
+    return Recording(kept["command"], kept["output"], tuple(kept["events"]))
+
+
+def drawn(recording: Recording) -> str:
+    """Its picture."""
+    return draw(recording.parsed(), recording.output, title=recording.command)
 
 
 def main() -> None:
-    """Run, read the events, draw."""
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        home.mkdir()
-        title, words, events = (_on_a_box if os.geteuid() == 0 else _here)(home)
-    lines = EventLines()
-    Path(sys.argv[1]).write_text(draw(lines.feed(events), words, title=title), encoding="utf-8")
-    print(f"{sys.argv[1]}: {title}")
-
-
-def _on_a_box(home: Path) -> tuple[str, str, bytes]:
-    from tests.boxes import Rig
-
-    with Rig() as rig:
-        box = rig.start("vast")
-        repository = _repository(home)
-        (home / ".ssh").mkdir(mode=0o700)
-        shutil.copy(rig.identity, home / ".ssh/id_gpu")
-        user = User(home)
-        user.place = repository
-        user.agree()
-        words = ["setup", "--host", f"root@{box.address}", "--name", "my-box"]
-        said = _boxstrap(home, repository, *words)
-        events = box.run("cat /workspace/.boxstrap/setups/*/events.jsonl").encode()
-    return " ".join(["boxstrap", *words]), said, events
-
-
-def _here(home: Path) -> tuple[str, str, bytes]:
-    said = _boxstrap(home, home, "demo")
-    (events,) = home.glob("**/setups/*/events.jsonl")
-    told = events.read_bytes()
-    _boxstrap(home, home, "stop", "--host", "local")
-    return "boxstrap demo", said, told
-
-
-def _repository(home: Path) -> Path:
-    """A user's repository, with the demo's training in it."""
-    folder = home / "homework"
-    shutil.copytree(shipped("templates") / "demo", folder)
-    (folder / "requirements.txt").write_text(REQUIREMENTS, encoding="utf-8")
-    (folder / "boxstrap.yaml").write_text(PROFILE, encoding="utf-8")
-    git = ["git", "-C", str(folder), "-c", "user.name=Me", "-c", "user.email=me@example.org"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "Fit a line"]):
-        subprocess.run([*git, *words], check=True, env=_environment(home))
-    return folder
-
-
-def _boxstrap(home: Path, place: Path, *words: str) -> str:
-    """What it prints on standard output; its progress is shown as it comes."""
-    done = subprocess.run(
-        [BOXSTRAP, *words], cwd=place, env=_environment(home), stdout=subprocess.PIPE, check=True
-    )
-    return done.stdout.decode()
-
-
-def _environment(home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    own = {"HOME": home, "TMUX_TMPDIR": home, "BOXSTRAP_SSH_CONFIG": home / ".ssh/config"}
-    return {**kept, **{name: str(path) for name, path in own.items()}, "GIT_CONFIG_NOSYSTEM": "1"}
+    """Record, keep and draw."""
+    if "--redraw" not in sys.argv:
+        with tempfile.TemporaryDirectory() as folder, Rig() as rig:
+            recording = record(rig, Path(folder) / "home")
+        text = json.dumps(asdict(recording), indent=1, ensure_ascii=False)
+        RECORDED.write_text(f"{text}\n", encoding="utf-8")
+    PICTURE.write_text(drawn(read()), encoding="utf-8")
 
 
 if __name__ == "__main__":

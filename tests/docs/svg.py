@@ -1,8 +1,8 @@
-"""A picture of a finished run, drawn from its recorded events.
+"""Draw a finished run from its recorded events, as one SVG.
 
-One SVG without scripts, fonts or anything else to fetch, so that it shows
-wherever a README is shown. Each step has the timeline's own line and, beside
-it, a bar for the time in which it ran: steps that ran at once lie side by side.
+It has no scripts, no fonts and nothing else to fetch, so it shows wherever a README is shown.
+Each step has the timeline's own line and, beside it, a bar for the time in which it ran: steps
+that ran at the same time lie side by side.
 """
 
 from __future__ import annotations

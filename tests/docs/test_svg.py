@@ -1,18 +1,18 @@
 import re
+from typing import Any
 from xml.etree import ElementTree
 
-from telling import run_events
-
-from bootstrap.ui.picture import draw
+from tests.docs.svg import draw
+from tests.unit.ui.telling import run_events
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(**options):
+def drawn(**options: Any) -> str:
     return draw(run_events(), "next:\n\n  attach  <boxstrap> & \x1b[31mmore", **options)
 
 
-def test_it_is_an_svg_that_fetches_nothing():
+def test_it_is_an_svg_that_fetches_nothing() -> None:
     text = drawn(title="boxstrap setup --host vast-5")
     root = ElementTree.fromstring(text)
     assert root.tag == f"{SVG}svg"
@@ -20,7 +20,7 @@ def test_it_is_an_svg_that_fetches_nothing():
     assert "\x1b" not in text
 
 
-def test_every_step_and_word_is_there_and_inside():
+def test_every_step_and_word_is_there_and_inside() -> None:
     root = ElementTree.fromstring(drawn(price=1.2))
     texts = [(each.text or "").replace("\xa0", " ") for each in root.iter(f"{SVG}text")]
     for step in ("preflight", "shell", "gpu", "repo", "python", "train", "setup"):
@@ -33,7 +33,7 @@ def test_every_step_and_word_is_there_and_inside():
         assert float(each.attrib.get("y", 0)) <= height
 
 
-def test_steps_that_ran_at_once_lie_side_by_side():
+def test_steps_that_ran_at_once_lie_side_by_side() -> None:
     bars = [r for r in ElementTree.fromstring(drawn()).iter(f"{SVG}rect") if "rx" in r.attrib][1:]
     assert len(bars) == 4  # preflight, gpu, repo, python: the others took no time
     spans = [(float(b.attrib["x"]), float(b.attrib["x"]) + float(b.attrib["width"])) for b in bars]
@@ -42,5 +42,5 @@ def test_steps_that_ran_at_once_lie_side_by_side():
     assert python[0] >= repo[1] - 0.2
 
 
-def test_no_events_make_no_error():
+def test_no_events_make_no_error() -> None:
     ElementTree.fromstring(draw([], ""))
