@@ -10,7 +10,7 @@ import re
 
 from . import thresholds
 from .expected_hardware import ExpectedHardware
-from .verify_check import GIB, HOST, MIND, PASS, RETURN, WARN, WRONG, Check, Judgement, expect
+from .verify_check import GIB, HOST, PASS, RETURN, WARN, WRONG, Check, Judgement, expect
 
 MODES = {0: "default", 1: "one thread", 2: "prohibited", 3: "one process"}
 WEAKER = {"d", "laptop", "mobile", "max"}  # 4090 D, 4090 Laptop GPU, PRO 6000 Max-Q
@@ -149,7 +149,7 @@ GPU_CHECKS = (
     Check("ecc", "gpu-ecc", ("ecc_now", "ecc_ever"), judge_ecc, HOST),
     Check("remapped-rows", "gpu-remapped", ("remapped",), judge_remapped, HOST),
     Check("retired-pages", "gpu-retired", ("retired",), judge_retired, HOST),
-    Check("memory-used", "gpu-used", ("memory",), judge_used, SHARED, MIND, idle=True),
+    Check("memory-used", "gpu-used", ("memory",), judge_used, SHARED, idle=True),
     Check("mig", "gpu-mig", ("mig",), judge_mig, WRONG, asks=("mig",)),
     Check("compute-mode", "gpu-mode", ("compute_mode",), judge_mode, MODE),
 )

@@ -6,21 +6,11 @@ NVML's: milliwatts, °C, percent.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import thresholds
 from .expected_hardware import ExpectedHardware
-from .verify_check import (
-    HOST,
-    NA,
-    PASS,
-    RETURN,
-    SLOWER,
-    WARN,
-    WRONG,
-    Check,
-    Judgement,
-    Reading,
-    expect,
-)
+from .verify_check import HOST, NA, PASS, RETURN, SLOWER, WARN, WRONG, Check, Judgement, expect
 
 THROTTLE = {0x8: "hardware slow-down", 0x40: "too hot", 0x80: "power brake"}
 
@@ -77,7 +67,7 @@ def short_of(here: int | None, asked: int | None) -> bool:
     return here is not None and asked is not None and here < asked
 
 
-def judge_pcie(wanted: ExpectedHardware, *readings: Reading) -> Judgement:
+def judge_pcie(wanted: ExpectedHardware, *readings: Any) -> Judgement:  # noqa: ANN401
     """The bus can do what was ordered, and under load does what it can; at rest it steps down."""
     width, widest, generation, newest, load = readings
     asked = (wanted.min_pcie_width, wanted.min_pcie_generation)

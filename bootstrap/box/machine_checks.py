@@ -7,19 +7,7 @@ from __future__ import annotations
 
 from . import thresholds
 from .expected_hardware import ExpectedHardware
-from .verify_check import (
-    GIB,
-    MIND,
-    PASS,
-    RETURN,
-    SLOWER,
-    STERN,
-    WARN,
-    Check,
-    Judgement,
-    expect,
-    megabytes,
-)
+from .verify_check import GIB, PASS, RETURN, SLOWER, WARN, Check, Judgement, expect, megabytes
 
 
 def judge_cpus(wanted: ExpectedHardware, cpus: dict[str, float]) -> Judgement:
@@ -78,9 +66,9 @@ DISK = "Rent a larger disk, or set box.workdir to a folder on a larger one."
 WRITES = "Checkpoints and caches will take their time: compare with what you pay."
 
 BOX_CHECKS = (
-    Check("cpus", "box-cpus", ("cpus",), judge_cpus, STERN, SLOWER),
-    Check("ram", "box-memory", ("ram",), judge_ram, STERN, MIND),
+    Check("cpus", "box-cpus", ("cpus",), judge_cpus, kept=SLOWER),
+    Check("ram", "box-memory", ("ram",), judge_ram),
     Check("shm", "box-shm", ("shm",), judge_shm, SHM, SHM),
     Check("disk", "box-disk", ("disk",), judge_disk, DISK, DISK),
-    Check("disk-speed", "disk-slow", ("disk_speed",), judge_disk_speed, STERN, WRITES, idle=True),
+    Check("disk-speed", "disk-slow", ("disk_speed",), judge_disk_speed, kept=WRITES, idle=True),
 )

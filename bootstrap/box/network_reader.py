@@ -21,8 +21,9 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ if not __package__:  # run as a file: PEP 366
 
 from . import fetch_uv
 from .pip_indexes import pip_setting
-from .reader_output import emit
+from .reader_output import Reading, emit
 
 LIMIT_S = 1.5
 GRACE_S = 0.3
@@ -87,27 +88,27 @@ def fetch(url: str, deadline: float, headers: dict[str, str]) -> Any:  # noqa: A
     return urllib.request.urlopen(request, timeout=left, context=context)  # noqa: S310
 
 
-def read_index(index: str, wheel: str) -> None:
-    """Say how fast the index gives a file, and what time it has."""
-    host = urlsplit(index).hostname or ""
-    deadline = time.monotonic() + LIMIT_S
-    if urlsplit(index).scheme not in ("http", "https"):
-        emit(None, "index", None)  # a folder
-        return
+def report(key: str, host: str, read: Callable[[float], Reading]) -> None:
+    """What a measurement gives by its deadline; why it failed is an answer too."""
     try:
-        page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
-        emit(None, "date", ahead(page.headers.get("Date")))
-        late = time.monotonic() >= deadline
-        speeds = [page, *([] if late else take_file(index, page, wheel, deadline))]
+        emit(None, key, read(time.monotonic() + LIMIT_S))
     except (OSError, HTTPException, ValueError) as error:
-        emit(None, "index", None if is_ours(error) else {"host": host, "error": why(error)})
-        return
+        emit(None, key, None if is_ours(error) else {"host": host, "error": why(error)})
+
+
+def read_index(index: str, wheel: str, deadline: float) -> dict[str, Reading] | None:
+    """How fast the index gives a file; reports what time it has. None where that can't be said."""
+    if urlsplit(index).scheme not in ("http", "https"):
+        return None  # a folder
+    page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
+    emit(None, "date", ahead(page.headers.get("Date")))
+    late = time.monotonic() >= deadline
+    speeds = [page, *([] if late else take_file(index, page, wheel, deadline))]
     best = max(speeds, key=lambda taken: taken.size)
     if best.size < LEAST and time.monotonic() < deadline:
-        emit(None, "index", None)  # all there is came at once: too little to tell
-        return
+        return None  # all there is came at once: too little to measure by
     mb_s = round(best.size / max(best.seconds, 1e-3) / 1e6, 2)
-    emit(None, "index", {"host": host, "mb_s": mb_s})
+    return {"host": urlsplit(index).hostname or "", "mb_s": mb_s}
 
 
 def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
@@ -153,21 +154,15 @@ def why(error: Exception) -> str:
     return getattr(reason, "strerror", None) or type(reason).__name__
 
 
-def read_git(url: str) -> None:
-    """Say how soon the git host answers: a connection, and its first bytes."""
-    deadline = time.monotonic() + LIMIT_S
-    scheme, user_host, port = git_address(url)
+def read_git(url: str, deadline: float) -> dict[str, Reading]:
+    """How soon the git host answers: a connection, and its first bytes."""
+    scheme, host, port = git_address(url)
     began = time.monotonic()
-    try:
-        if scheme in ("http", "https"):
-            take_ref(url, deadline)
-        else:
-            probe(user_host, port, speaks_first=scheme != "git")
-    except (OSError, HTTPException, ValueError) as error:
-        said = None if is_ours(error) else {"host": user_host, "error": why(error)}
-        emit(None, "git", said)
-        return
-    emit(None, "git", {"host": user_host, "seconds": round(time.monotonic() - began, 3)})
+    if scheme in ("http", "https"):
+        take_ref(url, deadline)
+    else:
+        probe(host, port, speaks_first=scheme != "git")
+    return {"host": host, "seconds": round(time.monotonic() - began, 3)}
 
 
 def git_address(url: str) -> tuple[str, str, int]:
@@ -201,21 +196,23 @@ def main() -> None:
     parser.add_argument("--index", required=True, help="for a box that has none of its own")
     parser.add_argument("--wheel", default="", help="a file that is fetched anyway, as others do")
     parser.add_argument("--git", default="", help="where the box is to clone from")
-    asked = parser.parse_args()
-    index = fetch_uv.index(asked.index)
-    emit(None, "index")
-    work = {"index": threading.Thread(target=read_index, args=(index, asked.wheel), daemon=True)}
-    hosts = {"index": urlsplit(index).hostname, "git": git_address(asked.git)[1]}
-    if asked.git:
-        emit(None, "git")
-        work["git"] = threading.Thread(target=read_git, args=(asked.git,), daemon=True)
-    for each in work.values():
-        each.start()
+    options = parser.parse_args()
+    index, git = fetch_uv.index(options.index), options.git
+    work: dict[str, tuple[str, Callable[[float], Reading]]] = {
+        "index": (urlsplit(index).hostname or "", partial(read_index, index, options.wheel))
+    }
+    if git:
+        work["git"] = (git_address(git)[1], partial(read_git, git))
+    threads = {}
+    for key, (host, read) in work.items():
+        emit(None, key)
+        threads[key] = threading.Thread(target=report, args=(key, host, read), daemon=True)
+        threads[key].start()
     end = time.monotonic() + LIMIT_S + GRACE_S
-    for key, each in work.items():
-        each.join(max(0.0, end - time.monotonic()))
-        if each.is_alive():  # a name server that doesn't answer: no limit of ours reaches that far
-            emit(None, key, {"host": hosts[key], "error": NO_ANSWER})
+    for key, thread in threads.items():
+        thread.join(max(0.0, end - time.monotonic()))
+        if thread.is_alive():  # a name server that is silent: no limit of ours reaches that far
+            emit(None, key, {"host": work[key][0], "error": NO_ANSWER})
     emit(None, "end")
     os._exit(0)
 

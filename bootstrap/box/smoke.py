@@ -91,6 +91,11 @@ class Worker(threading.Thread):
         if self.is_alive():
             self.ended, self.over = "hang", time.time()
 
+    def trial(self, mode: str, samples: list[dict[str, Any]]) -> GpuTrial:
+        """What came of it."""
+        index, name = self.gpu["index"], self.gpu["name"]
+        return GpuTrial(index, name, mode, dict(self.parts), samples, self.ended)
+
 
 class SampleStream:
     """`top_stream.py` beside the workers. A context manager; `samples` are there afterwards."""
@@ -136,17 +141,7 @@ def try_all(gpus: list[dict[str, Any]], options: argparse.Namespace) -> list[Gpu
         workers = [Worker(gpu, stress, options.limit or LIMIT[options.mode]) for gpu in gpus]
         for worker in workers:
             worker.wait()
-    return [
-        GpuTrial(
-            index=worker.gpu["index"],
-            name=worker.gpu["name"],
-            mode=options.mode,
-            parts=dict(worker.parts),
-            samples=list(stream.of(worker)),
-            ended=worker.ended,
-        )
-        for worker in workers
-    ]
+    return [worker.trial(options.mode, list(stream.of(worker))) for worker in workers]
 
 
 def judged(

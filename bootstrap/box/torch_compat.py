@@ -117,11 +117,19 @@ def backend_for(target: CudaTarget) -> str:
     return ""
 
 
+def better(target: CudaTarget, otherwise: str) -> tuple[str, str]:
+    """The build to take instead, for a code and in words; `otherwise` where none is known."""
+    fitting = backend_for(target)
+    return (
+        (f" need={fitting[2:]}", f"set python.torch_backend: {fitting}")
+        if fitting
+        else ("", otherwise)
+    )
+
+
 def misfit(target: CudaTarget, cuda: tuple[int, int] | None, what: str) -> Misfit | None:
     """What is wrong with a build of a CUDA, or of none, on this GPU."""
-    fitting = backend_for(target)
-    need = f" need={fitting[2:]}" if fitting else ""
-    use = f"set python.torch_backend: {fitting}" if fitting else "name an index that has one"
+    need, use = better(target, "name an index that has one")
     if cuda is None:
         says = f"{what} is built without CUDA, and the box has a GPU"
         return Misfit(f"torch-no-cuda{need}", says, use)
@@ -139,12 +147,9 @@ def no_kernels(
     lacking = [c for c in target.capabilities if not has_kernels(c, built_for, cuda, target.cuda)]
     if not built_for or not lacking:
         return None
-    # The build that is here is none to advise, whatever its name.
-    fitting = backend_for(target)
-    need = f" need={fitting[2:]}" if fitting else ""
+    need, use = better(target, "take another version of torch")
     have = dotted(lacking[0])
     says = f"torch has no code for compute capability {have}: it is built for {' '.join(built_for)}"
-    use = f"set python.torch_backend: {fitting}" if fitting else "take another version of torch"
     return Misfit(f"torch-arch{need} have={have}", says, use)
 
 

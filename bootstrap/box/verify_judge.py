@@ -15,17 +15,7 @@ from . import gpu_errors
 from .expected_hardware import ExpectedHardware
 from .gpu_checks import cuda_version
 from .gpu_errors import GpuProblem
-from .verify_check import (
-    MIND,
-    NA,
-    OVERRIDES,
-    PASS,
-    RETURN,
-    WARN,
-    Check,
-    Judgement,
-    Reading,
-)
+from .verify_check import MIND, NA, OVERRIDES, PASS, RETURN, WARN, Check, Judgement, Reading
 from .verify_readers import LATE, Facts
 from .verify_table import BOX_CHECKS, GPU_CHECKS, OF_GPUS, WHOLE_CHECKS
 

@@ -74,7 +74,7 @@ def raise_for(done: Event, ended: Ended, screen: Screen) -> None:
 
 
 def _returned(ended: Ended, screen: Screen) -> ReturnBoxError:
-    from bootstrap.setup.verdict import fetch_verdict
+    from bootstrap.setup.fetch_verdict import fetch_verdict
     from bootstrap.ui.verdict_table import lines, painted
 
     verdict = fetch_verdict(ended.wire, ended.workdir, ended.advice)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import ReturnBoxError
 from bootstrap.setup.drive import Drive, Wishes
+from bootstrap.setup.fetch_verdict import fetch_verdict
 from bootstrap.setup.ready import Ready, get_ready
-from bootstrap.setup.verdict import fetch_verdict
 from bootstrap.ui.verdict_table import lines, painted
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     assert time.monotonic() - began < 3
     assert (well.whole, well.facts["b"]) == (True, 2)
     for each in (hang, cut):
-        assert (each.whole, each.asked, each.exit_code) == (False, "b", None)
+        assert (each.whole, each.last, each.exit_code) == (False, "b", None)
         assert (each.facts["a"], each.facts["b"]) == (1, verify_readers.LATE)
     assert [process.wait(timeout=5) for process in started] == [-9, -9, 0]
 

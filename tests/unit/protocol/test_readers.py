@@ -34,9 +34,9 @@ from bootstrap.protocol.tail import file_tail
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
+from bootstrap.setup.fetch_verdict import fetch_verdict
 from bootstrap.setup.outcome import Ended, raise_for
 from bootstrap.setup.training import watch_beginning
-from bootstrap.setup.verdict import fetch_verdict
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
@@ -130,7 +130,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/foresee.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
     "setup/outcome.py": end_of_setup,
     "setup/training.py": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
-    "setup/verdict.py": lambda wire: fetch_verdict(wire, "/w", Advice()),
+    "setup/fetch_verdict.py": lambda wire: fetch_verdict(wire, "/w", Advice()),
     "protocol/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
     "protocol/probe.py": probe,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
