@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
-
 from bootstrap.errors import BoxstrapError
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -34,17 +32,23 @@ def real(path: Path) -> Path:
 
 def state_dir() -> Path:
     """The folder of what boxstrap remembers: known boxes, host keys, reports."""
-    return Path(platformdirs.user_state_dir("boxstrap", appauthor=False))
+    return _folder("state")
 
 
 def cache_dir() -> Path:
     """The folder of what can be made again."""
-    return Path(platformdirs.user_cache_dir("boxstrap", appauthor=False))
+    return _folder("cache")
 
 
 def config_dir() -> Path:
     """The folder of the user's own profiles."""
-    return Path(platformdirs.user_config_dir("boxstrap", appauthor=False))
+    return _folder("config")
+
+
+def _folder(kind: str) -> Path:
+    import platformdirs  # a start that needs none, as of --help, doesn't wait for it
+
+    return Path(getattr(platformdirs, f"user_{kind}_dir")("boxstrap", appauthor=False))
 
 
 def write_private(path: Path, content: str | bytes) -> None:

@@ -16,7 +16,7 @@ from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem, nearest
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import shown
-from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, Source, read_as
+from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, YamlFile, read_as
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")
@@ -25,9 +25,9 @@ _TEXT = Field("text")
 _SCALARS = frozenset({"text", "whole", "number", "truth"})
 
 
-def read_tree(source: Source, label: str) -> tuple[Branch, list[ProfileProblem]]:
+def read_tree(source: YamlFile, label: str) -> tuple[Branch, list[ProfileProblem]]:
     """The values of a file, and everything that is wrong with it as it stands."""
-    reader = _Reader(label)
+    reader = _TreeReader(label)
     tree = reader.section(source.keys, PROFILE, "")
     return tree, [*source.problems, *reader.problems]
 
@@ -68,7 +68,7 @@ def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
     return f"there is no such key; there are: {', '.join(known)}"
 
 
-class _Reader:
+class _TreeReader:
     def __init__(self, label: str) -> None:
         self.label = label
         self.problems: list[ProfileProblem] = []

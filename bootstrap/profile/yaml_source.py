@@ -64,14 +64,14 @@ Node = Scalar | Items | Keys
 
 
 @dataclass
-class Source:
+class YamlFile:
     """What a file holds: its keys, and what was wrong with the YAML itself."""
 
     keys: Keys
     problems: list[ProfileProblem]
 
 
-def read(path: Path, label: str) -> Source:
+def read(path: Path, label: str) -> YamlFile:
     """Read the file at `path`; `label` is how messages name it.
 
     Raises WrongProfileError where nothing sensible can be made of the file.
@@ -96,14 +96,14 @@ def read(path: Path, label: str) -> Source:
         raise _stop(label, line, "this is not UTF-8 text") from None
 
 
-def parse(text: str, label: str) -> Source:
+def parse(text: str, label: str) -> YamlFile:
     """Parse `text`; raises WrongProfileError where nothing sensible can be made of it."""
     node, problems = _build(text, label)
     if isinstance(node, Scalar) and node.tag == "null":
         node = Keys((), 1)
     if not isinstance(node, Keys):
         raise _stop(label, node.line, "expected keys and values, as in `version: 1`")
-    return Source(node, problems)
+    return YamlFile(node, problems)
 
 
 def parse_list(text: str, label: str) -> list[str]:
