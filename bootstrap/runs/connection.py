@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bootstrap.errors import BoxstrapError
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link import registry
 from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.registry import KnownBox
@@ -119,3 +122,28 @@ def _named_here(options: BoxOptions) -> str:
     except BoxstrapError:
         return ""
     return f"{name_of(url)}-{fingerprint(url, options.place)}" if url else ""
+
+
+def redactor_of_all(options: BoxOptions) -> Redactor:
+    """Redacts what any known box was given: which are meant is known later."""
+    from bootstrap.setup.secrets import redactor_of
+
+    boxes = registry.all_boxes()
+    here = redactor_for(KnownBox("", ""), options)
+    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
+
+
+def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
+    """One question for each box: those named, else those of this repository, else all known."""
+    if not hosts:
+        from bootstrap.repo.here import read
+
+        with contextlib.suppress(UsageError):
+            key = read(options.place).key
+            hosts = [box.name for box in registry.all_boxes() if box.repo_key == key]
+        hosts = hosts or [box.name for box in registry.all_boxes()]
+    if not hosts:
+        raise UsageError(
+            "which box? None is known yet.", hint="Say how it is reached: --host root@ADDRESS:PORT"
+        )
+    return [replace(options, host=host) for host in dict.fromkeys(hosts)]

@@ -16,9 +16,15 @@ from bootstrap.link.parsing import number
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.tail import file_tail
-from bootstrap.runs.connection import BoxConnection, KeyAndRoot, connect, current_repository
+from bootstrap.runs.connection import (
+    BoxConnection,
+    KeyAndRoot,
+    connect,
+    current_repository,
+    meant,
+    redactor_of_all,
+)
 from bootstrap.runs.selection import qualified, repository_names
-from bootstrap.runs.top import meant, redactor_of_all
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned

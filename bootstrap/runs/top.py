@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import queue
 import secrets
 import threading
@@ -11,8 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError, UsageError
-from bootstrap.link import registry
+from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.handle import BoxOptions, find_box
@@ -20,8 +17,7 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.protocol.follow import after_mark
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.samples import Sample, SampleLines
-from bootstrap.runs.connection import redactor_for
-from bootstrap.text.redact import Redactor
+from bootstrap.runs.connection import meant
 from bootstrap.ui.top_view import BoxView, TopScreen
 
 RETRY_S = 15.0
@@ -67,31 +63,6 @@ def watch_boxes(
     first = next((view.error for view in views if view.error), None)
     if first is not None and not any(view.samples for view in views):
         raise first
-
-
-def redactor_of_all(options: BoxOptions) -> Redactor:
-    """Redacts what any known box was given: which are meant is known later."""
-    from bootstrap.setup.secrets import redactor_of
-
-    boxes = registry.all_boxes()
-    here = redactor_for(registry.KnownBox("", ""), options)
-    return Redactor({**redactor_of(boxes).secrets, **here.secrets})
-
-
-def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
-    """One question for each box: those named, else those of this repository, else all known."""
-    if not hosts:
-        from bootstrap.repo.here import read
-
-        with contextlib.suppress(UsageError):
-            key = read(options.place).key
-            hosts = [box.name for box in registry.all_boxes() if box.repo_key == key]
-        hosts = hosts or [box.name for box in registry.all_boxes()]
-    if not hosts:
-        raise UsageError(
-            "which box? None is known yet.", hint="Say how it is reached: --host root@ADDRESS:PORT"
-        )
-    return [dataclasses.replace(options, host=host) for host in dict.fromkeys(hosts)]
 
 
 def over(views: Sequence[BoxView], samples: int) -> bool:

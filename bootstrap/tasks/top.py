@@ -24,7 +24,8 @@ def top(call: Call) -> None:
     from dataclasses import replace
 
     from bootstrap.errors import UsageError
-    from bootstrap.runs.top import TopOptions, redactor_of_all, watch_boxes
+    from bootstrap.runs.connection import redactor_of_all
+    from bootstrap.runs.top import TopOptions, watch_boxes
     from bootstrap.ui.top_view import make_top_screen
 
     given = call.given

@@ -28,11 +28,11 @@ RENDER = """
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import load
 from bootstrap.render.script import render_script
-from bootstrap.render.variables import NO_WORK, variables
+from bootstrap.render.variables import NO_SOURCE, variables
 import sys
 profile = load(sys.argv[1]).profile
 steps = steps_for(local=False, train=profile.train is not None)
-values = variables(profile, NO_WORK, steps, local=False, secrets_id="")
+values = variables(profile, NO_SOURCE, steps, local=False, secrets_id="")
 sys.stdout.write(render_script(profile.name, values, steps))
 """
 
