@@ -50,16 +50,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByBox(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            shared = _SHARING.match(nodeid)
+            shared = next(filter(None, (pattern.match(nodeid) for pattern in _SHARING)), None)
             return "".join(part or "" for part in shared.groups()) if shared else nodeid
 
     return ByBox(config, log)
 
 
-# Module, and the kind of box where there are several.
-_SHARING = re.compile(
-    r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter)\.py)::[^\[]*(\[.*\])?$"
-    r"|(tests/smoke/test_smoke\.py)::"
+# Module, and what tells those of it apart that share something: the kind of box, for example.
+_SHARING = tuple(
+    map(
+        re.compile,
+        (
+            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter)\.py)"
+            r"::[^\[]*(\[.*\])?$",
+            r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
+            r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
+            r"(tests/faults/test_mending\.py)::test_damage.*-(\w+)\]$",
+        ),
+    )
 )
 
 
