@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import find
-from bootstrap.profile.takes import Takes, taking_keys
+from bootstrap.profile.schema import taking_keys
+from bootstrap.profile.takes import Takes
 from bootstrap.profile.values import ordinary
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from bootstrap import paths
 from bootstrap.errors import ProfileError
-from bootstrap.profile.problems import nearest
 from bootstrap.profile.values import shown
+from bootstrap.text.nearest import nearest
 
 OF_A_REPOSITORY = "boxstrap.yaml"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")

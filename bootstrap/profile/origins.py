@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from bootstrap.repo.urls import without_user_info
-
-if TYPE_CHECKING:
-    from bootstrap.profile.fields import Section
-    from bootstrap.profile.schema import Profile
-
-WIDEST = 60  # columns; a longer `key: value` pushes its own remark to the right, not everybody's
 
 
 @dataclass(frozen=True)
@@ -29,53 +18,3 @@ class Origin:
 
 SET = Origin("--set")
 DEFAULT = Origin("default")
-
-
-@dataclass(frozen=True)
-class OriginEntry:
-    """One key of a profile as it stands in the end."""
-
-    key: str
-    value: object
-    origin: Origin
-    description: str
-
-
-def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
-    """Every key of `profile`, in the order of the schema."""
-    yield from _walk(profile, origins, "", DEFAULT)
-
-
-def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = False) -> list[str]:
-    """`key: value   # where from` for every key, as `plan --show-origin` prints them.
-
-    With `described`, what each key is for follows, as `profiles --show` prints them.
-    """
-    found = list(entries(profile, origins))
-    heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]
-    width = max((len(head) for head in heads if len(head) <= WIDEST), default=0)
-    return [
-        f"{head:<{width}}  # {entry.origin}" + (f" | {entry.description}" if described else "")
-        for head, entry in zip(heads, found, strict=True)
-    ]
-
-
-def _walk(
-    section: Section, origins: Mapping[str, Origin], prefix: str, fallback: Origin
-) -> Iterator[OriginEntry]:
-    from bootstrap.profile.fields import Section
-
-    for name, field in section.fields.items():
-        key, value = prefix + name, getattr(section, name)
-        note = field.description
-        if isinstance(value, Section):
-            yield from _walk(value, origins, f"{key}.", fallback)
-        elif isinstance(value, dict) and value:
-            for item, text in value.items():
-                yield OriginEntry(
-                    f"{key}.{item}", text, origins.get(f"{key}.{item}", fallback), note
-                )
-        else:
-            if key == "git.url" and value:
-                value = without_user_info(value)
-            yield OriginEntry(key, value, origins.get(key, fallback), note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -71,9 +70,3 @@ def raise_problems(problems: Iterable[ProfileProblem], files: Sequence[str]) -> 
     ranks = {file: rank for rank, file in enumerate(files)}
     found.sort(key=lambda p: (ranks.get(p.origin.file, len(ranks)), p.origin.line or 0))
     raise WrongProfileError(found)
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """The one of `words` that was probably meant, or ""."""
-    close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=0.6)
-    return close[0] if close else ""

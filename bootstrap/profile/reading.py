@@ -13,10 +13,11 @@ from collections.abc import Iterable, Sequence
 from bootstrap.profile.fields import EXPECTED, Field, Kind
 from bootstrap.profile.merge import Branch, Leaf, Tree
 from bootstrap.profile.origins import Origin
-from bootstrap.profile.problems import ProfileProblem, nearest
+from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.values import shown
 from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, YamlFile, read_as
+from bootstrap.text.nearest import nearest
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?")

@@ -5,11 +5,12 @@ from the person (`Free`: nothing).
 """
 
 # No `from __future__ import annotations`: here they are read, as types.
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from bootstrap.profile import values
 from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.takes import File, Free, PublicKeys, Repository, Secrets
+from bootstrap.profile.takes import File, Free, PublicKeys, Repository, Secrets, Takes
 
 EnvName = Annotated[str, values.ENV_NAME]
 EnvValue = Annotated[str, values.ENV_VALUE]
@@ -215,3 +216,10 @@ class Profile(Section):
 
 PROFILE = Field("section", section=Profile)
 """What a whole file holds."""
+
+
+@lru_cache(maxsize=1)
+def taking_keys() -> dict[str, Takes]:
+    """The keys of a profile that take something from the person, and what."""
+    marks = ((key, field.takes) for key, field in PROFILE.leaves())
+    return {key: mark for key, mark in marks if mark and mark is not Takes.NOTHING}

@@ -7,7 +7,6 @@ profile takes needs the person's consent (`profile/consent.py`).
 from __future__ import annotations
 
 import enum
-from functools import lru_cache
 from typing import Annotated, TypeVar
 
 T = TypeVar("T")
@@ -28,12 +27,3 @@ Secrets = Annotated[T, Takes.SECRET]
 File = Annotated[T, Takes.FILE]
 Repository = Annotated[T, Takes.REPOSITORY]
 PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
-
-
-@lru_cache(maxsize=1)
-def taking_keys() -> dict[str, Takes]:
-    """The keys of a profile that take something, and what."""
-    from bootstrap.profile.schema import PROFILE
-
-    marks = ((key, field.takes) for key, field in PROFILE.leaves())
-    return {key: mark for key, mark in marks if mark and mark is not Takes.NOTHING}

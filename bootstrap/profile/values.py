@@ -169,7 +169,7 @@ def _git_takes(url: str) -> str:
 def _known_check(name: str) -> str:
     """The table of checks lies with what runs on the box."""
     from bootstrap.box.verify_table import NAMES
-    from bootstrap.profile.problems import nearest
+    from bootstrap.text.nearest import nearest
 
     if name in NAMES:
         return name

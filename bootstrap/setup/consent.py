@@ -12,7 +12,8 @@ from bootstrap.errors import BoxstrapError, ProfileError
 from bootstrap.profile import find
 from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takings, values_of
 from bootstrap.profile.load import Loaded, load
-from bootstrap.profile.takes import Takes, taking_keys
+from bootstrap.profile.schema import taking_keys
+from bootstrap.profile.takes import Takes
 from bootstrap.setup.prepare import check_keys, repository_root
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def foresee(
         ready.link.close()
     text = [_line(row) for row in plan]
     if show_origin:
-        from bootstrap.profile.origins import lines as origin_lines
+        from bootstrap.ui.origins import lines as origin_lines
 
         text += ["", *origin_lines(ready.loaded.profile, ready.loaded.origins)]
     screen.result(

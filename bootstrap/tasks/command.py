@@ -75,7 +75,7 @@ class Call:
     def screen(self) -> Screen:
         """Where the task talks to the person; made at its first word."""
         if self._screen is None:
-            from bootstrap.ui.screen import make_screen
+            from bootstrap.ui.screens import make_screen
 
             self._screen = make_screen(bool(self.given.get("json_")))
         return self._screen

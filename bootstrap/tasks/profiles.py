@@ -21,8 +21,8 @@ def profiles(call: Call) -> None:
     """
     from bootstrap.profile.listing import listed
     from bootstrap.profile.load import load
-    from bootstrap.profile.origins import lines
     from bootstrap.setup.prepare import repository_root
+    from bootstrap.ui.origins import lines
 
     given = call.given
     name = given["show"] or given["validate"]

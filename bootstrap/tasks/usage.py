@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable
 
 from invoke.exceptions import Exit, ParseError
 from invoke.parser import parser
@@ -50,6 +49,8 @@ _NEAR = 0.7
 
 def _meant(text: str, context: ParserContext | None) -> str:
     """A sentence with what an unknown word was probably meant to be; "" for no idea."""
+    from bootstrap.text.nearest import nearest
+
     unknown = _UNKNOWN.fullmatch(text)
     if not unknown:
         return ""
@@ -59,23 +60,17 @@ def _meant(text: str, context: ParserContext | None) -> str:
         near = f"exec -- {shlex.join(sys.argv[sys.argv.index(word) :])}" if word in sys.argv else ""
     elif word.startswith("-"):
         core = ("--list", "--help", "--version", "--dry")
-        near = _nearest(word, [*(context.flags if context else ()), *core])
+        near = nearest(word, [*(context.flags if context else ()), *core], _NEAR)
     elif _looks_like_a_host(word):
         near = "" if in_task else f"setup --host {word}"
     else:
         from bootstrap.tasks import namespace
 
-        near = _nearest(word, namespace.task_names)
+        near = nearest(word, namespace.task_names, _NEAR)
     host = context.flags.get("--host") if context and in_task else None
     if not near and not word.startswith("-") and host is not None and not host.got_value:
         near = f"--host {word}"
     return f"Did you mean {near}?\n" if near else ""
-
-
-def _nearest(word: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, list(names), n=1, cutoff=_NEAR)), "")
 
 
 def _looks_like_a_host(word: str) -> bool:

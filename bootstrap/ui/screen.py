@@ -7,16 +7,12 @@ of the task that uses it. The screen redacts and cleans every text it is given.
 
 from __future__ import annotations
 
-import os
-import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TextIO
 
 from bootstrap.events import Event
 from bootstrap.text.sanitize import sanitize
-from bootstrap.ui import terminal
 
 TAIL_LINES = 40
 TAIL_WIDTH = 2000  # characters of one line
@@ -93,41 +89,3 @@ class Screen(ABC):
             self.sanitize(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
         )
         return [line[:TAIL_WIDTH].expandtabs(4) for line in tail]
-
-
-def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
-    json: bool = False,
-    stream: TextIO | None = None,
-    out: TextIO | None = None,
-    *,
-    redact: Redact = str,
-    price: float | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Screen:
-    """The screen that suits: JSON where asked, live on a terminal, plain lines elsewhere.
-
-    `stream` (default: standard error) takes progress, `out` (default: standard
-    output) results; `price` is in dollars an hour. `TERM=dumb` means plain
-    lines; `NO_COLOR` keeps the timeline and takes its colours.
-    """
-    stream, out = stream or sys.stderr, out or sys.stdout
-    env = os.environ if env is None else env
-    screen = _choose(json, stream, out, redact, env)
-    screen.price = price
-    return screen
-
-
-def _choose(
-    json: bool, stream: TextIO, out: TextIO, redact: Redact, env: Mapping[str, str]
-) -> Screen:
-    if json:
-        from bootstrap.ui.document import DocumentScreen
-
-        return DocumentScreen(out, redact)
-    if terminal.is_live(stream, env):
-        from bootstrap.ui.timeline import TimelineScreen
-
-        return TimelineScreen(stream, out, redact, env=env)
-    from bootstrap.ui.plain import PlainScreen
-
-    return PlainScreen(stream, out, redact)

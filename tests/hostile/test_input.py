@@ -23,7 +23,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.setup.ready import get_ready
 from bootstrap.tasks.exit_codes import exit_code
-from bootstrap.ui.screen import make_screen
+from bootstrap.ui.screens import make_screen
 from tests.cli import BIN, User
 from tests.doors.terminal import terminal
 from tests.faults.plugin import Faults

@@ -7,8 +7,8 @@ import pytest
 from bootstrap.errors import ProfileError
 from bootstrap.profile.check import WrongValuesError, make_profile
 from bootstrap.profile.load import load, load_default
-from bootstrap.profile.origins import lines
 from bootstrap.profile.schema import Profile
+from bootstrap.ui.origins import lines
 
 SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
 

@@ -15,8 +15,8 @@ from bootstrap.errors import ProfileError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.schema import PROFILE, Profile
-from bootstrap.profile.takes import Takes, taking_keys
+from bootstrap.profile.schema import PROFILE, Profile, taking_keys
+from bootstrap.profile.takes import Takes
 from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import HERE, Repository, User

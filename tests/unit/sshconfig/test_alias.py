@@ -17,7 +17,8 @@ from bootstrap.sshconfig import update as updating
 from bootstrap.sshconfig.alias import drop_alias, update_alias
 from bootstrap.sshconfig.place import VARIABLE, ConfigPlace
 from bootstrap.sshconfig.update import remove
-from bootstrap.ui.screen import Screen, make_screen
+from bootstrap.ui.screen import Screen
+from bootstrap.ui.screens import make_screen
 from tests.unit.sshconfig.conftest import MakeBox
 
 

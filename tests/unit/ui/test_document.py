@@ -6,7 +6,7 @@ from telling import STEPS, ev, paper, run_events, written
 from bootstrap.errors import StepFailedError
 from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.document import MOST, DocumentScreen
-from bootstrap.ui.screen import make_screen
+from bootstrap.ui.screens import make_screen
 
 
 def told(do, redact=str):

@@ -4,7 +4,8 @@ import pytest
 from telling import STEPS, Clock, ev, paper, run_events, written
 
 from bootstrap.ui.plain import MOST, PlainScreen
-from bootstrap.ui.screen import TAIL_LINES, make_screen
+from bootstrap.ui.screen import TAIL_LINES
+from bootstrap.ui.screens import make_screen
 
 GOLDEN = """\
 12:00:00  commit     1a2b3c4 Fix the loss

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import contextlib, json, sys, time
 from bootstrap.events import parse
-from bootstrap.ui.screen import make_screen
+from bootstrap.ui.screens import make_screen
 
 def ev(step, event, **fields):
     head = {"v": 1, "setup": "s", "seq": 1, "t": time.time(), "step": step, "event": event}

@@ -1,0 +1,12 @@
+"""The word that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
+    """The one of `words` that is most like `word`, or ""; `cutoff` is how like, of 1."""
+    close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=cutoff)
+    return close[0] if close else ""
