@@ -105,7 +105,7 @@ def _box(options: BoxOptions, screen: Screen) -> Finding:
     except BoxstrapError as error:
         return _unwell(error)
     try:
-        facts = probe(wire, workdir=box.recall("workdir")).facts
+        facts = probe(wire, workdir=box.known.workdir).facts
     except BoxstrapError as error:
         return _unwell(error)
     finally:

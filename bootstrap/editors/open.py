@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from bootstrap.editors import jsonc, on_box
@@ -21,7 +22,6 @@ from bootstrap.sshconfig.entry import is_users_alias
 from bootstrap.ui.screen import Screen
 
 _OPENS_WITHIN_S = 30
-_REMEMBERED = "editor_settings"
 
 
 def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
@@ -39,7 +39,7 @@ def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
             _open_here(editor, work, screen)
             return
         lacking = _prepare_box(connection, editor, work, screen)
-        connection.box.remember()
+        connection.box.save(connection.box.known)
     host = _host(connection.box, screen)
     _prepare_here(editor, host, screen)
     _open(editor, host, work, lacking, screen)
@@ -58,8 +58,7 @@ def _prepare_box(
     if not found.has_python:
         screen.warn(f"the environment is not built yet: there is no {work.python}")
     settings, box = f"~/{editor.machine_settings}", connection.box
-    last = box.known.extra.get(_REMEMBERED)
-    ours = last if isinstance(last, dict) else {}
+    ours = box.known.editor_settings
     want = on_box.wanted(work.venv, work.folder)
     try:
         text, kept = on_box.merged(found, want, ours)
@@ -72,7 +71,7 @@ def _prepare_box(
         screen.warn(f"{settings} on the box could not be written, so the interpreter is not set")
         return lacking
     values = {on_box.name_of(path): value for path, value in want.values.items()}
-    box.remember(**{_REMEMBERED: {**ours, **values}})
+    box.save(replace(box.known, editor_settings={**ours, **values}))
     return lacking
 
 

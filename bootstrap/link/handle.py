@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError, cant_write
-from bootstrap.link import registry
+from bootstrap.link import record, registry
 from bootstrap.link.local import LocalWire
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox, route_of
 from bootstrap.link.resolve import Endpoint, resolve
-from bootstrap.link.route import route_of
 from bootstrap.link.target import Target
 from bootstrap.link.wire import Wire
 
@@ -92,9 +91,7 @@ class BoxHandle:
 
         wire = login(
             dialing,
-            dataclasses.replace(
-                self.known, seen=time.time(), extra={**self.known.extra, **self._route()}
-            ),
+            self._reached(self.known),
             host_key=self.options.host_key,
             first_contact=self.first_contact,
             say=self.say,
@@ -102,41 +99,30 @@ class BoxHandle:
         self.known = dataclasses.replace(self.known, key=wire.used_key)
         return wire
 
-    def remember(self, **facts: object) -> None:
-        """Keep what is known of the box: `profile`, `repo_key`, and anything else beside them.
+    def save(self, known: KnownBox) -> None:
+        """Keep `known` as what is known of the box, and the way that led there.
 
-        The way that led there is kept too. Where nothing can be written, that is
-        said once: the box is as it should be.
+        Where nothing can be written, that is said once: the box is as it should be.
         """
-        own = {name: str(facts.pop(name)) for name in ("profile", "repo_key") if name in facts}
-        self.known = dataclasses.replace(
-            self.known,
-            **own,  # type: ignore[arg-type]
-            seen=time.time(),
-            extra={
-                **self.known.extra,
-                **self._route(),
-                **facts,
-            },
-        )
+        self.known = self._reached(known)
         try:
-            registry.save(self.known)
+            record.save(self.known)
         except OSError as error:
-            if not self._unwritten:
-                self._unwritten = True
-                what = cant_write(self.known.folder, error).what
-                self.say(f"what is new of this box is not kept: {what}")
+            self._not_kept(cant_write(self.known.folder, error).what)
+        except UsageError as error:
+            self._not_kept(str(error))
 
-    def _route(self) -> dict[str, object]:
-        """How this login was made; what an entry of ours said is known already."""
+    def _not_kept(self, why: str) -> None:
+        if not self._unwritten:
+            self._unwritten = True
+            self.say(f"what is new of this box is not kept: {why}")
+
+    def _reached(self, known: KnownBox) -> KnownBox:
+        """As it was reached just now; the way that an entry of ours said is known already."""
+        known = dataclasses.replace(known, seen=time.time())
         if self.endpoint is None or registry.entry_owner(self.endpoint):
-            return {}
-        return route_of(self.endpoint)
-
-    def recall(self, name: str) -> str:
-        """A text that `remember` kept; "" if there is none."""
-        value = self.known.extra.get(name, "")
-        return value if isinstance(value, str) else ""
+            return known
+        return dataclasses.replace(known, route=route_of(self.endpoint))
 
 
 def find_box(  # noqa: PLR0913
@@ -157,7 +143,7 @@ def find_box(  # noqa: PLR0913
     _check(options)
     target, box = registry.lookup(options.host or _only_box(repo_key).name)
     if target.is_local:
-        box = registry.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
+        box = record.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return BoxHandle(options, target, box, None, say)
     identity = options.identity or identity or _identity_of(box, target)
     endpoint = resolve(target, user=user, identity=identity)
@@ -190,16 +176,18 @@ def _registered(
 
 def _identity_of(box: KnownBox | None, target: Target) -> str | None:
     """The key file that was named for this box before, where it is still there."""
-    named = box.extra.get("identity") if box and not target.identity else None
-    return named if isinstance(named, str) and named and Path(named).is_file() else None
+    named = box.route.identity if box and not target.identity else ""
+    return named if named and Path(named).is_file() else None
 
 
 def _only_box(repo_key: str) -> KnownBox:
-    boxes = registry.all_boxes()
+    boxes = record.all_boxes()
     fitting = [box for box in boxes if repo_key and box.repo_key == repo_key] or boxes
     if len(fitting) == 1:
         return fitting[0]
     if not boxes:
+        for box in record.unreadable():
+            record.refuse_newer(box.folder)
         raise UsageError(
             "which box? None is known yet.",
             hint='Say how it is reached: --host root@ADDRESS:PORT, or --host "ssh -p PORT root@…" '

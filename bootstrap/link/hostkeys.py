@@ -16,27 +16,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bootstrap.errors import HostKeyError, UsageError, cant_write
-from bootstrap.link import registry
-from bootstrap.link.known_hosts import HostKey, key_lines, read_known_hosts
+from bootstrap.link.known_hosts import HostKey, read_known_hosts
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import save_with_pin
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox, pins_of, save_with_pin
+from bootstrap.link.registry import at, lost_half
 from bootstrap.link.resolve import Endpoint
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"
-
-
-def host_name(endpoint: Endpoint) -> str:
-    """How known_hosts files call the endpoint."""
-    if endpoint.host_key_alias:
-        return endpoint.host_key_alias
-    return _address_name(endpoint)
-
-
-def _address_name(endpoint: Endpoint) -> str:
-    name = endpoint.hostname.lower()
-    return name if endpoint.port == 22 else f"[{name}]:{endpoint.port}"
 
 
 @dataclass(frozen=True)
@@ -60,7 +47,8 @@ class Trust:
         self._pinned = read_pins(box)
         if not self._pinned and box.folder.exists():
             raise lost_half(box, endpoint, "pinned host key")
-        self._users = read_known_hosts(endpoint.known_hosts_files, host_name(endpoint))
+        name = endpoint.host_key_alias or endpoint.pin_name
+        self._users = read_known_hosts(endpoint.known_hosts_files, name)
         self._vouched = (self._pinned, "") if self._pinned else self._before()
         self._accepted: HostKey | None = None
 
@@ -107,7 +95,7 @@ class Trust:
         written where nothing changed.
         """
         box = self._box
-        names = list(dict.fromkeys([_address_name(self._endpoint), box.host_key_alias]))
+        names = list(dict.fromkeys([self._endpoint.pin_name, box.host_key_alias]))
         lines = [
             f"{host} {key.kind} {base64.b64encode(key.blob).decode()}\n"
             for key in sorted(keys, key=str)
@@ -127,7 +115,7 @@ class Trust:
             return frozenset(), ""
         if self._users.keys:
             return self._users.keys, "known in your known_hosts"
-        there = registry.at(self._endpoint)  # another name for a known place is no first contact
+        there = at(self._endpoint)  # another name for a known place is no first contact
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
@@ -185,30 +173,4 @@ def check_fingerprint(text: str) -> str:
 
 def read_pins(box: KnownBox) -> frozenset[HostKey]:
     """The keys pinned for the box, whatever its address was then; none where it can't be read."""
-    return frozenset(key for _, key in _pins(box))
-
-
-def pinned_at(box: KnownBox, endpoint: Endpoint) -> bool:
-    """Whether the box has a key pinned for this address and port."""
-    return _address_name(endpoint) in (name for name, _ in _pins(box))
-
-
-def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
-    """Refuses a box that was met before, and of which `what` can't be read any more."""
-    pins = sorted(read_pins(box), key=str)
-    expect = pins[0].fingerprint if pins else "and what the provider's page shows"
-    return HostKeyError(
-        f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
-        where=endpoint.label,
-        hint="Nothing was sent. If this is another box than before, set it up with --new-box. If "
-        f"it should be the same: boxstrap boxes --forget {box.name}\n"
-        f"and log in with --host-key {expect}, so that no other key passes for it.",
-    )
-
-
-def _pins(box: KnownBox) -> list[tuple[str, HostKey]]:
-    try:
-        text = box.known_hosts.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return []
-    return [(names, key) for marker, names, key in key_lines(text) if not marker]
+    return frozenset(key for _, key in pins_of(box))

@@ -1,4 +1,4 @@
-"""What is remembered of a box: one folder each below the state folder.
+"""What is known of a box: one folder each below the state folder.
 
     boxes/NAME/box.json      how it is reached, its last profile and repository
     boxes/NAME/known_hosts   its host keys, for boxstrap and for OpenSSH alike
@@ -13,22 +13,49 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
-import math
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bootstrap import paths
+from bootstrap.errors import UsageError
+from bootstrap.link.known_hosts import HostKey, key_lines
 from bootstrap.paths import write_private
 
+if TYPE_CHECKING:
+    from bootstrap.link.resolve import Endpoint
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+VERSION = 1
+"""Of `box.json`; a record without one is of version 1. Raise it only where an earlier
+program would misread the record: a key that it doesn't know, it keeps."""
+_KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
+_DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
+"""What ssh tries by itself (ssh_config(5), IdentityFile)."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way that a login took: the ssh config's entry is made of it later."""
+
+    identity: str = ""
+    """The key file that was named for the box, by `--identity` or the profile."""
+    identities: tuple[str, ...] = ()
+    """The key files that are offered; none where they are ssh's own choice."""
+    identities_only: bool = False
+    jump: str = ""
+    proxy: str = ""
+    known_hosts: tuple[str, ...] = ()
+    """The user's own known_hosts files."""
 
 
 @dataclass(frozen=True)
 class KnownBox:
-    """A box as this machine remembers it. Nothing here is secret."""
+    """A box as this machine knows it. Nothing here is secret."""
 
     name: str
     host_text: str
@@ -45,10 +72,25 @@ class KnownBox:
     """When it was first met, seconds since 1970."""
     seen: float = 0.0
     """When it was last logged in to, seconds since 1970."""
-    extra: dict[str, object] = dataclasses.field(default_factory=dict)
-    """What else is worth keeping of it; JSON values only."""
     folder_name: str = ""
     """Where an earlier version named it by its bare address: that."""
+    route: Route = Route()
+    provider: str = ""
+    """The provider that it was recognised as."""
+    workdir: str = ""
+    venv: str = ""
+    console: str = ""
+    """The provider's page where it is paid for."""
+    repo_root: str = ""
+    """The first commit of the repository `repo_key`."""
+    script: str = ""
+    """The id of the last setup's script."""
+    secrets: tuple[str, ...] | None = None
+    """Names of the secrets that it was ever given; None where nobody noted that."""
+    editor_settings: Mapping[str, object] = field(default_factory=dict)
+    """What was last written to an editor's settings on the box."""
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The record as it was read: what this program doesn't know in it is written again."""
 
     @property
     def folder(self) -> Path:
@@ -66,7 +108,15 @@ class KnownBox:
         return self.folder / "known_hosts"
 
 
-_BLANK = KnownBox("", "")
+_DEFAULT = KnownBox("", "")
+_ROUTE = tuple(f.name for f in dataclasses.fields(Route))
+_FACTS = (
+    "provider", "workdir", "venv", "console", "repo_root", "script", "secrets", "editor_settings"
+)  # fmt: skip
+"""These and the route stand below `extra`, where programs from before `v` look for them."""
+_TOP = tuple(
+    f.name for f in dataclasses.fields(KnownBox) if f.name not in (*_FACTS, "route", "raw")
+)
 
 
 def boxes_folder() -> Path:
@@ -81,8 +131,12 @@ def all_boxes() -> list[KnownBox]:
 
 
 def by_name(name: str) -> KnownBox | None:
-    """The box called `name`; a bare address, once a name itself, is the box at its port 22."""
+    """The box called `name`; a bare address, once a name itself, is the box at its port 22.
+
+    Raises UsageError where a newer boxstrap wrote its record.
+    """
     if NAME.fullmatch(name):
+        refuse_newer(boxes_folder() / name)
         for folder in (name, f"{name}-22", name.rpartition("-")[0]):
             box = _load(boxes_folder() / folder) if folder else None
             if box and name in (box.name, box.folder_name, box.address):
@@ -97,15 +151,32 @@ def unreadable() -> list[KnownBox]:
     return [KnownBox(name, name) for name in sorted(lost)]
 
 
+def is_newer(folder: Path) -> bool:
+    """Whether a newer boxstrap wrote the record in `folder`: this one doesn't know what it says."""
+    version = _read(folder).get("v")
+    return type(version) is int and version > VERSION
+
+
+def refuse_newer(folder: Path) -> None:
+    """Raise UsageError where `is_newer`."""
+    if is_newer(folder):
+        raise UsageError(
+            "a newer boxstrap wrote what is known of this box, so this one leaves it alone: "
+            "update boxstrap.",
+            where=str(folder / "box.json"),
+        )
+
+
 def save(box: KnownBox) -> None:
-    """Write the box's record, whole or not at all. Raises OSError."""
-    write_private(box.folder / "box.json", _record(box))
+    """Write the box's record, whole or not at all. Raises OSError, and as `refuse_newer`."""
+    refuse_newer(box.folder)
+    write_private(box.folder / "box.json", _text(box))
 
 
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     """Write record and known_hosts; of a box that was never met both or neither.
 
-    False where somebody else met it first; nothing is written then. Raises OSError.
+    False where somebody else met it first; nothing is written then. Raises as `save`.
     """
     folder = box.folder
     if not is_new:
@@ -115,7 +186,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
-        write_private(made / "box.json", _record(box))
+        write_private(made / "box.json", _text(box))
         write_private(made / "known_hosts", pins)
         made.rename(folder)
     except OSError as error:
@@ -125,6 +196,15 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return True
+
+
+def pins_of(box: KnownBox) -> list[tuple[str, HostKey]]:
+    """The names and keys that are pinned for the box; none where they can't be read."""
+    try:
+        text = box.known_hosts.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return [(names, key) for marker, names, key in key_lines(text) if not marker]
 
 
 def forget(box: KnownBox) -> None:
@@ -140,26 +220,72 @@ def never_bare(name: str, address: str, port: int) -> str:
     return f"{name}-{port}" if name.lower() == address.lower() else name
 
 
-def _record(box: KnownBox) -> str:
-    return json.dumps(dataclasses.asdict(box), indent=1, sort_keys=True) + "\n"
+def route_of(endpoint: Endpoint) -> Route:
+    """The way that a login to `endpoint` takes."""
+    chosen = endpoint.chosen_identity
+    named = endpoint.identity_files
+    if all(path.name in _DEFAULT_KEYS for path in named):
+        named = ()
+    files = (chosen,) if chosen else named
+    ours = boxes_folder()  # these come from an entry of ours
+    theirs = [path for path in endpoint.user_known_hosts_files if not path.is_relative_to(ours)]
+    return Route(
+        identity=str(chosen or ""),
+        identities=tuple(map(str, files)),
+        identities_only=bool(files) and (chosen is not None or endpoint.identities_only),
+        jump=endpoint.proxy_jump or "",
+        proxy="" if endpoint.proxy_jump else endpoint.proxy_command or "",
+        known_hosts=tuple(map(str, theirs)),
+    )
+
+
+def _text(box: KnownBox) -> str:
+    values = dataclasses.asdict(box)
+    extra = {**values["route"], **{name: values[name] for name in _FACTS}}
+    if box.secrets is None:
+        del extra["secrets"]
+    record = {name: values[name] for name in _TOP}
+    extra = {**box.raw.get("extra", {}), **extra}
+    whole = {**box.raw, **record, "v": VERSION, "extra": extra}
+    return json.dumps(whole, indent=1, sort_keys=True) + "\n"
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / "box.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _load(folder: Path) -> KnownBox | None:
-    try:
-        record = json.loads((folder / "box.json").read_text(encoding="utf-8"))
-        fields = {f.name for f in dataclasses.fields(KnownBox)}
-        box = KnownBox(**{key: value for key, value in record.items() if key in fields})
-        if not all(_is_sound(getattr(box, name), getattr(_BLANK, name)) for name in fields):
-            return None
-    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+    record = _read(folder)
+    extra, version = record.get("extra", {}), record.get("v", VERSION)
+    own = {name: record[name] for name in _TOP if name in record}
+    if not {"name", "host_text"} <= own.keys() or type(extra) is not dict or version != VERSION:
         return None
+    if not all(_is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
+        return None
+    box = KnownBox(
+        **own,
+        **{name: _like(extra.get(name), getattr(_DEFAULT, name)) for name in _FACTS},
+        route=Route(**{name: _like(extra.get(name), getattr(Route(), name)) for name in _ROUTE}),
+        raw=record,
+    )
     if box.host_key_alias != folder.name:
         return None
     name = never_bare(box.name, box.address, box.port)
     return box if name == box.name else dataclasses.replace(box, name=name, folder_name=folder.name)
 
 
+def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
+    """A fact as its field has it; `default` where it is of another type, or not there."""
+    if isinstance(value, list) and (default is None or isinstance(default, tuple)):
+        return tuple(item for item in value if isinstance(item, str))
+    return value if type(value) is type(default) else default
+
+
 def _is_sound(value: object, like: object) -> bool:
     if isinstance(like, float):
-        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+        return isinstance(value, int | float) and type(value) is not bool and abs(value) < 1e300
     return type(value) is type(like)

@@ -10,22 +10,20 @@ import dataclasses
 import re
 import time
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import HostKeyError, UsageError
 from bootstrap.link.record import (
     NAME,
     KnownBox,
     all_boxes,
     boxes_folder,
     by_name,
-    forget,
     never_bare,
-    save,
+    pins_of,
+    refuse_newer,
     unreadable,
 )
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import Target, parse_host
-
-__all__ = ["KnownBox", "all_boxes", "by_name", "forget", "save", "unreadable"]
 
 
 def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
@@ -117,6 +115,19 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
     return name[:56] or "box"
 
 
+def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
+    """Refuses a box that was met before, and of which `what` can't be read any more."""
+    pins = sorted((key for _, key in pins_of(box)), key=str)
+    expect = pins[0].fingerprint if pins else "and what the provider's page shows"
+    return HostKeyError(
+        f"the box {box.name} is known here, but its {what} can't be read: {box.folder}",
+        where=endpoint.label,
+        hint="Nothing was sent. If this is another box than before, set it up with --new-box. If "
+        f"it should be the same: boxstrap boxes --forget {box.name}\n"
+        f"and log in with --host-key {expect}, so that no other key passes for it.",
+    )
+
+
 def _named(text: str) -> KnownBox | None:
     """The box of that name; where the name is a host as well, the newest box there."""
     box = by_name(text)
@@ -159,7 +170,6 @@ def _free_name(name: str, taken: dict[str, str]) -> str:
 def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
     """Raise HostKeyError where a box without a readable record has such a name, or this address."""
     for box in unreadable():
-        from bootstrap.link.hostkeys import lost_half, pinned_at
-
-        if box.name in names or pinned_at(box, endpoint):
+        if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
+            refuse_newer(box.folder)
             raise lost_half(box, endpoint, "record")

@@ -61,6 +61,12 @@ class Endpoint:
         host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
         return f"{host}:{self.port}"
 
+    @property
+    def pin_name(self) -> str:
+        """How known_hosts files call its address."""
+        name = self.hostname.lower()
+        return name if self.port == 22 else f"[{name}]:{self.port}"
+
 
 def resolve(
     target: Target,

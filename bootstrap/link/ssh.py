@@ -26,7 +26,7 @@ from bootstrap.link.hostkeys import FirstContact, Rules, Trust
 from bootstrap.link.keys import KeyLogin
 from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE
 from bootstrap.text.sanitize import sanitize

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.link import registry
 from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.run import Run
 from bootstrap.runs.selection import repository_names, select_runs
@@ -65,12 +64,12 @@ def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None)
         own, root = current_repository(options)  # while it connects
     link = ReconnectingLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
-        workdir = box.recall("workdir")
+        workdir = box.known.workdir
         box_state = probe(
             link.wire,
             workdir=workdir,
             repo_key=own or box.known.repo_key,
-            repo_root=root if own else box.recall("repo_root"),
+            repo_root=root if own else box.known.repo_root,
         )
     except BaseException:
         link.close()
@@ -100,15 +99,15 @@ def current_repository(options: BoxOptions) -> KeyAndRoot:
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redacts what the box was given, or where nobody noted that, what the profile here names."""
     from bootstrap.setup.consent import usable
-    from bootstrap.setup.secrets import is_noted, redactor_of
+    from bootstrap.setup.secrets import redactor_of
 
-    if is_noted(box):
+    if box.secrets is not None:
         return redactor_of([box])
     try:
-        names = list(usable(options, "secrets"))
+        names = tuple(usable(options, "secrets"))
     except BoxstrapError:
-        names = []
-    return redactor_of([replace(box, extra={**box.extra, "secrets": names})])
+        names = ()
+    return redactor_of([replace(box, secrets=names)])
 
 
 def _named_here(options: BoxOptions) -> str:
@@ -128,7 +127,7 @@ def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redacts what any known box was given: which are meant is known later."""
     from bootstrap.setup.secrets import redactor_of
 
-    boxes = registry.all_boxes()
+    boxes = all_boxes()
     here = redactor_for(KnownBox("", ""), options)
     return Redactor({**redactor_of(boxes).secrets, **here.secrets})
 
@@ -140,8 +139,8 @@ def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
 
         with contextlib.suppress(UsageError):
             key = read(options.place).key
-            hosts = [box.name for box in registry.all_boxes() if box.repo_key == key]
-        hosts = hosts or [box.name for box in registry.all_boxes()]
+            hosts = [box.name for box in all_boxes() if box.repo_key == key]
+        hosts = hosts or [box.name for box in all_boxes()]
     if not hosts:
         raise UsageError(
             "which box? None is known yet.", hint="Say how it is reached: --host root@ADDRESS:PORT"

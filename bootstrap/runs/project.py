@@ -40,7 +40,7 @@ def project_of(connection: BoxConnection) -> RemoteProject:
     box = connection.box
     found = _of(connection, connection.box_state)
     if found is None and connection.own and box.known.repo_key:
-        key, root = box.known.repo_key, box.recall("repo_root")
+        key, root = box.known.repo_key, box.known.repo_root
         wire, workdir = connection.link.wire, connection.workdir
         found = _of(connection, probe(wire, workdir=workdir, repo_key=key, repo_root=root))
     if found is None:
@@ -58,7 +58,7 @@ def _of(connection: BoxConnection, box_state: BoxState) -> RemoteProject | None:
     folder = box_state.repo_dir
     if "placed" not in facts or not folder.startswith("/"):
         return None
-    venv = facts.get("venv") or connection.box.recall("venv") or ".venv"
+    venv = facts.get("venv") or connection.box.known.venv or ".venv"
     if venv.startswith("~/"):
         venv = posixpath.join(facts.get("home", "/"), venv[2:])
     return RemoteProject(folder, posixpath.join(folder, venv))

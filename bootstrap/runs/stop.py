@@ -45,7 +45,7 @@ def stop_run(
             ]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(connection, meant, run)
         if not connection.box.is_local:
-            text += f"\n{still_billing(connection.box.recall('console'))}"
+            text += f"\n{still_billing(connection.box.known.console)}"
         screen.result(
             {
                 "box": connection.box.known.name,

@@ -129,7 +129,7 @@ class Feed(threading.Thread):
 
     def _follow(self, link: ReconnectingLink) -> None:
         mark = secrets.token_hex(16)
-        query = build_query("top", workdir=self._box.recall("workdir"), every=self._every)
+        query = build_query("top", workdir=self._box.known.workdir, every=self._every)
         command = shell_command(f"echo\necho {mark}\n{query}")
         stream = after_mark(link.wire.start(command), mark, link.label)
         lines = SampleLines()

@@ -30,10 +30,10 @@ class Ahead(threading.Thread):
         self._wire: Wire | None = None
         self._error: BaseException | None = None
         self._about: Look = (
-            box.recall("workdir"),
+            box.known.workdir,
             box.known.repo_key,
-            box.recall("repo_root"),
-            box.recall("script"),
+            box.known.repo_root,
+            box.known.script,
         )
         self._hello: BoxState | None = None
         self._logged_in = threading.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bootstrap.link.handle import LOCAL, BoxHandle, BoxOptions, find_box
@@ -63,7 +63,7 @@ def get_ready(
     )
     link = None
     if loaded.needs_provider:
-        provider = LOCAL if box.is_local else box.recall("provider")
+        provider = LOCAL if box.is_local else box.known.provider
         if not provider:
             made(loaded.for_provider(FALLBACK))
             link = connect(ahead, screen)
@@ -80,7 +80,8 @@ def get_ready(
     if with_work:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.
-            box.remember(repo_key=prepared.repo_key, repo_root=prepared.repo_root)
+            key, root = prepared.repo_key, prepared.repo_root
+            box.save(replace(box.known, repo_key=key, repo_root=root))
         secrets.remember(box, prepared.secrets)
     return Ready(box, link, prepared, loaded, ahead)
 
@@ -118,7 +119,7 @@ def recognise(box: BoxHandle, link: ReconnectingLink, screen: Screen) -> str:
     signs = _signs(box_state)
     why = f"it shows {signs}" if signs else "it shows no provider's signs"
     screen.note("profile", f"{provider} ({why})")
-    box.remember(provider=provider)
+    box.save(replace(box.known, provider=provider))
     return provider
 
 
@@ -142,13 +143,14 @@ def _signs(box_state: BoxState) -> str:
 def remember(ready: Ready) -> None:
     """Keep what later commands need: the working folder, the profile, the repository."""
     prepared = ready.prepared
-    ready.box.remember(
+    known = replace(
+        ready.box.known,
         profile=prepared.profile.name,
         repo_key=prepared.repo_key,
         repo_root=prepared.repo_root,
-        repo_name=prepared.repo_name,
         workdir=prepared.profile.box.workdir,
         venv=prepared.profile.python.venv,
         console=prepared.profile.provider.console or "",
         script=prepared.script_id,
     )
+    ready.box.save(known)

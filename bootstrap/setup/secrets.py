@@ -12,6 +12,7 @@ import hmac
 import os
 import secrets as random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
@@ -20,10 +21,8 @@ from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
-    from bootstrap.link.registry import KnownBox
+    from bootstrap.link.record import KnownBox
     from bootstrap.ui.screen import Screen
-
-_REMEMBERED = "secrets"
 
 BYTES = ("utf-8", "surrogateescape")
 """How Python gives the environment's bytes as text (PEP 383)."""
@@ -45,21 +44,9 @@ def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> 
 
 def remember(box: BoxHandle, names: Iterable[str]) -> None:
     """Keep with the box which secrets it is about to be given."""
-    before = given_to(box.known)
-    after = sorted({*before, *names})
-    if after != before or not is_noted(box.known):
-        box.remember(**{_REMEMBERED: after})
-
-
-def is_noted(box: KnownBox) -> bool:
-    """Whether it is known what the box was given; earlier versions did not note it."""
-    return _REMEMBERED in box.extra
-
-
-def given_to(box: KnownBox) -> list[str]:
-    """The names of the secrets that a box was ever given from here."""
-    names = box.extra.get(_REMEMBERED)
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    after = tuple(sorted({*(box.known.secrets or ()), *names}))
+    if after != box.known.secrets:
+        box.save(replace(box.known, secrets=after))
 
 
 def redactor_of(
@@ -72,7 +59,7 @@ def redactor_of(
     Raises UsageError for one of `more` that is too short.
     """
     environment = os.environ if environment is None else environment
-    values = {name: environment.get(name, "") for box in boxes for name in given_to(box)}
+    values = {name: environment.get(name, "") for box in boxes for name in box.secrets or ()}
     can = {name: value for name, value in values.items() if len(value.strip()) >= SHORTEST}
     try:
         return Redactor({**can, **(more or {})})
@@ -85,7 +72,7 @@ def redactor_of(
 
 def warn_of_unredacted(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:
     """Say which of its secrets can't be redacted, since their values are not here any more."""
-    gone = [name for name in given_to(box) if len(environment.get(name, "").strip()) < SHORTEST]
+    gone = [name for name in box.secrets or () if len(environment.get(name, "").strip()) < SHORTEST]
     if gone:
         screen.warn(
             f"{', '.join(gone)}: given to this box, but not in your environment now, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,8 @@ def verify_box(
             if report:
                 _write_report(report, _verdict(ready), ready, screen)
             raise
-        ready.box.remember(workdir=drive.workdir, profile=ready.prepared.profile.name)
+        profile = ready.prepared.profile.name
+        ready.box.save(replace(ready.box.known, workdir=drive.workdir, profile=profile))
         verdict = _verdict(ready)
         screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)), painted)
         if report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.sshconfig.entry import (
     Entry,
     UnwritableError,
@@ -50,7 +50,7 @@ def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
     found: dict[tuple[object, ...], KnownBox] = {}
     for box in boxes:
         if box.address and box.known_hosts.is_file():
-            place = (box.address.lower(), box.port, box.extra.get("jump"), box.extra.get("proxy"))
+            place = (box.address.lower(), box.port, box.route.jump, box.route.proxy)
             found.setdefault(place, box)
     return list(found.values())
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UsageError
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.link.target import parse_host
 
 _MANNERS = (
@@ -86,7 +86,7 @@ def own_entry(box: KnownBox, folder: str = "") -> Entry:
         *_trust(box, quoted(box.known_hosts)),
         *_MANNERS,
         *(shared if folder else ()),
-        *_way(box),
+        *_route(box),
     ]
     return _entry(box, options)
 
@@ -133,9 +133,9 @@ def _trust(box: KnownBox, known_hosts: str) -> list[tuple[str, str]]:
 def added_entry(boxes: Iterable[KnownBox]) -> Entry:
     """What is added to a user's own alias; `boxes` are all that are reached by it, newest first."""
     first, *others = list(boxes)
-    theirs = _texts(first, "known_hosts") or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+    theirs = first.route.known_hosts or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
     files = [*theirs, *(str(box.known_hosts) for box in (first, *others))]
-    key = [("IdentityFile", quoted(first.extra["identity"]))] if first.extra.get("identity") else []
+    key = [("IdentityFile", quoted(first.route.identity))] if first.route.identity else []
     return Entry(
         parse_host(first.host_text).address,
         (*key, ("UserKnownHostsFile", " ".join(quoted(file) for file in files))),
@@ -168,21 +168,16 @@ def _own_part(box: KnownBox) -> str:
 
 
 def _keys(box: KnownBox) -> list[tuple[str, str]]:
-    identities = [path for path in _texts(box, "identities") if Path(path).exists()]
-    only = [("IdentitiesOnly", "yes")] if identities and box.extra.get("identities_only") else []
+    identities = [path for path in box.route.identities if Path(path).exists()]
+    only = [("IdentitiesOnly", "yes")] if identities and box.route.identities_only else []
     return [*(("IdentityFile", quoted(path)) for path in identities), *only]
 
 
-def _way(box: KnownBox) -> list[tuple[str, str]]:
+def _route(box: KnownBox) -> list[tuple[str, str]]:
     """Through a jump host, where there is one; `none` keeps the user's patterns from adding one."""
-    jump, command = box.extra.get("jump"), box.extra.get("proxy")
-    if isinstance(jump, str) and jump:
-        return [("ProxyJump", jump)]
-    if isinstance(command, str) and command and not re.search(r"[\x00-\x1f]", command):
+    if box.route.jump:
+        return [("ProxyJump", box.route.jump)]
+    command = box.route.proxy
+    if command and not re.search(r"[\x00-\x1f]", command):
         return [("ProxyCommand", command.replace("%", "%%"))]
     return [("ProxyCommand", "none")]
-
-
-def _texts(box: KnownBox, name: str) -> tuple[str, ...]:
-    value = box.extra.get(name)
-    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()

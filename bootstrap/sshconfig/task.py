@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bootstrap.errors import UsageError
-from bootstrap.link.registry import all_boxes
+from bootstrap.link.record import all_boxes
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.entry import Entry
 from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, account_home, find_place

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
-from bootstrap.link.registry import KnownBox, all_boxes
+from bootstrap.link.record import KnownBox, all_boxes, is_newer, unreadable
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import has_block, with_block, without_block
 from bootstrap.sshconfig.entries import Entries, aliases_in, entries, reachable, taken_in
@@ -49,7 +49,7 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
     with _alone(place):
         before = _read(place)
         found = _entries(place, before, afresh=afresh)
-        text = found.text()
+        text = found.text() + _blocks_of_newer(before, found)
         if text != before:
             write_private(place.entries, text)
         try:
@@ -112,6 +112,15 @@ def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
     new = _new(boxes, aliases_in(before) | taken)
     taken |= {alias for alias in new if _means_something(place, alias)}
     return entries(boxes, sockets=sockets, taken=taken)
+
+
+def _blocks_of_newer(before: str, found: Entries) -> str:
+    """Blocks of boxes whose record a newer boxstrap wrote: they stay as they are."""
+    files = [str(box.known_hosts) for box in unreadable() if is_newer(box.folder)]
+    blocks = [block for block in before.split("\n\n") if any(file in block for file in files)]
+    return "".join(
+        f"\n{block.rstrip()}\n" for block in blocks if block.split()[1] not in found.aliases
+    )
 
 
 def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:

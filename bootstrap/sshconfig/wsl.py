@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import cant_write
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.paths import write_private
 from bootstrap.sshconfig.block import with_block, without_block
 from bootstrap.sshconfig.entries import HEAD, reachable
@@ -86,7 +86,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
             alias = box.name
             if theirs & {alias, alias.lower()}:
                 continue
-            if box.extra.get("jump") or box.extra.get("proxy"):
+            if box.route.jump or box.route.proxy:
                 advice.append(f"{alias} is reached through another host: not from Windows")
                 continue
             keys = _keys(box)
@@ -97,7 +97,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
                     "then: boxstrap ssh-config"
                 )
             try:
-                blocks.append(windows_entry(box, copies if box.extra.get("identity") else []))
+                blocks.append(windows_entry(box, copies if box.route.identity else []))
             except UnwritableError:
                 continue
             _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
@@ -135,9 +135,8 @@ def remove(windows: Windows) -> None:
 
 def _keys(box: KnownBox) -> list[str]:
     """Names of key files that log in to the box: the one named for it, or ssh's usual ones."""
-    named = box.extra.get("identity")
-    if isinstance(named, str) and named:
-        return [Path(named).name]
+    if box.route.identity:
+        return [Path(box.route.identity).name]
     return sorted(path.stem for path in (account_home() / ".ssh").glob("id_*.pub"))
 
 

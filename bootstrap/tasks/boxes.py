@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bootstrap.tasks.command import JSON, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.link.registry import KnownBox
+    from bootstrap.link.record import KnownBox
 
 
 def _place(box: KnownBox) -> str:
@@ -30,7 +30,7 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --forget old-box
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.registry import all_boxes, by_name, forget, unreadable
+    from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration
     from bootstrap.ui.layout import aligned
@@ -59,8 +59,13 @@ def boxes(call: Call) -> None:
         )
         for box in known
     )
-    lost = [box.name for box in unreadable()]
-    rows += [f"{name}  can't be read: boxstrap boxes --forget {name}" for name in lost]
+    lost = unreadable()
+    rows += [
+        f"{box.name}  was written by a newer boxstrap: update this one"
+        if is_newer(box.folder)
+        else f"{box.name}  can't be read: boxstrap boxes --forget {box.name}"
+        for box in lost
+    ]
     call.screen.result(
         {
             "boxes": [
@@ -75,7 +80,7 @@ def boxes(call: Call) -> None:
                 }
                 for box in known
             ],
-            "unreadable": lost,
+            "unreadable": [box.name for box in lost],
         },
         "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
     )

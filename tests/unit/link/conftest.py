@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import registry
+from bootstrap.link import record, registry
 from bootstrap.link.dial import dial
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.ssh import SshWire, login
 from bootstrap.link.target import parse_host
@@ -59,7 +59,7 @@ class SshUser:
         box = options.pop("box", None) or self.box(host)
         dialing = dial(self.endpoint(host, identity=identity))
         wire = login(dialing, box, say=self.said.append, **options)
-        registry.save(box)
+        record.save(box)
         self._wires.append(wire)
         return wire
 

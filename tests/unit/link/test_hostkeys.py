@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
-from bootstrap.link import registry
+from bootstrap.link import record
 from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
 from bootstrap.link.known_hosts import HostKey, read_known_hosts
@@ -133,7 +133,7 @@ def test_a_changed_key_is_refused_with_nothing_sent(ssh_user: SshUser, server: S
 def test_the_login_itself_leaves_the_record_beside_the_pin(ssh_user: SshUser, server: Sshd) -> None:
     """Whatever comes of the contact: the next one must find the pin again."""
     ssh_user.reach("box").close()
-    box = registry.by_name("box")
+    box = record.by_name("box")
     assert box is not None
     assert (box.address, box.port) == ("127.0.0.1", server.port)
     assert [key.fingerprint for key in read_pins(box)] == [server.fingerprint]
@@ -154,7 +154,7 @@ def test_a_box_that_moved_is_recorded_where_it_is_pinned(ssh_user: SshUser, serv
     server.start()
     ssh_user.write(ssh_user.alias("elsewhere", server))
     ssh_user.reach("elsewhere", box=ssh_user.box("elsewhere", name="box")).close()
-    moved = registry.by_name("box")
+    moved = record.by_name("box")
     assert moved is not None
     assert moved.port == server.port
     server.new_host_key()

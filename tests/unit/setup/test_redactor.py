@@ -8,15 +8,15 @@ import pytest
 from invoke.exceptions import Exit
 
 from bootstrap.errors import BoxstrapError, StepFailedError
-from bootstrap.link.registry import KnownBox
-from bootstrap.setup.secrets import given_to, redactor_of
+from bootstrap.link.record import KnownBox
+from bootstrap.setup.secrets import redactor_of
 from bootstrap.tasks.command import Call, _guarded
 
 PEM = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" + "Ab3/" * 14 for n in range(6)) + "\nxY==\n"
 
 
-def box(*names: object) -> KnownBox:
-    return KnownBox("gpu", "gpu", extra={"secrets": list(names)})
+def box(*names: str) -> KnownBox:
+    return KnownBox("gpu", "gpu", secrets=names)
 
 
 def test_each_line_of_a_key_is_masked_by_itself() -> None:
@@ -49,11 +49,6 @@ def test_short_lines_stand_in_any_log() -> None:
 def test_what_is_not_here_any_more_is_no_error(value: str | None) -> None:
     environment = {} if value is None else {"KEY": value}
     assert redactor_of([box("KEY")], environment=environment).text("abc") == "abc"
-
-
-def test_names_that_are_none_are_left_out() -> None:
-    assert given_to(box("KEY", 3, None)) == ["KEY"]
-    assert given_to(KnownBox("gpu", "gpu", extra={"secrets": "KEY"})) == []
 
 
 @pytest.mark.parametrize("error", [StepFailedError("hf_abcdef12 leaked", hint="hf_abcdef12")])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.link import registry
-from bootstrap.link.registry import KnownBox
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
 from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, find_place
 
 MakeBox = Callable[..., KnownBox]
@@ -34,7 +34,7 @@ def make_box() -> MakeBox:
         values = {"address": "5.17.27.63", "port": 46769, "user": "root", **fields}
         typed = host or f"root@{values['address']}:{values['port']}"
         box = KnownBox(name, typed, created=float(next(times)), **values)
-        registry.save(box)
+        record.save(box)
         box.known_hosts.write_text(f"{name} {KEY}\n")
         return box
 

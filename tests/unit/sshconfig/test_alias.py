@@ -10,7 +10,7 @@ import pytest
 
 from bootstrap.link import registry
 from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.registry import KnownBox
+from bootstrap.link.record import KnownBox
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import parse_host
 from bootstrap.sshconfig import update as updating

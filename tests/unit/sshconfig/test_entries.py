@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import registry
-from bootstrap.link.registry import all_boxes, forget
+from bootstrap.link import record
+from bootstrap.link.record import Route, all_boxes, forget
 from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
 from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.update import update
@@ -20,7 +20,7 @@ def test_an_entry_says_everything(place: ConfigPlace, make_box: MakeBox, tmp_pat
     key = tmp_path / "my key 100%"
     key.touch()
     box = make_box(
-        "my-box", extra={"identities": [str(key)], "identity": str(key), "identities_only": True}
+        "my-box", route=Route(identities=(str(key),), identity=str(key), identities_only=True)
     )
     update(place)
     place.config.write_text(
@@ -91,9 +91,9 @@ def test_the_socket_of_a_shared_connection_fits() -> None:
     ],
 )
 def test_a_jump_host_is_kept(
-    fields: dict[str, object], option: str, value: str, place: ConfigPlace, make_box: MakeBox
+    fields: dict[str, str], option: str, value: str, place: ConfigPlace, make_box: MakeBox
 ) -> None:
-    make_box("my-box", extra=fields)
+    make_box("my-box", route=Route(**fields))
     update(place)
     assert options(place.config, "my-box")[option] == value
 
@@ -119,12 +119,28 @@ def test_a_box_that_moved_is_updated_and_a_forgotten_one_removed(
     make_box("one", port=50001)
     assert update(place).changed
     assert options(place.config, "one")["port"] == "50001"
-    box = registry.by_name("two")
+    box = record.by_name("two")
     assert box is not None
     forget(box)
     assert update(place).changed
     assert options(place.config, "two")["hostname"] == "two"
     assert not update(place).changed
+
+
+def test_a_box_of_a_newer_program_keeps_its_entry(place: ConfigPlace, make_box: MakeBox) -> None:
+    make_box("one")
+    newer = make_box("two", address="198.51.100.9", port=2222)
+    update(place)
+    (newer.folder / "box.json").write_text('{"v": 999}')
+    before = options(place.config, "two")
+    make_box("one", port=50001)
+    assert update(place).changed
+    assert not update(place).changed
+    assert options(place.config, "one")["port"] == "50001"
+    assert options(place.config, "two") == before
+    forget(newer)
+    assert update(place).changed
+    assert options(place.config, "two")["hostname"] == "two"
 
 
 def test_of_the_boxes_at_one_place_the_newest_is_alive(
@@ -143,7 +159,7 @@ def test_a_users_alias_stays_theirs(place: ConfigPlace, make_box: MakeBox) -> No
     place.config.parent.mkdir()
     place.config.write_text(text)
     plain = options(place.config, "gpu")
-    box = make_box("gpu", "gpu", extra={"known_hosts": ["/home/me/kh 1"]})
+    box = make_box("gpu", "gpu", route=Route(known_hosts=("/home/me/kh 1",)))
     update(place)
     now = options(place.config, "gpu")
     assert now.pop("userknownhostsfile") == f"/home/me/kh 1 {box.known_hosts}"
@@ -221,7 +237,7 @@ def test_what_no_config_can_hold_is_said(
 ) -> None:
     key = tmp_path / 'a "key"'
     key.touch()
-    make_box("odd", extra={"identities": [str(key)]})
+    make_box("odd", route=Route(identities=(str(key),)))
     make_box("fine", port=22)
     kept = update(place)
     assert kept.entries.aliases == ("fine",)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.link.record import Route
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
@@ -94,10 +95,10 @@ def test_entries_are_written_there_and_taken_out(windows: Windows, make_box: Mak
     before = b"\xef\xbb\xbf" + USUAL.replace(b"\n", b"\r\n")
     (windows.folder / "config").write_bytes(before)
     (windows.folder / "id_gpu").touch()
-    mine = make_box("my-box", extra={"identity": "/home/me/.ssh/id_gpu"})
+    mine = make_box("my-box", route=Route(identity="/home/me/.ssh/id_gpu"))
     gpu = make_box("gpu", port=2)
-    jumped = make_box("far", port=3, extra={"jump": "bastion"})
-    bare = make_box("here", port=4, extra={"identity": "/home/me/.ssh/other"})
+    jumped = make_box("far", port=3, route=Route(jump="bastion"))
+    bare = make_box("here", port=4, route=Route(identity="/home/me/.ssh/other"))
     advice = wsl.write(windows, [mine, gpu, jumped, bare])
     assert [sentence.split()[:2] for sentence in advice] == [["far", "is"], ["for", "here"]]
     said = options(windows.ours / "config", "my-box")

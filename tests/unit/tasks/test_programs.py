@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link import registry
-from bootstrap.link.registry import KnownBox
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
 from bootstrap.tasks import namespace
 from bootstrap.tasks.command import _own_error
 from tests.cli import BIN, HERE, Completed, User
@@ -184,7 +184,7 @@ def test_json_is_one_document(arguments: list[str], at: User) -> None:
 
 def remember(user: User, *names: str) -> None:
     for number, name in enumerate(names):
-        registry.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
+        record.save(KnownBox(name, f"root@203.0.113.{number}", f"203.0.113.{number}"))
 
 
 def test_which_box_is_asked_with_the_list(at: User) -> None:

@@ -1,0 +1,229 @@
+"""A box's record: read as earlier versions wrote it, and left alone where a later one did."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.link import record, registry
+from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
+from bootstrap.link.record import VERSION, KnownBox, Route
+from bootstrap.link.resolve import Endpoint
+from bootstrap.link.target import parse_host
+from tests.cli import HERE, User
+
+EARLIER = "d9bc910"
+WRITTEN = {
+    "address": "5.17.27.63",
+    "created": 1795316402.1178052,
+    "extra": {
+        "console": "https://cloud.vast.ai/instances/",
+        "editor_settings": {"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
+        "identities": ["/home/me/.ssh/id_gpu"],
+        "identities_only": True,
+        "identity": "/home/me/.ssh/id_gpu",
+        "jump": "me@bastion:2222",
+        "known_hosts": ["/home/me/.ssh/known_hosts"],
+        "provider": "vast",
+        "proxy": "",
+        "repo_name": "homework",
+        "repo_root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
+        "script": "abababab",
+        "secrets": ["HF_TOKEN", "WANDB_API_KEY"],
+        "venv": ".venv",
+        "workdir": "/workspace",
+    },
+    "folder_name": "",
+    "host_text": "gpu",
+    "key": "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
+    "name": "gpu",
+    "own_pin": False,
+    "port": 46769,
+    "profile": "vast",
+    "repo_key": "homework-1a2b3c4d5e6f",
+    "seen": 1795316402.1966858,
+    "user": "root",
+}
+"""As commit d9bc910 wrote it, which had no `v`."""
+READ = KnownBox(
+    name="gpu",
+    host_text="gpu",
+    address="5.17.27.63",
+    port=46769,
+    user="root",
+    profile="vast",
+    repo_key="homework-1a2b3c4d5e6f",
+    key="SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
+    created=1795316402.1178052,
+    seen=1795316402.1966858,
+    route=Route(
+        identity="/home/me/.ssh/id_gpu",
+        identities=("/home/me/.ssh/id_gpu",),
+        identities_only=True,
+        jump="me@bastion:2222",
+        known_hosts=("/home/me/.ssh/known_hosts",),
+    ),
+    provider="vast",
+    workdir="/workspace",
+    venv=".venv",
+    console="https://cloud.vast.ai/instances/",
+    repo_root="8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
+    script="abababab",
+    secrets=("HF_TOKEN", "WANDB_API_KEY"),
+    editor_settings={"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
+)
+
+
+def write(name: str, values: object) -> Path:
+    folder = record.boxes_folder() / name
+    folder.mkdir(parents=True)
+    (folder / "box.json").write_text(json.dumps(values))
+    return folder / "box.json"
+
+
+def rewritten(file: Path) -> dict[str, object]:
+    box = record.by_name(file.parent.name)
+    assert box is not None
+    record.save(box)
+    values: dict[str, object] = json.loads(file.read_text())
+    return values
+
+
+def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
+    file = write("gpu", WRITTEN)
+    assert record.by_name("gpu") == READ
+    assert rewritten(file) == {**WRITTEN, "v": VERSION}
+    assert record.by_name("gpu") == READ
+
+
+def test_the_least_that_an_earlier_version_wrote() -> None:
+    """Of a box that was logged in to, and nothing else."""
+    least = {name: value for name, value in WRITTEN.items() if name != "extra"}
+    write("gpu", {**least, "extra": {}})
+    box = record.by_name("gpu")
+    assert box == KnownBox(**least)  # type: ignore[arg-type]
+    assert box.secrets is None
+
+
+def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
+    """Somebody goes back to it and forward again: the box has lost nothing."""
+    archive = subprocess.run(
+        ["git", "-C", str(HERE), "archive", EARLIER, "bootstrap"], capture_output=True, check=False
+    )
+    if archive.returncode:
+        pytest.fail(f"commit {EARLIER} is not here: git fetch --unshallow")
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
+        tar.extractall(tmp_path, filter="data")
+    record.save(READ)
+    program = (
+        "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from bootstrap.link import record\n"
+        "box = record.by_name('gpu')\n"
+        "record.save(dataclasses.replace(box, seen=5.0, extra={**box.extra, 'workdir': '/w'}))\n"
+    )
+    state = tmp_path / "its" / "boxstrap"
+    state.parent.mkdir()
+    state.symlink_to(record.boxes_folder().parent)
+    environment = {**os.environ, "XDG_STATE_HOME": str(state.parent)}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+    assert record.by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
+
+
+def test_what_is_not_known_of_the_same_version_is_kept() -> None:
+    values = {**WRITTEN, "v": VERSION, "novelty": [1], "extra": {"region": "eu", "secrets": "KEY"}}
+    written = rewritten(write("gpu", values))
+    assert written["novelty"] == [1]
+    assert isinstance(written["extra"], dict)
+    assert (written["extra"]["region"], written["extra"]["secrets"]) == ("eu", "KEY")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("secrets", ["KEY", 3, None], ("KEY",)),
+        ("secrets", "KEY", None),
+        ("secrets", [], ()),
+        ("workdir", 7, ""),
+        ("workdir", None, ""),
+        ("editor_settings", ["a"], {}),
+    ],
+)
+def test_a_fact_of_another_type_counts_as_not_there(name: str, value: object, read: object) -> None:
+    write("gpu", {"name": "gpu", "host_text": "gpu", "extra": {name: value}})
+    assert getattr(record.by_name("gpu"), name) == read
+
+
+def test_a_route_of_another_type_counts_as_not_there() -> None:
+    odd = {"identities": "x", "identities_only": 1, "jump": ["a"], "known_hosts": [1, "/kh"]}
+    write("gpu", {"name": "gpu", "host_text": "gpu", "extra": odd})
+    box = record.by_name("gpu")
+    assert box is not None
+    assert box.route == Route(known_hosts=("/kh",))
+
+
+@pytest.fixture
+def newer() -> Path:
+    """The record of a box that a later version wrote."""
+    return write("gpu", {"v": VERSION + 1, "name": {"short": "gpu"}, "way": "another"})
+
+
+def test_a_newer_record_is_refused_in_one_sentence_and_never_overwritten(newer: Path) -> None:
+    before = newer.read_bytes()
+    (newer.parent / "known_hosts").write_text("[1.2.3.4]:2222 ssh-ed25519 AAAA\n")
+    sentence = (
+        f"{newer}: a newer boxstrap wrote what is known of this box, so this one leaves it "
+        "alone: update boxstrap."
+    )
+    named = parse_host("gpu")
+    at_its_place = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
+    for attempt in (
+        lambda: record.by_name("gpu"),
+        lambda: record.save(KnownBox("gpu", "gpu")),
+        lambda: record.save_with_pin(KnownBox("gpu", "gpu"), "", is_new=False),
+        lambda: registry.lookup("gpu"),
+        lambda: registry.get_or_create(named, Endpoint("gpu", "9.9.9.9", "root", 22)),
+        lambda: registry.get_or_create(parse_host("root@1.2.3.4:2222"), at_its_place),
+        lambda: find_box(BoxOptions(host="gpu"), print),
+        lambda: find_box(BoxOptions(), print),
+    ):
+        with pytest.raises(UsageError) as refused:
+            attempt()
+        assert str(refused.value) == sentence
+    assert not record.save_with_pin(KnownBox("gpu", "gpu"), "", is_new=True)
+    made = registry.get_or_create(parse_host("root@1.2.3.4:2222"), at_its_place, new_box=True)
+    assert made.name == "1.2.3.4-2222"
+    assert record.all_boxes() == []
+    assert newer.read_bytes() == before
+
+
+def test_a_setup_goes_on_where_a_newer_program_wrote_the_record_meanwhile() -> None:
+    said: list[str] = []
+    box = KnownBox("gpu", "gpu")
+    handle = BoxHandle(BoxOptions(), parse_host("gpu"), box, None, said.append)
+    newer = write("gpu", {"v": VERSION + 1})
+    before = newer.read_bytes()
+    for profile in ("vast", "runpod"):
+        handle.save(dataclasses.replace(box, profile=profile))
+    assert newer.read_bytes() == before
+    assert len(said) == 1
+    assert "update boxstrap" in said[0]
+
+
+def test_boxes_says_which_records_are_newer(user: User, newer: Path) -> None:
+    target = user.state / "boxes" / "gpu"
+    target.mkdir(parents=True)
+    (target / "box.json").write_bytes(newer.read_bytes())
+    assert "gpu  was written by a newer boxstrap: update this one" in user.run("boxes").out
+    refused = user.run("boxes", "--forget", "gpu").must(2)
+    assert "update boxstrap" in refused.err
+    assert (target / "box.json").is_file()
