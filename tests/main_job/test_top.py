@@ -41,7 +41,7 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
     assert after - logins in (0, 1)
     # What looks there ends when nobody looks any more.
     deadline = time.monotonic() + 10
-    while with_gpu.box.run("pgrep -f [w]atch.py || :").strip():
+    while with_gpu.box.run("pgrep -f [t]op_stream.py || :").strip():
         assert time.monotonic() < deadline
         time.sleep(0.2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tarfile
 from io import BytesIO
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.render.parts import box_files
 from tests.cli import HERE, PROFILE, Running
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -70,11 +72,23 @@ def kept(rented: Rented, tree: str) -> dict[str, str]:
     return {name: rented.as_user(command) for name, command in looks.items()}
 
 
+def sampled(rented: Rented) -> dict[str, str]:
+    """The newest run as `top` shows it."""
+    sample = json.loads(rented.run("top", "--looks", "1", "--json").must(0).out)
+    found: dict[str, str] = sample["run"]
+    return found
+
+
 def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     was = set_up_before(rented, earlier)
+    assert sampled(rented)["state"] == "running"
     again = rented.run("setup").must(0)
     assert "train-1: running" in again.out
     assert kept(rented, rented.tree) == was
+    # Nothing of the earlier version's Python is left to be imported by this one's.
+    python = rented.as_user(f"cd {rented.folder}/box && ls *.py").split()
+    assert python == [name for name, _ in box_files() if name.endswith(".py")]
+    assert sampled(rented)["state"] == "running"
     assert "nothing to do" in rented.run("setup").must(0).out
     commit = rented.user.place / "train.py"
     commit.write_text("print('step 9')\n")
