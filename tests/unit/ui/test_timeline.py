@@ -1,4 +1,5 @@
 import re
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -83,7 +84,7 @@ def test_steps_that_run_at_once_are_shown_at_once():
 def test_no_line_is_wider_than_the_terminal(width, price):
     terminal = Terminal(width)
     terminal.screen.price = price
-    with terminal.screen as screen:
+    with closing(terminal.screen) as screen:
         screen.plan(STEPS)
         for event in run_events():
             terminal.clock.now = event.t
@@ -136,7 +137,7 @@ def test_a_low_terminal_shows_what_matters():
 
 def test_ascii_where_the_stream_has_no_utf8():
     terminal = Terminal(encoding="ascii")
-    with terminal.screen as screen:
+    with closing(terminal.screen) as screen:
         screen.plan(STEPS)
         for event in run_events():
             screen.event(event)
@@ -151,7 +152,7 @@ def test_ascii_where_the_stream_has_no_utf8():
 def test_no_color_takes_the_colours_only():
     for env, has_colour in ((ENV, True), ({**ENV, "NO_COLOR": "1"}, False)):
         terminal = Terminal(env=env)
-        with terminal.screen as screen:
+        with closing(terminal.screen) as screen:
             screen.plan(["gpu"])
             screen.event(ev(0, "gpu", "ok"))
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]m", written(terminal.stream))) == has_colour
@@ -159,7 +160,7 @@ def test_no_color_takes_the_colours_only():
 
 def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
     terminal = Terminal()
-    with terminal.screen as screen:
+    with closing(terminal.screen) as screen:
         screen.plan(["gpu", "repo"])
         screen.event(ev(0, "gpu", "ok"))
         screen.log_tail("train", ["step 1"])
@@ -173,7 +174,7 @@ def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
 def test_a_flood_costs_no_drawing():
     terminal = Terminal()
     flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
-    with terminal.screen as screen:
+    with closing(terminal.screen) as screen:
         screen.plan(["repo"])
         for _ in range(40):
             for event in flood:
@@ -185,7 +186,7 @@ def test_the_cursor_comes_back_after_an_error():
     terminal = Terminal()
 
     def interrupted() -> None:
-        with terminal.screen as screen:
+        with closing(terminal.screen) as screen:
             screen.plan(["gpu"])
             raise KeyboardInterrupt
 
