@@ -51,7 +51,7 @@ class Reason(_Part):
 
 
 class VerdictGpu(_Part):
-    """One GPU; what it doesn't tell is None."""
+    """One GPU; what isn't known is None."""
 
     index: Index
     name: Text | None
@@ -102,11 +102,11 @@ class Verdict(_Part):
 def advised(verdict: Verdict, provider: Advice) -> Verdict:
     """The verdict with what this provider's renters can do about it, the weightiest first."""
     codes = {reason.code for reason in verdict.reasons}
-    told = (
+    possible = (
         provider.return_box if verdict.verdict == "return" else None,
         provider.shm if "box-shm" in codes else None,
     )
-    return verdict.model_copy(update={"advice": tuple(filter(None, told))})
+    return verdict.model_copy(update={"advice": tuple(filter(None, possible))})
 
 
 def read(doc: bytes) -> Verdict:

@@ -1,7 +1,6 @@
 """A verdict as one page of HTML, to send to the host's owner: no scripts, nothing from elsewhere.
 
-What the box told is escaped, as everything is: the box may be hostile, and so
-may be the page that it would like to have shown.
+What the box said is escaped, as everything is: the box may be hostile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the container really grants: cgroup v1 or v2, quota, cpuset, memory.
 
-`/proc` and the affinity of a container tell of the whole machine; its cgroup has
+`/proc` and the affinity of a container show the whole machine; its cgroup has
 the last word. A limit holds for all below it, so every level that can be seen is
 asked, and the least counts. Files: cgroups.rst and cgroup-v2.rst of the kernel.
 """
@@ -33,7 +33,7 @@ def quota(granted: str, period: str = "100000") -> float | None:
 
 
 def cpuset(root: Path) -> int | None:
-    """How many cores the cpuset holds; None where it doesn't tell."""
+    """How many cores the cpuset holds; None where there is none."""
     v2 = texts(root, "", "cpuset.cpus.effective")
     v1 = texts(root, "cpuset", "cpuset.effective_cpus", "cpuset.cpus")
     return least(count(text) for text in (*v2, *v1))

@@ -19,7 +19,7 @@ if not __package__:  # run as a file: PEP 366
 from . import machine_limits
 from .reader_output import emit, emit_reading
 
-ENOUGH = 0.12  # seconds in which a block must be written to tell of the speed
+ENOUGH = 0.12  # seconds that a block must take, to measure the speed by it
 SMALLEST, LARGEST = 256 * 1024, 64 * 1024**2  # bytes of a block
 OF_FREE = 16  # never more than this part of what is free
 
@@ -69,7 +69,7 @@ def existing(folder: Path) -> Path:
 def disk_speed(workdir: Path) -> float | None:
     """Megabytes a second, synced; None where there is no room to try. Takes about 0.3 s.
 
-    Blocks double until one takes long enough to tell; what they hold can't be
+    Blocks double until one takes long enough to measure by; what they hold can't be
     compressed. The file has no name, so it is gone with this process.
     """
     most = disk(workdir) // OF_FREE

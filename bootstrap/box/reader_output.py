@@ -1,7 +1,7 @@
 """How a reader reports: `[gpu, key]` before it reads, `[gpu, key, value]` after.
 
-One JSON list a line, unbuffered, so that it outlives a hang: whoever reads the
-lines knows what was read last. `gpu` is null for what belongs to the box.
+One JSON list a line, unbuffered, so that it outlives a hang: the parent then
+knows what was read last. `gpu` is null for what belongs to the box.
 """
 
 from __future__ import annotations

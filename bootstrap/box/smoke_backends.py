@@ -55,7 +55,7 @@ class Torch:
             self.torch.cuda.empty_cache()
 
     def pattern(self, words: int) -> Array:
-        """A block in which each word tells its own place."""
+        """A block in which each word holds its own place."""
         places = self.torch.arange(words, dtype=self.torch.int32, device=self.device)
         return places.mul_(MIX)
 
@@ -153,7 +153,7 @@ class Cupy:
             self.xp.get_default_memory_pool().free_all_blocks()
 
     def pattern(self, words: int) -> Array:
-        """A block in which each word tells its own place."""
+        """A block in which each word holds its own place."""
         return self.xp.arange(words, dtype=self.xp.int32) * self.xp.int32(MIX)
 
     def salted(self, pattern: Array, salt: int) -> Array:

@@ -12,7 +12,7 @@ GPU = {
 }
 MACHINE = {
     "memory": 0.96,  # kernel and firmware keep their share of what is sold
-    "shm_gib": 1.0,  # containers have 64 MiB unless told otherwise
+    "shm_gib": 1.0,  # containers have 64 MiB unless set otherwise
     "disk_gib": 10.0,  # an environment with torch, its downloads, a checkpoint
     "disk_mb_s": 20.0,  # a checkpoint of 1 GB takes 50 s
 }

@@ -5,7 +5,7 @@
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory}]}],
 "error", "run": {name, repo, state, rc, last}}. Bytes, watts, °C, MHz, percent; `throttle` are
-NVML's bits; null is "not told". It ends when nobody reads, or when its standard input ends.
+NVML's bits; null is "not known". It ends when nobody reads, or when its standard input ends.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ RUNTIMES = re.compile(
 
 
 class CudaTarget(NamedTuple):
-    """What the driver runs and what the cards are; None is "not told"."""
+    """What the driver runs and what the cards are; None is "not known"."""
 
     cuda: tuple[int, int] | None
     capabilities: tuple[tuple[int, int], ...]
@@ -143,7 +143,7 @@ def misfit(target: CudaTarget, cuda: tuple[int, int] | None, what: str) -> Misfi
 def no_kernels(
     target: CudaTarget, built_for: list[str], cuda: tuple[int, int] | None
 ) -> Misfit | None:
-    """The cards that a build has no code for. An empty `built_for` tells nothing."""
+    """The cards that a build has no code for. An empty `built_for` says nothing."""
     lacking = [c for c in target.capabilities if not has_kernels(c, built_for, cuda, target.cuda)]
     if not built_for or not lacking:
         return None
@@ -180,7 +180,7 @@ def builds_named(texts: list[str]) -> list[tuple[int, int] | None]:
 
 
 def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
-    """As far as it can be told before anything is fetched."""
+    """As far as it can be known before anything is fetched."""
     if of_backend(backend):
         return misfit(target, of_backend(backend), f"python.torch_backend: {backend}")
     if backend != "auto":
