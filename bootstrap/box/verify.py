@@ -8,9 +8,7 @@ lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 
 The way: readers (`gpu_reader.py` and others, by `verify_readers.py`) -> facts -> the table
 (`verify_table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `verify_judge.py`.
-A compact script carries this, `verify_*.py`, `expected_hardware.py`, `thresholds.py`,
-`reader_output.py`, `gpu_reader.py`, `gpu_errors.py` and `gpu_checks.py`: they work alone, as long
-as `--workdir` and `--index` are not given.
+The compact script carries this without `verify_around.py`, its readers, and their checks.
 """
 
 from __future__ import annotations
@@ -30,40 +28,21 @@ if not __package__:  # run as a file: PEP 366
 
 from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
 from .gpu_errors import CRASH, HANG  # noqa: E402
+from .verify_around import around, facts_around  # noqa: E402  # full
 from .verify_judge import judge  # noqa: E402
 from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
-MACHINE_LIMIT = NETWORK_LIMIT = 6.0  # they keep to less themselves, but for a start on a busy box
 
 
 def read(options: argparse.Namespace, wanted: ExpectedHardware) -> Facts:
     """The facts that the readers report, in one document."""
-    gpus, *others = run(readers(options, wanted))
+    others: list[Reader] = []
+    others = around(options, wanted)  # full
+    gpus, *reports = run([Reader("gpu_reader.py", (), options.limit), *others])
     facts = {**gpus.facts, **stopped(gpus, options.limit)}
-    for report in others:
-        del report.facts["gpus"]
-        facts.update(report.facts)
-    if wanted.run_alive:  # what isn't measured while a run of ours lives
-        measured = {"disk_speed": options.workdir, "index": options.index}
-        facts.update({key: None for key, asked in measured.items() if asked})
-    ahead = {"index": facts.pop("date", None), "client": options.ahead}
-    if others:
-        facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
+    facts.update(facts_around(reports, options, wanted))  # full
     return facts
-
-
-def readers(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader]:
-    """Who reads what; nothing is measured that a run of ours would feel."""
-    chosen = [Reader("gpu_reader.py", (), options.limit)]
-    if options.workdir:
-        write = () if wanted.run_alive else ("--write",)
-        chosen.append(Reader("machine_reader.py", (options.workdir, *write), MACHINE_LIMIT))
-    if options.index and not wanted.run_alive:
-        git = ("--git", options.git) if options.git else ()
-        words = ("--index", options.index, "--wheel", options.wheel, *git)
-        chosen.append(Reader("network_reader.py", words, NETWORK_LIMIT))
-    return chosen
 
 
 def stopped(report: Report, limit: float) -> Facts:
@@ -108,12 +87,12 @@ def parser() -> argparse.ArgumentParser:
     add("--order", required=True, help="what was ordered, as JSON")
     add("--out", required=True, help="where the result goes; - is standard output")
     add("--limit", type=float, default=LIMIT, help="seconds for reading the GPUs")
-    add("--workdir", default="", help="the working folder; without it the machine isn't judged")
-    add("--index", default="", help="a package index; without it the network isn't judged")
-    add("--wheel", default="", help="a file of the index whose transfer tells its speed")
-    add("--git", default="", help="where the box is to clone from")
+    add("--workdir", help="the working folder; without it the machine isn't judged")  # full
+    add("--index", help="a package index; without it the network isn't judged")  # full
+    add("--wheel", default="", help="a file of the index whose transfer tells its speed")  # full
+    add("--git", help="where the box is to clone from")  # full
     add("--run-alive", action="store_true", help="a run of ours lives on the box")
-    add("--ahead", type=float, help="by how many seconds this clock is ahead of the client's")
+    add("--ahead", type=float, help="by how many seconds this clock is ahead of ours")  # full
     return options
 
 

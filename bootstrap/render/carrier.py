@@ -1,4 +1,4 @@
-"""The whole script with what starts it: for doors that are wide enough.
+"""The full script with what starts it: for doors that are wide enough.
 
 Over SSH this machine starts the script and hands it its secrets; behind a door
 nobody does, so a few lines in front of it ask for them, and start it.
@@ -15,14 +15,15 @@ from bootstrap.render.script import render_script, render_text
 from bootstrap.render.variables import Source, variables
 
 TAKEN = (
-    ("lib", "base", ("have", "expand_home", "write_file")),
+    ("lib", "base", ("have", "expand_home", "write_file", "write_if_changed")),
+    ("lib", "git", ("box_git", "work_git", "with_token")),
     (
         "lib",
         "repository",
         ("find_repository", "is_rooted", "root_of", "has_folder", "is_taken", "placed_by_us"),
     ),
 )
-MARKER = "END_OF_WHOLE_SCRIPT"
+MARKER = "END_OF_FULL_SCRIPT"
 
 
 def render_carrier(
@@ -32,14 +33,12 @@ def render_carrier(
 
     `wait`: it lasts as long as the training. `leave`: steps that are left out.
     """
-    by_url = profile.replace(git=profile.git.replace(access="url"))
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
-    script = render_script(
-        profile.name, variables(by_url, work, steps, local=False, secrets_id=mark), steps
-    )
+    values = variables(by_address(profile), work, steps, local=False, secrets_id=mark)
+    script = render_script(profile.name, values, steps)
     revive = profile.train is not None and profile.train.at_boot == "restart"
-    values: list[tuple[str, Value]] = [
+    own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),
         ("REPO_KEY", work.key),
         ("REPO_ROOT", work.root),
@@ -52,8 +51,8 @@ def render_carrier(
     ]
     parts = [
         shell_part("doors", "carrier"),
-        shell_part("short", "gather"),
-        shell_part("short", "access"),
+        shell_part("doors", "terminal"),
+        shell_part("doors", "access"),
         *(functions(*taken) for taken in TAKEN),
     ]
     return render_text(
@@ -61,7 +60,7 @@ def render_carrier(
         {
             "version": __version__,
             "profile_name": harmless(profile.name),
-            "variables": values,
+            "variables": own,
             "parts": parts,
             "script": script,
             "marker": _marker(script),
@@ -75,6 +74,11 @@ def _marker(script: str) -> str:
     while marker in lines:
         marker += "_"
     return marker
+
+
+def by_address(profile: Profile) -> Profile:
+    """The profile as a door has it: the box fetches the commit by itself."""
+    return profile.replace(git=profile.git.replace(access="url"))
 
 
 def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.errors import UsageError
-from bootstrap.render.editions import SHORT, SMALL, WHOLE
+from bootstrap.render.editions import COMPACT, FULL, MINIMAL
 from bootstrap.render.quote import harmless
 
 KIB = 1024
@@ -38,7 +38,7 @@ class Door:
     profile: str = "ssh"
     user: str = ""
     wait: bool = False
-    editions: tuple[str, ...] = (WHOLE,)
+    editions: tuple[str, ...] = (FULL,)
     leave: tuple[str, ...] = ()
     every_boot: bool = False
     bakes: bool = False
@@ -58,7 +58,7 @@ DOORS: dict[str, Door] = {
             limit=4048,
             source="`onstart` of Vast.ai's API",
             profile="vast",
-            editions=(SHORT, SMALL),
+            editions=(MINIMAL,),
             every_boot=True,
             file="onstart.sh",
         ),
@@ -92,7 +92,7 @@ DOORS: dict[str, Door] = {
             limit=16 * KIB,
             source="UserData of EC2, before base64",
             user="first",
-            editions=(WHOLE, SHORT),
+            editions=(MINIMAL,),
             file="user-data.yaml",
         ),
         Door(
@@ -102,7 +102,7 @@ DOORS: dict[str, Door] = {
             limit=65_535,
             source="customData of Azure, decoded",
             user="first",
-            editions=(WHOLE, SHORT),
+            editions=(FULL, COMPACT),
             file="custom-data.yaml",
         ),
         Door(

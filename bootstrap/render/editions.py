@@ -1,4 +1,4 @@
-"""The editions of the script: whole, short, small. What the shorter ones leave out is said."""
+"""The editions of the script: full, compact, minimal. What the shorter ones leave out is said."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ if TYPE_CHECKING:
     from bootstrap.render.doors import Door
     from bootstrap.render.variables import Source
 
-WHOLE, SHORT, SMALL = "whole", "short", "small"
+FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
+
+IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
+"""What each is called in JSON documents, which keep their words."""
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {
-    SHORT: (
-        "steps that run at the same time, live progress, and stamps of single steps",
+    COMPACT: (
+        "steps that run at the same time, and live progress",
         "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the "
-        "box around it; what gpu.checks says of each",
-        "shells other than bash, python.installer: pip",
-        "taking a folder beside it where another repository has the name: it refuses",
-        "noting which part of a pipeline ended the training",
+        "box around it",
+        "repairing a repository or a package manager's state that a kill or a bad disk damaged",
+        "shells other than bash; saying before the download that no build of torch fits this GPU",
+        "noting which part of a pipeline ended the training, and what it left running",
     ),
-    SMALL: (
-        "what the short script leaves out, too",
+    MINIMAL: (
+        "what the compact script leaves out, too",
         "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
         "package managers other than apt, the git hosts' known keys, pip's extra indexes",
-        "asking no step that is right already; knowing a finished training after `boxstrap setup`",
+        "python.installer: pip; asking no step that is right already",
     ),
 }
 """What the shorter editions do not do, for people."""
@@ -33,20 +36,21 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
 
 def left_out(edition: str) -> tuple[str, ...]:
     """What an edition does not do, for people."""
-    return {SMALL: (*LEFT_OUT[SHORT], *LEFT_OUT[SMALL][1:])}.get(edition, LEFT_OUT.get(edition, ()))
+    whole = LEFT_OUT.get(edition, ())
+    return (*LEFT_OUT[COMPACT], *whole[1:]) if edition == MINIMAL else whole
 
 
 def edition_of(name: str, door: Door, profile: Profile, work: Source) -> str:
     """The script in that edition."""
     from bootstrap.render.carrier import render_carrier
-    from bootstrap.render.short import render_short
-    from bootstrap.render.small import render_small
+    from bootstrap.render.compact import render_compact
+    from bootstrap.render.minimal import render_minimal
 
     if door.bakes and profile.python.torch_backend == "auto":
         profile = profile.replace(python=profile.python.replace(torch_backend="none"))
     makers: dict[str, Callable[[], str]] = {
-        WHOLE: lambda: render_carrier(profile, work, leave=door.leave),
-        SHORT: lambda: render_short(profile, work),
-        SMALL: lambda: render_small(profile, work),
+        FULL: lambda: render_carrier(profile, work, leave=door.leave),
+        COMPACT: lambda: render_compact(profile, work),
+        MINIMAL: lambda: render_minimal(profile, work),
     }
     return makers[name]()

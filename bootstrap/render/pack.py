@@ -16,7 +16,7 @@ FOLD = 1000
 """Characters a line: a terminal takes 4,095 at once (termios(3), MAX_CANON)."""
 
 _ROUNDS = 30  # zopfli's; 15 is its default, and more than 50 gain nothing
-_WORTH_IT = 48 * 1024  # bytes; above, it takes seconds, and doors are wide
+_WORTH_IT = 96 * 1024  # bytes; above, it takes seconds, and doors are wide
 
 
 def bare_shell(text: str) -> str:
@@ -29,15 +29,33 @@ def bare_shell(text: str) -> str:
 
 
 def bare_python(text: str) -> str:
-    """Python without comments and docstrings, indented by one; it means the same."""
+    """Python without comments, docstrings and what only annotations need, indented by one.
+
+    It means the same. A program that shows its docstring keeps the first line of it.
+    """
     tree = ast.parse(text)
+    shown = any(isinstance(node, ast.Name) and node.id == "__doc__" for node in ast.walk(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns = None
-            for argument in node.args.args:
-                argument.annotation = None
-        if isinstance(node, ast.Module | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
+            for argument in (*node.args.args, *node.args.kwonlyargs, node.args.vararg):
+                if argument is not None:
+                    argument.annotation = None
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            said = ast.get_docstring(node)
+            if said is not None and shown and isinstance(node, ast.Module):
+                node.body[0] = ast.Expr(ast.Constant(said.splitlines()[0]))
+            elif said is not None:
+                node.body = node.body[1:] or [ast.Pass()]
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
+        names = [each for each in node.names if (each.asname or each.name).split(".")[0] in used]
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            continue
+        if names:
+            node.names = names
+        else:
+            tree.body.remove(node)
     return re.sub(
         r"^( {4})+", lambda found: " " * (len(found[0]) // 4), ast.unparse(tree), flags=re.MULTILINE
     )
@@ -68,4 +86,31 @@ def paste(script: str) -> str:
     Without its last line the here-document has no end, and nothing runs; with a
     damaged middle gzip finds a wrong length or checksum, and nothing runs either.
     """
-    return f"f=$(mktemp);base64 -d<<'E'|gzip -dc>$f&&bash $f;rm $f\n{folded(encoded(script))}E\n"
+    packed = squeezed(script.encode())
+    ways = (("base64 -d", base64.b64encode(packed).decode()), (_DECODE, _in_85(packed)))
+    return min((_pasted(*way) for way in ways), key=len)
+
+
+def _pasted(decoder: str, text: str) -> str:
+    return f"f=$(mktemp);{decoder}<<'E'|gzip -dc>$f&&bash $f;rm $f\n{folded(text)}E\n"
+
+
+_DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in "!\"$';\\^`~")
+"""85 characters that mean nothing to a terminal, to ssh or to history: 4 bytes in 5 of them."""
+
+_DECODE = (
+    # Quoted once for the shell that is pasted into, and once for the bash that reads it.
+    f"d='{_DIGITS}' bash -c 'LC_ALL=C;while read -r l;do o=;for((i=0;i<${{#l}};i+=5));do n=0;"
+    'for j in 0 1 2 3 4;do p=${d%%"${l:i+j:1}"*};n=$((n*85+${#p}));done;printf -v h %08x $n;'
+    """o+="\\x${h:0:2}\\x${h:2:2}\\x${h:4:2}\\x${h:6:2}";done;printf "$o";done'"""
+)
+
+
+def _in_85(packed: bytes) -> str:
+    """A sixteenth shorter than base64; gzip passes over the zeros at the end."""
+    packed += bytes(-len(packed) % 4)
+    found = []
+    for at in range(0, len(packed), 4):
+        number = int.from_bytes(packed[at : at + 4], "big")
+        found += [_DIGITS[number // 85**place % 85] for place in (4, 3, 2, 1, 0)]
+    return "".join(found)

@@ -14,6 +14,7 @@ from bootstrap.paths import shipped
 
 LIBRARY = (
     "main",
+    "setup",
     "base",
     "process",
     "run_state",

@@ -7,11 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
+from bootstrap.render.pack import bare_shell
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from bootstrap.render.quote import Value, harmless, quote
 
@@ -24,16 +25,30 @@ KEPT = 20
 """Scripts that the cache holds."""
 
 
+class Parts(NamedTuple):
+    """What stands below a script's variables: shell, and files of the box by name and text."""
+
+    library: Sequence[str]
+    steps: Sequence[str]
+    files: Sequence[tuple[str, str]]
+
+
 class _Bare(str):
     """Text that a template writes as it is, because it says so."""
 
     __slots__ = ()
 
 
-def render_script(
-    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step]
+def assemble_script(
+    profile_name: str,
+    variables: Sequence[tuple[str, Value]],
+    parts: Parts,
+    *,
+    bare: bool = False,
 ) -> str:
     """One bash script that takes a box to a profile; pure, and the same for the same input.
+
+    `bare`: the template's own comments are left out too.
 
     The last scripts are kept in the cache folder under a hash of all that goes
     into them: a second setup need not even import Jinja, which takes longer
@@ -43,17 +58,29 @@ def render_script(
         "version": __version__,
         "profile_name": harmless(profile_name),
         "variables": variables,
-        "library": [shell_part("lib", name) for name in LIBRARY],
-        "steps": [shell_part("steps", step.name) for step in steps],
-        "files": box_files(),
-        "marker": MARKER,
+        **parts._asdict(),
+        "marker": MARKER[:1] if bare else MARKER,
     }
-    return render_text(TEMPLATE, values)
+    return render_text(TEMPLATE, values, bare=bare)
 
 
-def render_text(name: str, values: Mapping[str, object]) -> str:
-    """What the template `name` makes of `values`; from the cache where it was made before."""
+def render_script(
+    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step]
+) -> str:
+    """The full script: all of the library, readable."""
+    library = [shell_part("lib", name) for name in LIBRARY]
+    parts = [shell_part("steps", step.name) for step in steps]
+    return assemble_script(profile_name, variables, Parts(library, parts, box_files()))
+
+
+def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) -> str:
+    """What the template `name` makes of `values`; from the cache where it was made before.
+
+    `bare`: without the template's own comments and indentation.
+    """
     template = (shipped("templates") / name).read_text(encoding="utf-8")
+    if bare:
+        template = bare_shell(template)
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
     kept = cache_dir() / "scripts" / f"{key}.sh"
     # As text, a carriage return would change.

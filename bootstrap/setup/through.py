@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded, write_whole
+from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL
 from bootstrap.setup.doorwork import DoorWork, for_door
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
     from bootstrap.ui.screen import Screen
 
-PASTE_LIMIT = 16 * 1024
-SMALL_LIMIT = 4048
+PASTE_LIMIT = 32 * 1024
+MINIMAL_LIMIT = 4048
 """Characters: what Vast.ai's API takes for `onstart`, the narrowest door."""
 
 _USUAL = "vast"
@@ -44,7 +45,7 @@ def show_rendering(options: BoxOptions, screen: Screen, given: Mapping[str, Any]
         made.text,
         screen,
         given,
-        {"door": door.name, "edition": made.edition, "limit": door.limit, "use": door.use},
+        {"door": door.name, "edition": IN_JSON[made.edition], "limit": door.limit, "use": door.use},
     )
 
 
@@ -64,7 +65,7 @@ def _show_script(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) 
     )
     if prepared.warning:
         screen.warn(prepared.warning)
-    _show(prepared.script, screen, given, {"door": None, "edition": "whole"})
+    _show(prepared.script, screen, given, {"door": None, "edition": IN_JSON[FULL]})
 
 
 def show_paste(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) -> None:
@@ -78,23 +79,24 @@ def show_paste(options: BoxOptions, screen: Screen, given: Mapping[str, Any]) ->
     if given["uvx"]:
         from bootstrap.render.remote import by_uvx
 
-        text, edition = by_uvx(given["uvx"], found.profile, found.work), "whole"
+        text, edition = by_uvx(given["uvx"], found.profile, found.work), FULL
     else:
         text, edition = _pasted(found, small=bool(given["small"]))
         _say_left_out(edition, screen)
     screen.note("paste", f"{len(text):,} characters, the {edition} script")
-    _show(text, screen, given, {"edition": edition})
+    _show(text, screen, given, {"edition": IN_JSON[edition]})
 
 
 def _pasted(found: DoorWork, *, small: bool) -> tuple[str, str]:
-    from bootstrap.render.editions import SHORT, SMALL
+    from bootstrap.render.compact import render_compact
+    from bootstrap.render.minimal import render_minimal
     from bootstrap.render.pack import paste
-    from bootstrap.render.short import render_short
-    from bootstrap.render.small import render_small
     from bootstrap.render.through_door import droppable
 
     make, edition, limit = (
-        (render_small, SMALL, SMALL_LIMIT) if small else (render_short, SHORT, PASTE_LIMIT)
+        (render_minimal, MINIMAL, MINIMAL_LIMIT)
+        if small
+        else (render_compact, COMPACT, PASTE_LIMIT)
     )
     text = paste(make(found.profile, found.work))
     if len(text) > limit:
@@ -121,7 +123,7 @@ def _show_fetch(found: DoorWork, screen: Screen, given: Mapping[str, Any]) -> No
     file = _write(given["output"], script)
     screen.note("put", f"{file} at {given['url']}, byte for byte; what differs is not run")
     text = by_url(given["url"], digest)
-    data = {"edition": "whole", "sha256": digest, "written": str(file), "text": text}
+    data = {"edition": IN_JSON[FULL], "sha256": digest, "written": str(file), "text": text}
     screen.result(data, text.rstrip("\n"))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # runner: one training command, with its log, its exit code, and who is running it.
 # usage: bash runner.sh RUN_DIR ENV_FILE
-# Lines that end in `# whole` are left out where every byte counts.
+# Lines that end in `# full` are left out where every byte counts.
 # shellcheck disable=SC2317 # a trap calls it
 {
   run=$1 env_file=$2 shown=
@@ -10,7 +10,7 @@
 
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
   begin() {
-    bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # whole
+    bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # full
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
@@ -19,29 +19,29 @@
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     export BOXSTRAP_RUN="$1"
     # shellcheck disable=SC2016 # for the command's own shell: with what each part of a pipeline ended
-    [[ $4 != *\|* ]] || set -- "$@" 'trap '\''echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"'\'' EXIT;' # whole
+    [[ $4 != *\|* ]] || set -- "$@" 'trap '\''echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"'\'' EXIT;' # full
     # A session of its own: the command outlives the terminal, and is ended as a whole.
     exec setsid bash -o pipefail -c "${5-}$4"
   }
 
   # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
   end() {
-    [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # whole
+    [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
     echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
-    bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # whole
+    bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
     exit 0
   }
 
   stop() {
     trap '' TERM INT HUP
-    bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null # whole
+    bash "${0%/*}/processes.sh" end_all "$run" 2>/dev/null # full
     kill -TERM -- "-$child" 2>/dev/null
     for _ in {1..100}; do
       kill -0 -- "-$child" 2>/dev/null || break
       sleep 0.1
     done
     kill -KILL -- "-$child" 2>/dev/null
-    echo stop >"$run/ended" # whole
+    echo stop >"$run/ended" # full
     end 143
   }
 

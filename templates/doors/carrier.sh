@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere; the capitals are rendered
-# carrier: starts the whole script on the box that it lies on, as a login over SSH would, and tells of it.
+# carrier: starts the full script on the box that it lies on, as a login over SSH would, and shows its events.
 
 main() {
   set -eu
@@ -11,10 +11,10 @@ main() {
   WORKDIR=$(expand_home "$WORKDIR")
   BOX_HOME=$WORKDIR/.boxstrap TOKEN='' SETUP_DIR=''
   find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
-  REPO_DIR=$repo_dir
+  REPO_DIR=$repo_dir REPO_STORE=$BOX_HOME/store/$repo_key.git
   PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
-  whole_script >"$PRIVATE/setup.sh"
+  full_script >"$PRIVATE/setup.sh"
   look
   GATHERED=()
   # An image or a machine that is only made ready holds no secret.
@@ -54,11 +54,7 @@ run_script() {
   SETUP_DIR=$BOX_HOME/setups/$id
   (umask 077 && mkdir -p "$SETUP_DIR")
   write_file "$SETUP_DIR/setup.sh" 600 <"$PRIVATE/setup.sh"
-  if [ "${#GATHERED[@]}" -gt 0 ]; then
-    printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
-    # A secret that changed since the last time makes its step new.
-    cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok"
-  fi
+  hand_over_secrets
   : >"$SETUP_DIR/events.jsonl"
   BOXSTRAP_TOKEN=$TOKEN setsid bash "$SETUP_DIR/setup.sh" run "$id" 60 "$@" </dev/null >"$SETUP_DIR/output" 2>&1 &
   leader=$!
@@ -68,11 +64,6 @@ run_script() {
   end_of_setup
 }
 
-not_started() {
-  printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
-  exit 8
-}
-
 end_of_setup() {
   local rc
   rc=$(sed -nE 's/.*"event":"done","rc":([0-9]+).*/\1/p' "$SETUP_DIR/events.jsonl")
@@ -80,9 +71,7 @@ end_of_setup() {
     ! grep -qF '"step":"train","event":"skip","why":"alive"' "$SETUP_DIR/events.jsonl" || not_started
     return 0
   fi
-  tail -n 12 "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output" >&2 || :
-  [ "${rc:-1}" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2
-  exit "${rc:-1}"
+  end_failed "${rc:-1}" "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output"
 }
 
 # Where the machine ends with this command, the command lasts as long as the training.

@@ -122,7 +122,7 @@ run_graph() {
     fi
     piece=
     if ! IFS= read -r -t 1 -u 3 piece; then
-      # Time may be up in the midst of a line: what was read of it is kept.
+      # Time may be up in the middle of a line: what was read of it is kept.
       line+=$piece
       continue
     fi

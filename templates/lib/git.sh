@@ -1,16 +1,28 @@
 # shellcheck shell=bash
-# git: how it is asked on this box, and how what a kill or a bad disk did to a repository is mended.
+# git: how it is asked on this box, and how what a kill or a bad disk did to a repository is repaired.
 
 # Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
 box_git() {
-  GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
-    GIT_SSH_COMMAND="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" \
+  local ssh=ssh
+  ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" # full
+  GIT_SSH_COMMAND=$ssh GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
     git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
     -c gc.auto=0 -c maintenance.auto=false -c core.fsmonitor=false \
     -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
 }
 work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
+
+# The token that a door asked for is in this call's environment alone; the helper that git asks holds none.
+with_token() {
+  if [ -z "$TOKEN" ]; then
+    "$@"
+    return
+  fi
+  # shellcheck disable=SC2016 # git runs it
+  printf '#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n' | write_if_changed "$PRIVATE/askpass" 700
+  BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$PRIVATE/askpass "$@"
+}
 
 # What is kept of the tree outside of it: its packs' sizes, the commit placed last, a switch under way.
 note_of() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/repo.$1"; }
@@ -22,8 +34,8 @@ tree_right() { packs_right "$(note_of packs)" "$REPO_DIR/.git/objects/pack"; }
 
 # After success: what the checks compare with.
 note_repo() {
-  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600
-  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600
+  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600 # full
+  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600 # full
   printf '%s\n' "$REPO_COMMIT" | write_if_changed "$(note_of placed)" 600
   # Nobody here knew it, and the box fetched it by itself.
   [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600

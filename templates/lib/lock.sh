@@ -9,7 +9,7 @@ take_lock() {
     read_holder
     if [ "$HOLDER_SCRIPT" = "$SCRIPT_ID" ] && alive "$HOLDER"; then return 2; fi
     # Its leader is gone, but what it started still holds the lock: end that, it is ours.
-    end_leftovers
+    end_leftovers # full
     [ "$SECONDS" -lt "$until" ] || return 1
     [ -n "$said" ] || write_event setup wait code=busy
     said=yes
@@ -17,7 +17,7 @@ take_lock() {
   done
   # Killed all at once, it left the lock free, and perhaps a uv or a git that still writes.
   read_holder
-  end_leftovers
+  end_leftovers # full
   printf '%s\n' "$(identity $$)" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
 }
 

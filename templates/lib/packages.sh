@@ -29,8 +29,8 @@ APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq -o DPkg::
 install_packages() {
   case $(manager) in
     apt-get)
-      await_other_package_run
-      mend_dpkg
+      await_other_package_run # full
+      mend_dpkg # full
       refresh_apt
       with_retries apt_install "$@"
       ;;
@@ -50,7 +50,7 @@ mend_dpkg() {
     case $out in *lock*) return 0 ;; esac
     printf '%s\n' "$out" >&2
   fi
-  [ -z "$(dpkg --audit 2>/dev/null)" ] || apt_patiently install -y --fix-broken
+  [ -z "$(dpkg --audit 2>/dev/null)" ] || apt_install --fix-broken
 }
 
 # Another package run is waited for, LOCK_PATIENCE seconds, and never broken. Who it is, the kernel says.
@@ -86,7 +86,7 @@ refresh_apt() {
 
 apt_update() {
   local out rc=0
-  await_other_package_run
+  await_other_package_run # full
   out=$(as_root "${APT[@]}" update 2>&1 9>&-) || rc=$?
   printf '%s\n' "$out" >&2
   # apt calls a half-fetched index a warning; what it lacks then looks like a missing package.
@@ -94,6 +94,6 @@ apt_update() {
 }
 
 apt_install() {
-  await_other_package_run
+  await_other_package_run # full
   as_root "${APT[@]}" install -y --no-install-recommends "$@" 2>&1 9>&-
 }

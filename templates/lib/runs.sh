@@ -120,14 +120,13 @@ session_name() {
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
-  make_results
+  make_results # full
   # A setup that was killed may have begun it a moment ago.
-  if ! has_runner "$1"; then
-    if have tmux; then
-      new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
-    else
-      setsid bash "$BOX_HOME/box/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
-    fi
+  ! has_runner "$1" || { await_begin "$1" && return; } # full
+  if have tmux; then
+    new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
+  else
+    setsid bash "$BOX_HOME/box/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   fi
   await_begin "$1"
 }
@@ -143,7 +142,7 @@ new_session() {
     ! our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" bash "$BOX_HOME/box/$2" "${@:3}" || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
-    ! has_runner "$dir" || break
+    ! has_runner "$dir" || break # full
   done
   our_tmux set-option -t "=$session:" remain-on-exit on 2>/dev/null || :
 }

@@ -75,7 +75,7 @@ has_own_index() {
 
 # install_sources [--reinstall]
 install_sources() {
-  local file arguments=()
+  local file uv arguments=()
   while IFS= read -r file; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done < <(source_files)
@@ -84,7 +84,9 @@ install_sources() {
     with_pip "$@"
   else
     ! ours || arguments+=(--exact)
-    with_retries told_uv "${arguments[@]}" "$@"
+    uv=run_uv
+    uv=told_uv # full
+    with_retries "$uv" "${arguments[@]}" "$@"
   fi
 }
 
@@ -141,7 +143,7 @@ with_pip() {
     case $word in --index-strategy | unsafe-best-match) ;; *) words+=("$word") ;; esac
   done
   with_retries our_pip install "${words[@]}"
-  [ -n "${made-}" ] || ! ours || take_out_others
+  [ -n "${made-}" ] || ! ours || take_out_others # full
 }
 
 our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }

@@ -19,7 +19,8 @@ find_reason() {
   if [ ! -f "$STAMP" ]; then
     WHY=new
   elif [ "$(<"$STAMP")" != "$INPUTS" ]; then
-    WHY=$(what_changed "$1" "$(<"$STAMP")")
+    WHY=changed
+    WHY=$(what_changed "$1" "$(<"$STAMP")") # full
   elif ! "check_$1" >&2; then
     WHY=broken
   fi

@@ -35,8 +35,8 @@ fetch_uv() {
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
     with_retries python3 "$BOX_HOME/box/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed
-  elif have curl || have wget; then
-    with_retries fetch_uv_plainly "$file" "$sum" || uv_failed
+  elif have curl || have wget; then # full
+    with_retries fetch_uv_plainly "$file" "$sum" || uv_failed # full
   else
     fail uv-missing "neither python3 nor curl nor wget is here to fetch uv with"
   fi

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
 
-inputs_gpu() { inputs v1 "$GPU_ORDER" "$(identity 1)"; }
+# A verdict of fewer checks is none of all of them.
+inputs_gpu() { inputs v1 "$GPU_ORDER" "$(identity 1)" ${EDITION:+"$EDITION"}; }
 
 # The verdict holds for as long as the box is up and its devices are there.
 check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
@@ -10,9 +11,9 @@ apply_gpu() {
   local rc=0 code asked=()
   printf '%s\n' "$GPU_ORDER" | write_file "$BOX_HOME/gpu.order" 600
   gpu_devices | write_file "$BOX_HOME/gpu.devices" 600
-  find_wheel
-  asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL")
-  [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD")
+  find_wheel # full
+  asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
+  [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full
   ! any_alive_run || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$BOX_HOME/box/verify.py" --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?

@@ -17,7 +17,7 @@ lacks() {
   lack_room "$place"
   lack_libc
   have git || can_install || lack no-git 'git is not here, and it cannot be installed without root or sudo'
-  lack_time
+  lack_time # full
 }
 
 lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }

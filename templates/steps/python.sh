@@ -30,9 +30,9 @@ apply_python() {
   printf '%s\n' "$made" | write_file "$(building)" 600
   make_environment
   choose_settings
-  fits_before
+  fits_before # full
   install_sources ${again[@]+"${again[@]}"}
-  fits_after
+  fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
   packages_in "$VENV_DIR" | write_file "$(folder_list)" 600
@@ -80,7 +80,7 @@ find_python() {
 
 no_such_python() {
   ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${PYTHON_VERSION:-as the repository asks} is not here, and could not be fetched"
-  printf 'this box has:\n' >&2
-  run_uv python list --only-installed --no-python-downloads >&2 || :
+  printf 'this box has:\n' >&2 # full
+  run_uv python list --only-installed --no-python-downloads >&2 || : # full
   fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"
 }

@@ -7,18 +7,20 @@ check_repo() {
   local seen cut
   # The tree's id too: git opens the pack for it, and sees whether that is whole.
   seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
-    identity_right && [ ! -e "$(note_of switch)" ] && store_right && tree_right &&
-    cut=$(cut_files 2>/dev/null) && [ -z "$cut" ]
+    identity_right && [ ! -e "$(note_of switch)" ] || return
+  store_right && tree_right || return # full
+  cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] # full
 }
 
 apply_repo() {
-  case $REPO_ACCESS in url) fetch_by_url ;; *) await_commit ;; esac
+  [ "$REPO_ACCESS" = url ] || await_commit # full
+  [ "$REPO_ACCESS" != url ] || fetch_by_url
   rm -rf -- "$REPO_STORE".new.* "$REPO_STORE".damaged.* "$REPO_STORE"/*.new.*
   if is_strange; then
     adopt_tree
     update_in_place
   elif [ -e "$REPO_DIR/.git" ]; then
-    mend_tree
+    mend_tree # full
     update_in_place
   else
     check_out_whole
@@ -28,7 +30,10 @@ apply_repo() {
 }
 
 # Its ref comes last: objects that are there without it may still be on their way.
-has_commit() { store_right && store_git rev-parse -q --verify "refs/boxstrap/$REPO_COMMIT^{commit}" >/dev/null 2>&1; }
+has_commit() {
+  store_right || return # full
+  store_git rev-parse -q --verify "refs/boxstrap/$REPO_COMMIT^{commit}" >/dev/null 2>&1
+}
 
 # The commit comes over the login of whoever started this; that link may break and come back.
 await_commit() {
@@ -37,7 +42,7 @@ await_commit() {
     [ "$SECONDS" -lt "$until" ] ||
       fail commit-missing "commit $REPO_COMMIT never arrived" "run the same command again: it goes on here"
     alive "$(cat "$REPO_STORE.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
-    # A refusal of before this setup is an old story.
+    # A refusal from before this setup says nothing of it.
     [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||
       fail "$(<"$REPO_STORE.refused")" "git could not store commit $REPO_COMMIT here"
     sleep 0.05
@@ -46,11 +51,11 @@ await_commit() {
 
 fetch_by_url() {
   has_commit && return
-  store_right || rm -rf -- "$REPO_STORE"
+  store_right || rm -rf -- "$REPO_STORE" # full
   rm -rf -- "$REPO_STORE".new.*
   [ -d "$REPO_STORE" ] ||
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
-  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE"
+  free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE" # full
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
   printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
@@ -72,17 +77,6 @@ not_fetched() {
     "access: over-ssh sends it from your machine instead, and needs no credential here"
 }
 
-# The token that a door asked for is in this call's environment alone; the helper that git asks holds none.
-with_token() {
-  if [ -z "$TOKEN" ]; then
-    "$@"
-    return
-  fi
-  # shellcheck disable=SC2016 # git runs it
-  printf '#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n' | write_if_changed "$BOX_HOME/askpass" 700
-  BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$BOX_HOME/askpass "$@"
-}
-
 # Somebody else's tree is taken only where they say so. Nothing in it is repaired: that may be their work.
 adopt_tree() {
   # A file named .git is a worktree's or a submodule's: its repository lies elsewhere.
@@ -91,13 +85,13 @@ adopt_tree() {
       "move it away on the box, or choose another box.workdir"
   [ "${ADOPT:-no}" = yes ] ||
     fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
-  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR"
+  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR" # full
   : >"$(note_of adopted)"
 }
 
 check_out_whole() {
   local tmp="$BOX_HOME/trees/boxstrap-$BASHPID" format=()
-  [ "${#REPO_COMMIT}" -ne 64 ] || format=(--object-format=sha256)
+  [ "${#REPO_COMMIT}" -ne 64 ] || format=(--object-format=sha256) # full
   [ "$REPO_DIR" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $REPO_DIR"
   [ ! -e "$REPO_DIR" ] || rmdir -- "$REPO_DIR" || fail tree-in-the-way "$REPO_DIR is in the way"
   mkdir -p "${tmp%/*}"

@@ -7,10 +7,10 @@ RC_FILES=(
   '.profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
   '.bash_profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
   '.bash_login|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|file'
-  '.zshenv|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|zsh'
-  '.config/fish/conf.d/boxstrap.fish|test -r ~/.boxstrap/env.fish; and source ~/.boxstrap/env.fish|fish'
-  '.cshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|csh'
-  '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file'
+  '.zshenv|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|zsh' # full
+  '.config/fish/conf.d/boxstrap.fish|test -r ~/.boxstrap/env.fish; and source ~/.boxstrap/env.fish|fish' # full
+  '.cshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|csh' # full
+  '.tcshrc|if ( -r ~/.boxstrap/env.csh ) source ~/.boxstrap/env.csh|file' # full
 )
 
 inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
@@ -72,8 +72,8 @@ write_env() {
   [ -f "$secrets" ] || secrets=$BOX_HOME/secrets
   [ -f "$secrets" ] || secrets=/dev/null
   { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
-  { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600
-  { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600
+  { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600 # full
+  { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600 # full
   [ "$secrets" != "$SETUP_DIR/secrets" ] || mv -f "$secrets" "$BOX_HOME/secrets"
 }
 
@@ -89,15 +89,15 @@ as_shell() {
     name=${pair%%=*} value=${pair#*=}
     case $1 in
       sh) printf "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}" ;;
-      fish)
-        value=${value//\\/\\\\}
-        printf "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}"
-        ;;
-      csh)
-        value=${value//$quote/$quote\\$quote$quote}
-        value=${value//!/\\!}
-        printf "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}"
-        ;;
+      fish) # full
+        value=${value//\\/\\\\} # full
+        printf "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}" # full
+        ;; # full
+      csh) # full
+        value=${value//$quote/$quote\\$quote$quote} # full
+        value=${value//!/\\!} # full
+        printf "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}" # full
+        ;; # full
     esac
   done
 }

@@ -25,7 +25,7 @@ apply_tools() {
     fi
     return
   fi
-  [ "$(manager)" != apt-get ] || mend_dpkg || :
+  [ "$(manager)" != apt-get ] || mend_dpkg || : # full
   while IFS= read -r row; do
     row=${row#*|}
     names+=("${row%%|*}")

@@ -9,7 +9,8 @@ inputs_train() {
 check_train() {
   local dir
   find_work
-  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] && has_session "$dir"
+  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] || return
+  has_session "$dir" # full
 }
 
 # is_of_this_work RUN
@@ -24,8 +25,8 @@ apply_train() {
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
-    has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" ||
-      fail no-tmux 'tmux would not start a session'
+    has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" || # full
+      fail no-tmux 'tmux would not start a session' # full
     return 0
   fi
   have tmux || caution no-tmux 'tmux is not here: the run is detached all the same, but it cannot be attached to'

@@ -16,7 +16,7 @@ from tests.doors.test_paste import Rented
 pytestmark = pytest.mark.boxes
 
 LONG = ("--set", "env.LINGER=600")
-each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["short", "small"])
+each_paste = pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
 
 
 def typed(box: Box, paste: str) -> subprocess.CompletedProcess[str]:
@@ -135,14 +135,14 @@ def test_a_box_with_musl_is_refused_before_anything_changes(
     assert not box.exists("/workspace/.boxstrap")
 
 
-@pytest.mark.parametrize("last", ["small", "setup"])
-def test_the_small_script_and_a_setup_bring_uv_to_different_places(
+@pytest.mark.parametrize("last", ["minimal", "setup"])
+def test_the_minimal_script_and_a_setup_bring_uv_to_different_places(
     last: str, rented: Rented, hosted: Hosted, user: User
 ) -> None:
     box = rented("bare")
     hosted(box)
     there = ("--host", box.host_string, "--identity", str(box.identity))
-    for turn in sorted(("small", "setup"), key=last.__eq__):
+    for turn in sorted(("minimal", "setup"), key=last.__eq__):
         command = ("--set", f"train.command=python train.py {turn}")
         if turn == "setup":
             user.run("setup", *there, *command).must(0)

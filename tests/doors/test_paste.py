@@ -57,7 +57,7 @@ def test_a_paste_reaches_the_first_step(
     box = rented(kind)
     repository, _ = hosted(box, extends="vast" if kind == "vast" else "ssh")
     paste = user.run("oneliner", *words).must(0)
-    assert len(paste.out) <= (4048 if words else 16 * 1024)
+    assert len(paste.out) <= (4048 if words else 32 * 1024)
     place = PLACES[kind]
     with terminal(tmp_path, login(box)) as shown:
         settled(shown)

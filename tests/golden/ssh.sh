@@ -48,6 +48,7 @@ ENV_VALUES=()
 SECRETS_ID=''
 TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
+TRAIN_AT_BOOT='leave'
 RESULTS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
@@ -62,6 +63,7 @@ UV_WHEELS=(
   'Darwin-arm64|uv-0.13.8-py3-none-macosx_11_0_arm64.whl|62b6943c7fd64fac6854f780bea6e0359e5a5bc3241f83ee357bb38276afac49'
   'Darwin-x86_64|uv-0.13.8-py3-none-macosx_10_12_x86_64.whl|b7124ca1956ec2e476a1003ea5715a15f0266afaec37f4dc9c6972ba8183e6d1'
 )
+EDITION=''
 STEPS=(
   'preflight'
   'shell'
@@ -91,6 +93,8 @@ REPO_STEPS='repo python train'
 # ---- library -----------------------------------------------------------------------------------
 
 # (templates/lib/main.sh)
+
+# (templates/lib/setup.sh)
 
 # (templates/lib/base.sh)
 
@@ -155,7 +159,7 @@ REPO_STEPS='repo python train'
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
-  local file own=" enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
+  local file own=" enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_around.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
   mkdir -p "$BOX_HOME/box"
   write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
 # (the file enter.sh)
@@ -234,6 +238,9 @@ END_OF_BOX_FILE
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verify.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify.py)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_around.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_around.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verify_check.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_check.py)

@@ -1,4 +1,4 @@
-"""The runner of a training, as it lies on a box, in both lengths: what it records, what it ends."""
+"""The runner of a training, as it lies on a box, by edition: what it records, what it ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.render import short
+from bootstrap.render import compact
 from bootstrap.render.parts import box_files, shell_part
 from tests.run_states import CASES
 
-EDITIONS = {"whole": dict(box_files()), "short": dict(short.files())}
+EDITIONS = {"full": dict(box_files()), "compact": dict(compact.files())}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 
@@ -60,7 +60,7 @@ def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[st
 
 
 def was(run: Path, name: str) -> str:
-    """What the record has under this name; the short script's leaves some of it out."""
+    """What the record has under this name; the compact script's leaves some of it out."""
     return (run / name).read_text().strip() if (run / name).exists() else ""
 
 
@@ -68,7 +68,7 @@ def was(run: Path, name: str) -> str:
 def test_the_profile_can_set_each_name_that_the_runner_uses(edition: str, tmp_path: Path) -> None:
     names = ("run", "env_file", "venv", "child", "rc", "shown", "identity", "stat", "fields", "IFS")
     code, why, log = finish(edition, tmp_path, 'echo "$run $child"', **dict.fromkeys(names, "abc"))
-    assert (code, why, log) == ("0", {"whole": "exit 0", "short": ""}[edition], "abc abc\n")
+    assert (code, why, log) == ("0", {"full": "exit 0", "compact": ""}[edition], "abc abc\n")
 
 
 @each_edition
@@ -82,7 +82,7 @@ def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Pat
 def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
     code, why, log = finish(edition, tmp_path, "(echo said; exit 7) | cat")
     assert (code, log) == ("7", "said\n")
-    assert why == {"whole": "pipeline 7 0", "short": ""}[edition]
+    assert why == {"full": "pipeline 7 0", "compact": ""}[edition]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_crash_behind_a_pipe_is_a_crash(edition: str, tmp_path: Path) -> None:
 def test_what_decided_the_exit_code_is_kept(
     command: str, code: str, why: str, tmp_path: Path
 ) -> None:
-    assert finish("whole", tmp_path, command)[:2] == (code, why)
+    assert finish("full", tmp_path, command)[:2] == (code, why)
 
 
 @each_edition
@@ -108,7 +108,7 @@ def test_who_is_stopped_is_143_whatever_it_says_itself(edition: str, tmp_path: P
     runner.send_signal(signal.SIGTERM)
     runner.wait(20)
     assert was(run, "exit") == "143"
-    assert was(run, "ended") == {"whole": "stop", "short": ""}[edition]
+    assert was(run, "ended") == {"full": "stop", "compact": ""}[edition]
 
 
 # Each says once that it is asked to end, and ends: one in a session of its own, without our mark.
@@ -148,7 +148,7 @@ def test_each_moment_of_a_run_is_the_state_that_all_read(edition: str, tmp_path:
     """As `tests/run_states.py` has them, of what a runner really writes."""
     assert state(make_run(tmp_path / "made", "true")[0]) == CASES["made, never begun"].state
     run, runner = begun(edition, tmp_path / "killed", "echo up; sleep 600")
-    wait_for(lambda: (run / "log").read_text() == "up\n")
+    wait_for(lambda: was(run, "log") == "up")
     assert state(run) == CASES["at work"].state
     runner.kill()
     runner.wait()
@@ -169,7 +169,7 @@ def state(run: Path) -> str:
 
 def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
     deaf = "trap '' TERM; echo deaf >ready; while :; do sleep 0.1; done"
-    run, runner = begun("whole", tmp_path, f'setsid bash -c "{deaf}" & wait')
+    run, runner = begun("full", tmp_path, f'setsid bash -c "{deaf}" & wait')
     wait_for((tmp_path / "ready").exists)
     began = time.monotonic()
     runner.send_signal(signal.SIGTERM)
@@ -179,7 +179,7 @@ def test_what_is_deaf_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_of_a_longer_name_is_not_touched(tmp_path: Path) -> None:
-    run, runner = begun("whole", tmp_path, "sleep 600")
+    run, runner = begun("full", tmp_path, "sleep 600")
     other = subprocess.Popen(["sleep", "600"], env={"BOXSTRAP_RUN": f"{run}0"})
     runner.send_signal(signal.SIGTERM)
     runner.wait(30)

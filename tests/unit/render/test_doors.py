@@ -16,21 +16,28 @@ import pytest
 import yaml
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import shipped
 from bootstrap.profile.schema import Profile
-from bootstrap.render import doors, short, small
+from bootstrap.render import compact, minimal
 from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS
-from bootstrap.render.editions import WHOLE
+from bootstrap.render.editions import FULL
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
+from bootstrap.render.parts import box_files
+from bootstrap.render.reduce import without_full
 from bootstrap.render.through_door import render_door
 from bootstrap.setup.doorwork import door_url
+from bootstrap.setup.through import MINIMAL_LIMIT, PASTE_LIMIT
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
 from tests.unit.render.test_lint import shellcheck
 
+LINT = (
+    "#!/usr/bin/env bash\n"
+    "# shellcheck disable=SC1003,SC2016,SC2034,SC2086,SC2088,SC2194,SC2317 # as in the parts\n"
+)
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
+MADE = profile("vast")
 RENTED = [name for name in SHIPPED if name not in {"local", "demo"}]
 SECRET = "SECRET_51c0"
 
@@ -61,17 +68,17 @@ def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     # As a real one, which packs badly.
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
     work = dataclasses.replace(WORK, commit=commit, root=root, key=f"homework-{root[:8]}")
-    assert len(paste(short.render_short(what, work))) <= 16 * 1024
-    assert len(paste(small.render_small(what, work))) <= 4048
+    assert len(paste(compact.render_compact(what, work))) <= PASTE_LIMIT
+    assert len(paste(minimal.render_minimal(what, work))) <= MINIMAL_LIMIT
 
 
 @pytest.mark.parametrize("name", ["ssh", "vast"])
 def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_path: Path) -> None:
     what = profile(name, key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11")
     editions = {
-        **({"whole": render_carrier(what, WORK)} if name == "vast" else {}),
-        "short": short.render_short(what, WORK),
-        "small": small.render_small(what, WORK, full=True),
+        **({"full": render_carrier(what, WORK)} if name == "vast" else {}),
+        "compact": f"{LINT}{compact.render_compact(what, WORK)}",
+        "minimal": minimal.render_minimal(what, WORK, full=True),
     }
     for edition, script in editions.items():
         file = tmp_path / f"{edition}.sh"
@@ -89,34 +96,54 @@ def declared(text: str) -> str:
 
 
 def test_packing_shell_leaves_its_meaning() -> None:
-    for part in short.parts():
+    for part in compact.own_parts():
         assert declared(bare_shell(part)) == declared(part)
     assert declared("f() {\n  echo '\n  # no comment\n'\n}") != declared(
         bare_shell("f() {\n  echo '\n  # no comment\n'\n}")
     )
 
 
+def test_what_is_carried_is_the_library_s_own() -> None:
+    """Each function of the compact script is one of the shipped parts, without its full lines."""
+    kinds = {"lib", "steps", "doors", "compact"}
+    files = [file for file in static_parts() if file.parent.name in kinds]
+    shipped_ones = "\n".join(without_full(file.read_text()) for file in files)
+    theirs, ours = functions_of(shipped_ones), functions_of(compact.render_compact(MADE, WORK))
+    del ours["unpack_box"], ours["main"]
+    assert {name: theirs.get(name) for name in ours} == ours
+    assert len(ours) > 100
+
+
+def functions_of(script: str) -> dict[str, str]:
+    """Each function as bash has read it."""
+    text = declared(script.replace('\nmain "$@"\nexit\n', "\n"))
+    found = re.split(r"^([a-z_]+) \(\) \n", text, flags=re.MULTILINE)[1:]
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
 def test_packing_python_leaves_its_meaning() -> None:
-    for name, text in short.files():
+    own = dict(box_files())
+    for name, text in compact.files():
         if name.endswith(".py"):
-            source = next(
-                f
-                for folder in (
-                    shipped("templates") / "short",
-                    Path(doors.__file__).parents[1] / "box",
-                )
-                for f in [folder / name]
-                if f.is_file()
-            )
-            packed, whole = ast.parse(text), ast.parse(source.read_text())
-            assert ast.unparse(packed) == ast.unparse(ast.parse(bare_python(ast.unparse(whole))))
-            assert [n.name for n in ast.walk(packed) if isinstance(n, ast.FunctionDef)] == [
-                n.name for n in ast.walk(whole) if isinstance(n, ast.FunctionDef)
-            ]
+            packed, full = defined(text), defined(bare_python(without_full(own[name])))
+            assert {each: full[each] for each in packed} == packed, name
+    # What goes is named nowhere else.
+    left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
+    everything = "\n".join(text for _, text in compact.files())
+    gone = left - set(defined(everything, python=False))
+    assert "links" in gone
+
+
+def defined(text: str, *, python: bool = True) -> dict[str, str]:
+    """Functions and classes of a module by name."""
+    if not python:
+        return dict.fromkeys(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE), "")
+    found = [x for x in ast.parse(text).body if isinstance(x, ast.FunctionDef | ast.ClassDef)]
+    return {each.name: ast.unparse(each) for each in found}
 
 
 def test_lines_are_what_a_terminal_takes(key: str) -> None:
-    text = paste(short.render_short(profile("vast", key), WORK))
+    text = paste(compact.render_compact(profile("vast", key), WORK))
     assert max(map(len, text.splitlines())) <= 1000
     assert folded("a" * 2500).splitlines() == ["a" * 1000, "a" * 1000, "a" * 500]
 
@@ -203,23 +230,23 @@ def test_a_training_that_died_is_begun_again_where_the_profile_says_so() -> None
     assert "\nWORDS='revive'\n" in script("train.at_boot=restart")
 
 
-def test_the_whole_script_is_carried_unchanged() -> None:
+def test_the_full_script_is_carried_unchanged() -> None:
     from bootstrap.render.script import render_script
     from bootstrap.render.variables import variables
 
     what: Profile = profile("vast", "git.access=url")
     steps = carried_steps(what, ())
     script = render_script("vast", variables(what, WORK, steps, local=False, secrets_id=""), steps)
-    assert DOORS["gcp"].editions == (WHOLE,)
+    assert DOORS["gcp"].editions == (FULL,)
     assert f"\n{script}\n" in unpacked(render_door("gcp", profile("vast"), WORK).text)
 
 
 def test_no_value_ends_the_carried_script() -> None:
     """As a name of several lines might."""
-    begin = "x\nEND_OF_WHOLE_SCRIPT\nEND_OF_WHOLE_SCRIPT_\ntouch sprung\n"
+    begin = "x\nEND_OF_FULL_SCRIPT\nEND_OF_FULL_SCRIPT_\ntouch sprung\n"
     carried = render_carrier(profile("vast"), dataclasses.replace(WORK, user_name=begin))
     lines = carried.split("\n")
-    (start,) = (at for at, line in enumerate(lines) if line == "whole_script() {")
+    (start,) = (at for at, line in enumerate(lines) if line == "full_script() {")
     marker = lines[start + 1].removeprefix("cat <<").strip("'")
     ends = [at for at, line in enumerate(lines) if line == marker]
     assert len(ends) == 1
@@ -227,10 +254,10 @@ def test_no_value_ends_the_carried_script() -> None:
     assert lines[ends[0] - 2 : ends[0]] == ["}", ""]
 
 
-def test_the_short_script_has_every_function_that_it_calls() -> None:
-    """What it takes from the library may begin to call something new there."""
+def test_the_compact_script_has_every_function_that_it_calls() -> None:
+    """What is left out of the library may be called by what is not."""
     whole = "\n".join(file.read_text() for file in static_parts())
-    ours = short.render_short(profile("vast"), WORK)
+    ours = compact.render_compact(profile("vast"), WORK)
     defined = set(re.findall(r"^([a-z_]+)\(\)", ours, re.MULTILINE))
     library = set(re.findall(r"^([a-z_]+)\(\)", whole, re.MULTILINE)) - defined
     code = re.sub(r"'[^'\n]*'", "", ours)

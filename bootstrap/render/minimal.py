@@ -1,4 +1,4 @@
-"""The small script: all of a set-up that fits into the narrowest door, 4,048 characters.
+"""The minimal script: all of a set-up that fits into the narrowest door, 4,048 characters.
 
 It keeps the places that `status`, `logs` and `stop` look at, and says what it
 leaves out. The same template in full is what shellcheck reads.
@@ -14,30 +14,29 @@ from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
-from bootstrap.render.short import root_mark
 from bootstrap.render.variables import Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
 
-TEMPLATE = "small.sh.j2"
+TEMPLATE = "minimal.sh.j2"
 
 
-def render_small(profile: Profile, work: Source, *, full: bool = False) -> str:
-    """The small script. `full` keeps the lines that only a linter reads.
+def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str:
+    """The minimal script. `full` keeps the lines that only a linter reads.
 
     Raises UsageError for a profile that needs more than it can.
     """
     python, train = profile.python, profile.train
     if python.installer == "pip":
         raise UsageError(
-            "the small script builds with uv alone.", where="python.installer", hint=_LONGER
+            "the minimal script builds with uv alone.", where="python.installer", hint=_LONGER
         )
     variables: list[tuple[str, Value]] = [
         ("W", profile.box.workdir),
         ("K", work.key),
         ("N", work.name),
-        ("Q", root_mark(work)),
+        ("Q", work.root[:16] or "none"),
         ("U", work.url or ""),
         ("C", work.commit),
         ("V", python.venv),

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
-# gather: the secrets that the profile names, from the box or from the terminal; before anything begins.
+# terminal: what a script behind a door asks and says on the box itself, where no machine of the person's talks to it.
 
 # box_value NAME: what the box's own environment has for it; providers keep that in several places.
 box_value() {
@@ -39,8 +39,27 @@ gather() {
   done
 }
 
+# The setup takes them from its folder. One that changed since the last time makes its step new.
+hand_over_secrets() {
+  [ "${#GATHERED[@]}" -gt 0 ] || return 0
+  printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
+  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok"
+}
+
 refuse() {
   printf 'boxstrap: %s.\n' "$*" >&2
   [ -n "$SETUP_DIR" ] || printf 'Nothing was changed.\n' >&2
   exit 5
+}
+
+not_started() {
+  printf 'boxstrap: a run of other work is alive, and this was not started: wait for it, or stop it\n' >&2
+  exit 8
+}
+
+# end_failed EXIT LOG...: what the logs said last, and what it means.
+end_failed() {
+  tail -n 12 "${@:2}" >&2 || :
+  [ "$1" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2
+  exit "$1"
 }

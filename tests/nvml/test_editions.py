@@ -1,4 +1,4 @@
-"""The short scripts' GPU checks against the same cards and the same faults as the whole one's."""
+"""The shorter editions' GPU checks against the same cards and the same faults as the full one's."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 
 from bootstrap import verdict
-from bootstrap.paths import shipped
-from bootstrap.render.pack import bare_python
-from bootstrap.render.small import render_small
+from bootstrap.render.compact import files
+from bootstrap.render.minimal import render_minimal
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
 from tests.unit.render.scripts import WORK, profile
 
 BEYOND = {"gpu-power", "gpu-throttle", "gpu-hot", "gpu-bus", "gpu-nvlink", "gpu-unread"}
-"""What the short check leaves out, as docs/doors.md says."""
-SHORT_FAULTS = [
+"""What the compact check leaves out, as docs/doors.md says."""
+COMPACT_FAULTS = [
     name
     for name, fault in FAULTS.items()
     if fault.outcome == "return" and fault.code not in BEYOND and "smoke" not in fault.code
@@ -30,11 +29,14 @@ SHORT_FAULTS = [
 
 def check(rig: stub.Rig, scenario: str, order: Any = None) -> tuple[int, str, verdict.Verdict]:
     """The packed check, as a paste lays it on a box: exit code, its lines, its document."""
-    file = rig.folder / "gpu.py"
-    source = shipped("templates") / "short" / "gpu.py"
-    file.write_text(bare_python(source.read_text(encoding="utf-8")))
-    result = rig.folder / "short.json"
-    done = run(rig, scenario, [str(file), json.dumps(order or {}), str(result)])
+    box = rig.folder / "compact" / "box"
+    box.mkdir(parents=True, exist_ok=True)
+    for name, text in files():
+        (box / name).write_text(f"{text}\n")
+    (rig.folder / "order").write_text(json.dumps(order or {}))
+    result = rig.folder / "compact.json"
+    words = [str(box / "verify.py"), "--order", str(rig.folder / "order"), "--out", str(result)]
+    done = run(rig, scenario, words)
     assert done.returncode in (0, 6), done.stderr
     return done.returncode, done.stdout, verdict.read(result.read_bytes())
 
@@ -67,7 +69,7 @@ def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
     assert document.gpus[0].name in HEALTHY[card]
 
 
-@pytest.mark.parametrize("name", SHORT_FAULTS)
+@pytest.mark.parametrize("name", COMPACT_FAULTS)
 def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
     fault = FAULTS[name]
     code, lines, document = check(rig, f"{fault.card}\n{fault.wrong}", fault.order)
@@ -81,10 +83,11 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
 def test_a_driver_that_does_not_start_is_a_return(rig: stub.Rig, init: int) -> None:
     assert check(rig, f"init = !{init}")[0] == 6
     code, _, document = check(rig, f"init = !{init}", {"require": False})
-    assert (code, document.verdict) == (0, "warn")
+    # As the full check says it: no driver and no trace of a card is what such a box has.
+    assert (code, document.verdict) == (0, "keep" if init in (9, 12) else "warn")
 
 
-SMALL = {
+MINIMAL = {
     "healthy": ("", [], 0),
     "lost": ("init = !15", [], 6),
     "no GPU": ("count = 0", [], 6),
@@ -98,10 +101,10 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("case", SMALL)
-def test_the_small_script_judges_too(rig: stub.Rig, case: str) -> None:
-    wrong, sets, code = SMALL[case]
-    script = render_small(profile("vast", *sets), WORK)
+@pytest.mark.parametrize("case", MINIMAL)
+def test_the_minimal_script_judges_too(rig: stub.Rig, case: str) -> None:
+    wrong, sets, code = MINIMAL[case]
+    script = render_minimal(profile("vast", *sets), WORK)
     program = re.search(r"<<'P' \|\| \{\n(.*?)\nP\n", script, re.DOTALL)
     assert program
     done = run(rig, f"{A100}\n{wrong}", ["-", "/nowhere/*/pid"], program[1])

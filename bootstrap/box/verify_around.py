@@ -1,0 +1,41 @@
+"""What `verify.py` has read of the machine and the network around the GPUs."""
+
+from __future__ import annotations
+
+import argparse
+
+from .expected_hardware import ExpectedHardware
+from .verify_readers import Facts, Reader, Report
+
+# Seconds for each reader: they keep to less themselves, but for a start on a busy box.
+MACHINE_LIMIT = NETWORK_LIMIT = 6.0
+
+
+def around(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader]:
+    """Who reads what stands around the GPUs; nothing that a run of ours would feel."""
+    chosen = []
+    if options.workdir:
+        write = () if wanted.run_alive else ("--write",)
+        chosen.append(Reader("machine_reader.py", (options.workdir, *write), MACHINE_LIMIT))
+    if options.index and not wanted.run_alive:
+        git = ("--git", options.git) if options.git else ()
+        words = ("--index", options.index, "--wheel", options.wheel, *git)
+        chosen.append(Reader("network_reader.py", words, NETWORK_LIMIT))
+    return chosen
+
+
+def facts_around(
+    reports: list[Report], options: argparse.Namespace, wanted: ExpectedHardware
+) -> Facts:
+    """What they report; None for what isn't measured while a run of ours lives."""
+    facts: Facts = {}
+    for report in reports:
+        del report.facts["gpus"]
+        facts.update(report.facts)
+    if wanted.run_alive:
+        measured = {"disk_speed": options.workdir, "index": options.index}
+        facts.update({key: None for key, asked in measured.items() if asked})
+    ahead = {"index": facts.pop("date", None), "client": options.ahead}
+    if reports:
+        facts["clock"] = {who: by for who, by in ahead.items() if by is not None}
+    return facts

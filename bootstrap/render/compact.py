@@ -1,0 +1,101 @@
+"""The compact script: the full one's library, steps and checks, as many as a paste has room for.
+
+Its own are the lines of `templates/compact/main.sh`; what is left out stands here, and in
+lines of the library that end in `# full`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from bootstrap.render import uv_release
+from bootstrap.render.carrier import by_address, carried_steps
+from bootstrap.render.pack import bare_python
+from bootstrap.render.parts import LIBRARY, box_files, known_hosts, shell_part
+from bootstrap.render.quote import Value
+from bootstrap.render.reduce import program, reachable_shell, without_full, without_unused
+from bootstrap.render.script import Parts, assemble_script
+from bootstrap.render.variables import Source, variables
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+
+LEFT_OUT_STEPS = ("smoke",)
+LEFT_OUT_PARTS = ("main",)
+"""Of the library: it has a `main` of its own."""
+
+OWN_PARTS = (("compact", "main"), ("doors", "terminal"), ("doors", "access"))
+
+PROGRAMS = ("verify.py", "gpu_reader.py", "gpu_checks.py", "fetch_uv.py", "pip_indexes.py")
+SHELL_PROGRAMS = ("runner.sh",)
+"""What it lays into `box/` on the box, beside what these import."""
+
+_IMPORTED = re.compile(r"^from \.(\w*) import (.*)$", re.MULTILINE)
+
+
+def render_compact(profile: Profile, work: Source) -> str:
+    """The compact script, bare: no comments, no indentation."""
+    steps = carried_steps(profile, LEFT_OUT_STEPS)
+    library = [*own_parts(), *library_parts()]
+    step_parts = [shell_part("steps", step.name) for step in steps]
+    roots = [f"{verb}_{step.name}" for verb in ("inputs", "check", "apply") for step in steps]
+    parts = reachable_shell([*library, *step_parts], ["main", *roots])
+    named = set(re.findall(r"[A-Z_]+", "".join(parts)))
+    mark = "door" if profile.secrets else ""
+    every = variables(by_address(profile), work, steps, local=False, secrets_id=mark)
+    every.append(("SECRETS", profile.secrets))
+    values = [(name, _own(name, value, work)) for name, value in every if name in named]
+    carried = Parts(parts[: len(library)], parts[len(library) :], files())
+    return assemble_script(profile.name, values, carried, bare=True)
+
+
+def own_parts() -> list[str]:
+    """What the full script over SSH has not."""
+    return [
+        shell_part("compact", "main"),
+        *(shell_part("doors", x) for x in ("terminal", "access")),
+    ]
+
+
+def library_parts() -> list[str]:
+    """What it has of `templates/lib`, before it is reduced."""
+    return [shell_part("lib", name) for name in LIBRARY if name not in LEFT_OUT_PARTS]
+
+
+@cache
+def files() -> tuple[tuple[str, str], ...]:
+    """Name and text of what it lays into `box/` on the box."""
+    own = dict(box_files())
+    names, waiting = set[str](), [*PROGRAMS]
+    while waiting:
+        name = waiting.pop()
+        if name not in names:
+            names.add(name)
+            waiting += _imports(without_full(own[name]))
+    python = without_unused({name: own[name] for name in sorted(names)})
+    return (
+        *((name, bare_python(text)) for name, text in python.items()),
+        *((name, program(own[name])) for name in SHELL_PROGRAMS),
+    )
+
+
+def _imports(text: str) -> list[str]:
+    """The files beside it that a program of the box imports."""
+    found = []
+    for module, names in _IMPORTED.findall(text):
+        found += [f"{module}.py"] if module else [f"{name.strip()}.py" for name in names.split(",")]
+    return found
+
+
+def _own(name: str, value: Value, work: Source) -> Value:
+    """Keys and hashes don't pack: of those that no box needs that it is for, none is carried."""
+    if name == "EDITION":
+        return "compact"
+    if name == "UV_WHEELS":
+        return [row for row in uv_release.rows() if row.startswith("Linux")]
+    if name == "KNOWN_HOSTS":
+        own = (line for line in known_hosts() if " ssh-ed25519 " in line)
+        return [line for line in own if line.split()[0] in (work.url or "")]
+    return value

@@ -1,0 +1,18 @@
+# shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; the capitals are rendered
+# access: may this box read the repository by its address? A private one asks for a token, kept in memory alone.
+
+can_read() { with_token box_git ls-remote -q --end-of-options "$REPO_URL" HEAD >/dev/null 2>"$PRIVATE/said"; }
+
+# Before anything else is done: may this box read the repository?
+gain_access() {
+  [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" != "$REPO_COMMIT" ] || return 0
+  ! can_read || return 0
+  TOKEN=$(box_value GIT_TOKEN)
+  if [ -n "$TOKEN" ] && can_read; then return; fi
+  grep -qiE 'username|authentication|not found|40[134]' "$PRIVATE/said" ||
+    refuse "$REPO_URL can't be reached from this box ($(tail -n 1 "$PRIVATE/said"))"
+  ask_for "a token that may read $REPO_URL" ||
+    refuse "$REPO_URL is private: put a token into GIT_TOKEN of this box's environment, or paste this into a terminal"
+  TOKEN=$VALUE
+  can_read || refuse "the token does not open $REPO_URL"
+}

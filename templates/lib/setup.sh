@@ -1,0 +1,85 @@
+# shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
+# setup: what every edition's setup begins and ends with.
+
+begin_script() {
+  set -eu
+  TOKEN=${BOXSTRAP_TOKEN-}
+  unset BASH_ENV CDPATH GREP_OPTIONS BOXSTRAP_TOKEN BOXSTRAP_RUN
+  LC_ALL=C
+  umask 022
+  WORKDIR=$(expand_home "$WORKDIR")
+  BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
+  settle_names
+  SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
+}
+
+# The names that the steps share, once the box's own folders are known.
+settle_names() {
+  find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
+  REPO_KEY=$repo_key REPO_DIR=$repo_dir
+  REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
+  RUNS=$BOX_HOME/runs/$REPO_KEY
+  case $VENV in
+    /*) VENV_DIR=$VENV ;;
+    '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
+    *) VENV_DIR=$REPO_DIR/$VENV ;;
+  esac
+  ENV_FILE=$BOX_HOME/env
+}
+
+# open_setup ID: its folder, and in it who it is.
+open_setup() {
+  SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
+  mkdir -p "$SETUP_DIR/logs"
+  identity $$ | write_file "$SETUP_DIR/pid" 600
+  SCRIPT_ID=$(digest <"$0")
+  trap '' HUP
+  export BOXSTRAP_SETUP=$1
+  write_status running 0
+}
+
+# What the steps find on the box, once the lock is ours.
+prepare_box() {
+  # Whoever held the lock before may have brought this very repository.
+  settle_names
+  sweep
+  link_home
+  unpack_box
+  note_repository
+}
+
+# end_setup EXIT [CODE]: what it was, for `status` and a second setup. Secrets that no step took go.
+end_setup() {
+  rm -f "$SETUP_DIR/secrets"
+  write_status over "$1"
+  write_event setup "done" "rc=$1" ${2+"code=$2"}
+}
+
+# What was being written when a setup was killed; nobody else writes here while the lock is ours.
+sweep() {
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$BOX_HOME"/{box,bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+}
+
+# `~/.boxstrap` points to the folder beside the work, which a provider keeps.
+link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :; }
+
+# The home of the person's own machine stays as it is, and so does a folder that is no link of ours.
+home_linked() {
+  [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
+    { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
+}
+
+# A setup that was killed leaves its copy; one that waits, or is being launched now, needs it yet.
+forget_secrets() {
+  local file
+  find "$BOX_HOME/setups" -mindepth 2 -maxdepth 2 -name secrets -mmin +2 | while IFS= read -r file; do
+    alive "$(cat "${file%/*}/pid" 2>/dev/null)" || rm -f "$file"
+  done
+}
+
+forget_old_setups() {
+  local dir
+  # Names begin with the time, so the order of names is the order of time.
+  find "$BOX_HOME/setups" -mindepth 1 -maxdepth 1 -type d | sort -r | tail -n +21 |
+    while read -r dir; do rm -rf -- "$dir"; done
+}
