@@ -91,11 +91,6 @@ def load(
     return _assemble(_chain(path), sets, re.sub(r"[^A-Za-z0-9._-]", "-", name))
 
 
-def load_default(provider: str, *, sets: Sequence[str] = ()) -> Loaded:
-    """The profile of a recognised provider (the user's own of that name first)."""
-    return load(provider, sets=sets)
-
-
 def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Loaded:
     set_tree, set_problems = read_sets(sets)
     tree = Branch()

@@ -6,7 +6,7 @@ import pytest
 
 from bootstrap.errors import ProfileError
 from bootstrap.profile.check import WrongValuesError, make_profile
-from bootstrap.profile.load import load, load_default
+from bootstrap.profile.load import load
 from bootstrap.profile.schema import Profile
 from bootstrap.ui.origins import lines
 
@@ -79,7 +79,7 @@ def test_without_any_profile_the_box_says_what_it_is(here):
     assert loaded.needs_provider
     assert (loaded.chain, loaded.profile.name) == ((), "")
     vast = loaded.for_provider("vast")
-    assert vast == load_default("vast", sets=["gpu.count=2"])
+    assert vast == load("vast", sets=["gpu.count=2"])
     assert (vast.profile.name, vast.profile.gpu.count) == ("vast", 2)
 
 
