@@ -8,8 +8,8 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
 UV := $(shell command -v uv 2>/dev/null)
-# Most tests wait for a box: two a core.
-WORKERS := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# Many tests wait for a box or a link: three a core.
+WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 # What most of a day's mistakes turn red, in less than a minute.
 QUICK := $(addprefix tests/unit/,profile setup protocol text ui repo test_events.py render/test_golden.py \
   render/test_values.py) tests/docs

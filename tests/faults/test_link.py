@@ -17,7 +17,7 @@ from tests.cli import Completed, Running, User
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.slow import await_step, go_on, slow
+from tests.main_job.slow import await_step, go_on, seen, slow
 
 pytestmark = pytest.mark.boxes
 
@@ -72,9 +72,7 @@ def noticed_and_outlived(
 
 def await_over(rented: Rented) -> None:
     limit = time.monotonic() + 60
-    while '"state":"over"' not in (
-        said := rented.box.run("cat /workspace/.boxstrap/setups/*/status.json || true")
-    ):
+    while '"state":"over"' not in (said := "".join(seen(rented, "setups/*/status.json"))):
         assert time.monotonic() < limit, said
         time.sleep(0.2)
 

@@ -58,13 +58,19 @@ def await_step(rented: Rented, step: str, event: str = "start") -> str:
     """Wait until a setup on the box tells this; its id."""
     limit = time.monotonic() + 60
     while time.monotonic() < limit:
-        found = rented.box.run("cat /workspace/.boxstrap/setups/*/events.jsonl 2>/dev/null || true")
-        for line in found.splitlines():
-            told = json.loads(line)
+        found = "".join(seen(rented, "setups/*/events.jsonl"))
+        for line in found.splitlines(keepends=True):
+            told = json.loads(line) if line.endswith("\n") else {"step": "", "event": ""}
             if (told["step"], told["event"]) == (step, event):
                 return str(told["setup"])
         time.sleep(0.1)
     raise AssertionError(f"no {event} of {step}:\n{found}")
+
+
+def seen(rented: Rented, pattern: str) -> list[str]:
+    """The files of our folder on the box, read from the side: often, without starting anything."""
+    folder = rented.box.root / "workspace/.boxstrap"
+    return [path.read_text() for path in sorted(folder.glob(pattern))]
 
 
 def await_nothing(rented: Rented, pattern: str) -> None:
