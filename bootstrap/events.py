@@ -19,18 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeGuard
 
 from bootstrap.codes import CODES
-
-__all__ = ["CODES", "EVENTS", "STEPS", "UNITS", "WHY", "Event", "EventLines", "parse"]
+from bootstrap.plan import NAMES
 
 VERSION = 1
 MAX_LINE = 4096  # bytes
 MAX_NUMBER = 2.0**53  # above it a float no longer counts
 
 EVENTS = frozenset({"start", "progress", "skip", "ok", "fail", "warn", "wait", "done"})
-STEPS = (
-    *("preflight", "shell", "ssh", "tools", "agent", "gpu", "repo", "python", "smoke", "train"),
-    "setup",
-)
 UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines"})
 VERDICTS = frozenset({"keep", "warn", "return"})
 
@@ -62,7 +57,7 @@ WORDS: Mapping[str, frozenset[str]] = {
 # sentence says; need, have: a number or a version such as 3.11 in quotes.
 NUMBERS = frozenset({"done", "total", "secs", "rc", "count", "need", "have", "free", "pid"})
 
-_STEPS = frozenset(STEPS)
+_STEPS = frozenset({*NAMES, "setup"})
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _VERSION = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){0,3}")
 

@@ -89,7 +89,7 @@ def temporary_dir() -> str:
     )
 
 
-def write_whole(file: Path, text: str, mode: str = "w") -> None:
+def write_users_file(file: Path, text: str, mode: str = "w") -> None:
     """Write a file of the person's; half of one is left nowhere. Raises OSError."""
     opened = file.open(mode, encoding="utf-8", newline="\n")
     try:

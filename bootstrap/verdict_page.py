@@ -13,7 +13,7 @@ import jinja2
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
-from bootstrap.paths import shipped, write_whole
+from bootstrap.paths import shipped, write_users_file
 from bootstrap.ui.verdict_table import end, kinds, rows
 from bootstrap.verdict import Verdict, gpus_named
 
@@ -60,6 +60,6 @@ def check_place(file: Path) -> None:
 def write(file: Path, text: str) -> None:
     """Write the page. Raises UsageError where that is not allowed."""
     try:
-        write_whole(file, text)
+        write_users_file(file, text)
     except OSError as error:
         raise UsageError(f"--report: {file} can't be written: {error.strerror}") from error

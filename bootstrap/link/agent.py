@@ -11,14 +11,13 @@ import struct
 
 import paramiko
 
-from bootstrap.link.keyfiles import KeyUnusable, PublicKey, pack, unpack
+from bootstrap.link.keyfiles import KeyUnusable
+from bootstrap.public_key import CERTIFICATE, RSA_SIGNATURES, PublicKey, pack, unpack
 
 _REQUEST_IDENTITIES = b"\x0b"
 _IDENTITIES_ANSWER = 12
 _SIGN_REQUEST = b"\x0d"
 _SIGN_RESPONSE = 14
-_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
-_CERT = "-cert-v01@openssh.com"
 _ANSWER_TIMEOUT = 5.0
 """Seconds for the list of keys. Signing has no limit: hardware waits for a finger."""
 _LONGEST_ANSWER = 1 << 20
@@ -107,5 +106,5 @@ class AgentKey(paramiko.PKey):
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:  # type: ignore[override]
         """Have the agent sign. Raises KeyUnusable."""
-        flags = _FLAGS.get((algorithm or "").removesuffix(_CERT), 0)
+        flags = RSA_SIGNATURES.get((algorithm or "").removesuffix(CERTIFICATE), 0)
         return self._agent.sign(self._public.blob, data, flags)

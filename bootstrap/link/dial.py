@@ -20,7 +20,7 @@ import time
 from typing import IO
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link import dial_errors
+from bootstrap.link import errors as link_errors
 from bootstrap.link.resolve import Endpoint
 from bootstrap.text.sanitize import sanitize
 
@@ -76,7 +76,7 @@ class Dialing:
             raise self._error
         if self._socket is None or self._thread.is_alive():
             self.close()
-            raise dial_errors.timed_out(self.endpoint, self._seen)
+            raise link_errors.timed_out(self.endpoint, self._seen)
         return self._socket
 
     def close(self) -> None:
@@ -105,9 +105,9 @@ class Dialing:
         except UnreachableError as error:
             self._error = error
         except UnicodeError:  # a name that can't be one: `a..b`, a label of 64 letters
-            self._error = dial_errors.not_found(self.endpoint)
+            self._error = link_errors.not_found(self.endpoint)
         except OSError as error:
-            self._error = dial_errors.unreachable(self.endpoint, error, self._seen)
+            self._error = link_errors.unreachable(self.endpoint, error, self._seen)
         if self._error or self._given_up:
             self.close()
 
@@ -234,19 +234,19 @@ def _await_greeting(
         try:
             seen = connected.recv(4096, socket.MSG_PEEK)
         except TimeoutError:
-            raise dial_errors.silent(endpoint, patience) from None
+            raise link_errors.silent(endpoint, patience) from None
         except ConnectionResetError:
             seen = b""
         if not seen:
             if proxy:
                 time.sleep(0.05)  # the command's last words come after its output's end
-            raise dial_errors.closed_early(endpoint, proxy.errors() if proxy else None, last)
+            raise link_errors.closed_early(endpoint, proxy.errors() if proxy else None, last)
         # Only a line that has an end: paramiko would read one that has none for ever.
         if any(line.startswith(b"SSH-") for line in seen.split(b"\n")[:-1]):
             connected.settimeout(None)
             return
         if len(seen) >= 4096 or not _could_become_ssh(seen) or time.monotonic() > deadline:
-            raise dial_errors.not_ssh(endpoint, seen)
+            raise link_errors.not_ssh(endpoint, seen)
         time.sleep(0.02)
 
 

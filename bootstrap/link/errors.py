@@ -1,4 +1,4 @@
-"""What can go wrong on the wire, beside the errors of `bootstrap.errors`.
+"""What can go wrong on the wire, and why a box can't be reached, each reason in words of its own.
 
 UnreachableError   3   can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box goes on
@@ -9,7 +9,21 @@ UnreachableError   3   can't reach the box or log in
 
 from __future__ import annotations
 
+import errno
+import socket
+import time
+from typing import TYPE_CHECKING
+
 from bootstrap.errors import UnreachableError
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import duration
+
+if TYPE_CHECKING:
+    from bootstrap.link.resolve import Endpoint
+
+_STARTING = "A box that was just rented may still be starting: try again in a minute."
+_KNOWN = "You were last on this box {ago} ago: it may be off, restarting, or given back."
+_ADDRESS = "Compare address and port with the provider's page; ports change when a box restarts."
 
 
 class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
@@ -33,3 +47,85 @@ class LoginBroken(UnreachableError):  # noqa: N818 - likewise
 
 class NoAnswer(UnreachableError):  # noqa: N818 - likewise
     """The box was reached, but what it printed is not the answer asked for."""
+
+
+def _starting(seen: float) -> str:
+    """What a box that doesn't answer may be up to; `seen`: when it last did, 0 for never."""
+    return _KNOWN.format(ago=duration(time.time() - seen)) if seen else _STARTING
+
+
+def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
+    """Connected, but no SSH greeting came."""
+    return LoginBroken(
+        f"it accepted the connection but said nothing for {seconds:g} s: "
+        "that is not an SSH server, or one that hangs.",
+        where=endpoint.address,
+        hint=_ADDRESS,
+    )
+
+
+def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) -> UnreachableError:
+    """The connection ended before a greeting; `proxy_said` where a proxy command made it."""
+    if proxy_said is not None:
+        return UnreachableError(
+            f"the way to it failed: {proxy_said or 'the proxy command ended without a word.'}",
+            where=endpoint.address,
+            hint=f"Try the way by itself: ssh {endpoint.alias}",
+        )
+    return LoginBroken(
+        "it closed the connection before any login.",
+        where=endpoint.address,
+        hint=f"{_starting(seen)} Too many logins at once, or a provider's proxy that doesn't know "
+        "this box, look the same.",
+    )
+
+
+def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
+    """Something else greeted."""
+    said = sanitize(seen[:80]).strip().splitlines()
+    return UnreachableError(
+        f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
+        where=endpoint.address,
+        hint=_ADDRESS,
+    )
+
+
+def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
+    """Nothing answered."""
+    return UnreachableError(
+        f"no answer within {endpoint.connect_timeout:.0f} s.",
+        where=endpoint.address,
+        hint=f"{_starting(seen)} A firewall looks the same. {_ADDRESS}",
+    )
+
+
+def not_found(endpoint: Endpoint) -> UnreachableError:
+    """The resolver doesn't know the name."""
+    return UnreachableError(
+        "the name was not found.",
+        where=endpoint.hostname,
+        hint="Check the spelling, your network, and that the alias is in your ssh config.",
+    )
+
+
+def unreachable(endpoint: Endpoint, error: OSError, seen: float = 0.0) -> UnreachableError:
+    """What the system said."""
+    if isinstance(error, socket.gaierror):
+        return not_found(endpoint)
+    if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:
+        return timed_out(endpoint, seen)
+    if error.errno == errno.ECONNREFUSED:
+        return UnreachableError(
+            "the connection was refused: nothing listens on that port.",
+            where=endpoint.address,
+            hint=f"{_starting(seen)} {_ADDRESS}",
+        )
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL):
+        return UnreachableError(
+            "there is no route to it from here.",
+            where=endpoint.address,
+            hint="Check this machine's network and VPN; the box may be gone.",
+        )
+    return UnreachableError(
+        f"the connection failed: {error.strerror or error}.", where=endpoint.address, hint=_ADDRESS
+    )

@@ -1,4 +1,4 @@
-"""A script to the box, its answer back: one exec, whatever shell and rc files are there.
+"""A script to the box, its answer back, whole or as it comes: one exec, whatever shell is there.
 
 The script travels as base64 in one single-quoted word, which bash, dash, zsh,
 fish, tcsh and busybox ash hand on unharmed; `/bin/sh` decodes and runs it. The
@@ -23,6 +23,9 @@ from bootstrap.text.sanitize import sanitize
 
 LIMIT = 8 * 1024 * 1024
 """Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
+BEGIN_S = 60.0
+"""How long a box may take to begin an answer that is streamed, in seconds."""
+_HELD = 64 * 1024
 _NOISE_SHOWN = 2000
 _ERRORS_SHOWN = 4096
 _ERRORS_PATIENCE = 1.0
@@ -105,6 +108,16 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
     return Answer(output, code, errors)
 
 
+def stream_answer(wire: Wire, script: str) -> Stream:
+    """Run `script` on the box with `/bin/sh`; what it prints, as it comes, to its end.
+
+    Raises LinkLost; reading raises NoAnswer where the box says something else.
+    """
+    mark = secrets.token_hex(16)
+    stream = wire.start(shell_command(f"echo\necho {mark}\n{script}"))
+    return after_mark(stream, mark, wire.label)
+
+
 def _frame(script: str, sentinel: str) -> str:
     """The script in a subshell, with a sentinel before it, after it, and after its errors."""
     end = f"set $?; echo {sentinel} >&2; echo {sentinel}- $1"
@@ -172,3 +185,74 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
     what = f"it gave no answer within {timeout:g} s" if timeout else "it gave no answer"
     shown = f"; it printed:\n{said}" if said else ", and printed nothing."
     return NoAnswer(what + shown, where=label, hint=hint)
+
+
+class _AfterMark:
+    """A stream without what came before a mark: noise of rc files, which has its limits."""
+
+    def __init__(self, stream: Stream, mark: bytes, label: str) -> None:
+        self._stream = stream
+        self._mark: bytes | None = mark
+        self._label = label
+        self._held = b""
+        self._noise = 0
+        self._is_late = False
+        self._timer = threading.Timer(BEGIN_S, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def read(self, n: int) -> bytes:
+        while self._mark is not None:
+            piece = self._stream.read(n)
+            if self._is_late:
+                raise self._no_answer(f"it began no answer within {BEGIN_S:g} s.")
+            if not piece:
+                self._timer.cancel()
+                return b""
+            self._held += piece
+            _, found, rest = self._held.partition(self._mark)
+            if found:
+                self._timer.cancel()
+                self._mark, self._held = None, b""
+                if rest:
+                    return rest
+                continue
+            self._noise += len(piece)
+            if self._noise > LIMIT:
+                self.close()
+                limit = LIMIT // 2**20
+                raise self._no_answer(f"it printed more than {limit} MiB instead of an answer.")
+            if len(self._held) > _HELD:
+                self._held = self._held[-len(self._mark) :]
+        return self._stream.read(n)
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._stream.close()
+
+    def _no_answer(self, what: str) -> NoAnswer:
+        return NoAnswer(what, where=self._label, hint="Log in with ssh and look at its rc files.")
+
+    def read_err(self) -> bytes:
+        return self._stream.read_err()
+
+    def write(self, b: bytes) -> None:
+        self._stream.write(b)
+
+    def close_write(self) -> None:
+        self._stream.close_write()
+
+    def exit_status(self) -> int | None:
+        return self._stream.exit_status()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self._stream.close()
+
+
+def after_mark(stream: Stream, mark: str, label: str) -> Stream:
+    """`stream` without all that comes before a line with `mark`: noise of rc files.
+
+    Reading it raises NoAnswer where the mark does not come.
+    """
+    return _AfterMark(stream, f"\n{mark}\n".encode(), label)

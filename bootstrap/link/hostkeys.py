@@ -9,54 +9,56 @@ agreement pins silently, a contradiction is refused.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from bootstrap.errors import HostKeyError, UsageError, cant_write
-from bootstrap.link.known_hosts import HostKey, read_known_hosts
+from bootstrap.link.known_hosts import read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, pins_of, save_with_pin
 from bootstrap.link.registry import at, lost_half
 from bootstrap.link.resolve import Endpoint
+from bootstrap.public_key import PublicKey
 
 FirstContact = Literal["pin", "ask", "strict"]
 _SHOWN = "shown now"
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What the user asked for: a fingerprint to expect, and what to do at first contact."""
+class HostKeyCheck:
+    """Judges the host key that a box shows, before anything is sent to it.
 
-    expected: str | None = None
-    first_contact: FirstContact = "pin"
+    `expected` is the fingerprint that the user named, `first_contact` what to do with a new key.
+    """
 
-
-class Trust:
-    """Judges the host key that a box shows, before anything is sent to it."""
-
-    def __init__(self, endpoint: Endpoint, box: KnownBox, rules: Rules, prompt: Prompt) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        box: KnownBox,
+        prompt: Prompt,
+        *,
+        expected: str | None = None,
+        first_contact: FirstContact = "pin",
+    ) -> None:
         self._endpoint = endpoint
         self._box = box
-        self._rules = rules
+        self._first_contact = first_contact
         self._prompt = prompt
-        self._expected = check_fingerprint(rules.expected) if rules.expected else None
+        self._expected = check_fingerprint(expected) if expected else None
         self._is_new = False
         self._pinned = read_pins(box)
         if not self._pinned and box.folder.exists():
             raise lost_half(box, endpoint, "pinned host key")
         name = endpoint.host_key_alias or endpoint.pin_name
         self._users = read_known_hosts(endpoint.known_hosts_files, name)
-        self._vouched = (self._pinned, "") if self._pinned else self._before()
-        self._accepted: HostKey | None = None
+        self._known_before = (self._pinned, "") if self._pinned else self._look_up()
+        self._accepted: PublicKey | None = None
 
     def wanted_kinds(self) -> list[str]:
         """Key types to ask the box for first: those that are known of it."""
-        return sorted({key.kind for key in self._pinned or self._vouched[0]})
+        return sorted({key.kind for key in self._pinned or self._known_before[0]})
 
-    def judge(self, key: HostKey) -> None:
+    def judge(self, key: PublicKey) -> None:
         """Accept the key, or raise HostKeyError."""
         if key == self._accepted:
             return
@@ -88,7 +90,7 @@ class Trust:
             self._prompt.say(f"first contact with {self._box.name}: pinned its host key {accepted}")
             self._is_new = False
 
-    def _pin(self, keys: Iterable[HostKey]) -> bool:
+    def _pin(self, keys: Iterable[PublicKey]) -> bool:
         """Keep the keys, and the box's record with them; False where somebody else met it first.
 
         A line for its address, one for its name as HostKeyAlias. Nothing is
@@ -96,11 +98,7 @@ class Trust:
         """
         box = self._box
         names = list(dict.fromkeys([self._endpoint.pin_name, box.host_key_alias]))
-        lines = [
-            f"{host} {key.kind} {base64.b64encode(key.blob).decode()}\n"
-            for key in sorted(keys, key=str)
-            for host in names
-        ]
+        lines = [f"{host} {key.line}\n" for key in sorted(keys, key=str) for host in names]
         text = "".join(lines)
         try:
             if self._pinned and box.known_hosts.read_text("utf-8", "replace") == text:
@@ -109,7 +107,7 @@ class Trust:
         except OSError as error:
             raise cant_write(box.folder, error) from None
 
-    def _before(self) -> tuple[frozenset[HostKey], str]:
+    def _look_up(self) -> tuple[frozenset[PublicKey], str]:
         """What is known of a box that has no pin of its own yet, and by whom."""
         if self._box.own_pin:
             return frozenset(), ""
@@ -122,18 +120,18 @@ class Trust:
             raise lost_half(there, self._endpoint, "pinned host key")
         return pins, f"pinned for {there.name}"
 
-    def _first(self, key: HostKey) -> None:
-        vouched, whose = self._vouched
-        if vouched:
-            if key not in vouched:
-                raise self._changed(key, vouched, whose)
+    def _first(self, key: PublicKey) -> None:
+        known, whose = self._known_before
+        if known:
+            if key not in known:
+                raise self._changed(key, known, whose)
             return
-        if self._rules.first_contact == "strict":
+        if self._first_contact == "strict":
             raise self._refuse(
                 f"its host key is not known yet: {key}.",
                 f"If the provider shows the same: --host-key {key.fingerprint}",
             )
-        if self._rules.first_contact == "ask":
+        if self._first_contact == "ask":
             question = (
                 f"First contact with {self._endpoint.label}. Its host key is {key}. Trust it?"
             )
@@ -145,7 +143,7 @@ class Trust:
             return
         self._is_new = True
 
-    def _changed(self, key: HostKey, before: Iterable[HostKey], whose: str) -> HostKeyError:
+    def _changed(self, key: PublicKey, before: Iterable[PublicKey], whose: str) -> HostKeyError:
         width = max(len(whose), len(_SHOWN))
         lines = "\n".join(f"  {whose:<{width}}  {old}" for old in sorted(before, key=str))
         return self._refuse(
@@ -171,6 +169,6 @@ def check_fingerprint(text: str) -> str:
     return bare
 
 
-def read_pins(box: KnownBox) -> frozenset[HostKey]:
+def read_pins(box: KnownBox) -> frozenset[PublicKey]:
     """The keys pinned for the box, whatever its address was then; none where it can't be read."""
     return frozenset(key for _, key in pins_of(box))

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import io
 import os
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,39 +21,22 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
+from bootstrap.public_key import (
+    CERTIFICATE,
+    ECDSA,
+    FILE_KEYS,
+    RSA,
+    PublicKey,
+    pack,
+    parse_public_key,
+    unpack,
+)
+
 _MAGIC = b"openssh-key-v1\0"
-_CERT = "-cert-v01@openssh.com"
-_LOADABLE = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384")
-_SUPPORTED = (*_LOADABLE, "ecdsa-sha2-nistp521")
 
 
 class KeyUnusable(Exception):  # noqa: N818 - a reason, said to the user as it is
     """A key can't be used; the text says why, and what to do."""
-
-
-@dataclass(frozen=True)
-class PublicKey:
-    """A public key: type, wire blob and comment."""
-
-    kind: str
-    blob: bytes
-    comment: str = ""
-
-    @property
-    def fingerprint(self) -> str:
-        """As OpenSSH prints it."""
-        digest = hashlib.sha256(self.blob).digest()
-        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-    @property
-    def line(self) -> str:
-        """The line that belongs into authorized_keys or a provider's page."""
-        return f"{self.kind} {base64.b64encode(self.blob).decode()} {self.comment}".rstrip()
-
-    @property
-    def is_certificate(self) -> bool:
-        """Whether a certificate authority signed it."""
-        return self.kind.endswith(_CERT)
 
 
 @dataclass(frozen=True)
@@ -78,7 +59,7 @@ def read_key_file(path: Path) -> KeyFile:
         return KeyFile(path, beside, False, "its private half is not there")
     except OSError as error:
         return KeyFile(path, beside, False, f"can't be read: {error.strerror}")
-    alone = _parse_public(data.decode("utf-8", "replace"))
+    alone = parse_public_key(data.decode("utf-8", "replace"))
     if alone:
         return KeyFile(path, alone, False, "it is a public key; its private half is in no agent")
     if owner == os.getuid() and mode & 0o077:
@@ -92,7 +73,7 @@ def read_key_file(path: Path) -> KeyFile:
 def read_public(path: Path) -> PublicKey | None:
     """The public key or certificate in a file, if there is one."""
     try:
-        return _parse_public(path.read_text(encoding="utf-8", errors="replace"))
+        return parse_public_key(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return None
 
@@ -134,8 +115,8 @@ def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
 
 def inner_blob(certificate: PublicKey) -> bytes | None:
     """The blob of the plain public key that a certificate is for."""
-    kind = certificate.kind.removesuffix(_CERT)
-    fields = {"ssh-ed25519": 1, "ssh-rsa": 2}.get(kind, 2 if kind.startswith("ecdsa") else 0)
+    kind = certificate.kind.removesuffix(CERTIFICATE)
+    fields = {"ssh-ed25519": 1, **dict.fromkeys((RSA, *ECDSA), 2)}.get(kind)
     if not fields or not certificate.is_certificate:
         return None
     try:
@@ -169,39 +150,8 @@ def _look_inside(data: bytes) -> tuple[PublicKey | None, bool]:
     return PublicKey(kind, blob), cipher != b"none"
 
 
-def _parse_public(text: str) -> PublicKey | None:
-    words = text.split("\n", 1)[0].split(None, 2)
-    if len(words) < 2:
-        return None
-    try:
-        blob = base64.b64decode(words[1], validate=True)
-        kind = next(unpack(blob)).decode()
-    except (binascii.Error, struct.error, StopIteration, ValueError):
-        return None
-    return (
-        PublicKey(kind, blob, words[2].strip() if len(words) > 2 else "")
-        if kind == words[0]
-        else None
-    )
-
-
-def unpack(data: bytes) -> Iterator[bytes]:
-    """SSH's length-prefixed strings, one after the other."""
-    while data:
-        (length,) = struct.unpack(">I", data[:4])
-        if length > len(data) - 4:
-            raise ValueError("cut short")
-        yield data[4 : 4 + length]
-        data = data[4 + length :]
-
-
-def pack(part: bytes) -> bytes:
-    """One of SSH's length-prefixed strings."""
-    return struct.pack(">I", len(part)) + part
-
-
 def _problem_of(public: PublicKey | None) -> str:
-    return _problem_of_kind(public.kind) if public and public.kind not in _SUPPORTED else ""
+    return _problem_of_kind(public.kind) if public and public.kind not in FILE_KEYS else ""
 
 
 def _problem_of_kind(kind: str) -> str:

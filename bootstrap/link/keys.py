@@ -21,20 +21,19 @@ from paramiko.config import SSHConfig
 from bootstrap.errors import UnreachableError
 from bootstrap.link.agent import Agent, AgentKey
 from bootstrap.link.errors import LoginRefused
-from bootstrap.link.hostkeys import Trust
+from bootstrap.link.hostkeys import HostKeyCheck
 from bootstrap.link.keyfiles import (
     KeyFile,
     KeyUnusable,
-    PublicKey,
     inner_blob,
     load_private,
     read_key_file,
     read_public,
 )
-from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.transport import BoxTransport
+from bootstrap.public_key import PublicKey
 
 _loaded: dict[Path, paramiko.PKey] = {}
 """Keys that were decrypted: reconnecting asks for no passphrase again."""
@@ -101,11 +100,11 @@ class KeyLogin(AuthStrategy):
     """Logs in with the first key that the box accepts."""
 
     def __init__(
-        self, endpoint: Endpoint, trust: Trust, prompt: Prompt, *, last_key: str = ""
+        self, endpoint: Endpoint, check: HostKeyCheck, prompt: Prompt, *, last_key: str = ""
     ) -> None:
         super().__init__(ssh_config=SSHConfig())
         self._endpoint = endpoint
-        self._trust = trust
+        self._check = check
         self._prompt = prompt
         self._agent = Agent(endpoint.identity_agent)
         self._candidates = candidates(endpoint, self._agent, last_key)
@@ -124,7 +123,7 @@ class KeyLogin(AuthStrategy):
         if not isinstance(transport, BoxTransport):
             raise TypeError("made by BoxTransport only")
         host_key = transport.get_remote_server_key()
-        self._trust.judge(HostKey(host_key.get_name(), host_key.asbytes()))
+        self._check.judge(PublicKey(host_key.get_name(), host_key.asbytes()))
         try:
             for candidate in self._candidates:
                 if self._try(transport, candidate):
@@ -229,9 +228,7 @@ class KeyLogin(AuthStrategy):
     def _table(self) -> str:
         rows = []
         for candidate, outcome in self._tried:
-            shown = candidate.shown
-            what = f"{_kind(shown.kind)} {shown.fingerprint}" if shown else "?"
-            rows.append(f"  {outcome}: {candidate.where}  {what}")
+            rows.append(f"  {outcome}: {candidate.where}  {candidate.shown or '?'}")
         return "\n".join(rows)
 
     def _paste(self) -> str:
@@ -258,7 +255,3 @@ def _home(path: Path) -> str:
     home = str(Path.home())
     text = str(path)
     return "~" + text[len(home) :] if text.startswith(home + os.sep) else text
-
-
-def _kind(kind: str) -> str:
-    return kind.removeprefix("ssh-").upper()

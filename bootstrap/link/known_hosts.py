@@ -5,47 +5,30 @@ from __future__ import annotations
 import base64
 import binascii
 import fnmatch
-import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class HostKey:
-    """A public host key: its type, and its blob as it goes over the wire."""
-
-    kind: str
-    blob: bytes
-
-    @property
-    def fingerprint(self) -> str:
-        """As OpenSSH prints it: `SHA256:` and base64 without padding."""
-        digest = hashlib.sha256(self.blob).digest()
-        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
-
-    def __str__(self) -> str:
-        short = self.kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
-        return f"{short} {self.fingerprint}"
+from bootstrap.public_key import PublicKey
 
 
 @dataclass(frozen=True)
-class Known:
+class ListedKeys:
     """What a known_hosts file says of one host."""
 
-    keys: frozenset[HostKey]
-    revoked: frozenset[HostKey]
+    keys: frozenset[PublicKey]
+    revoked: frozenset[PublicKey]
 
 
-def read_known_hosts(files: Iterable[Path], host: str) -> Known:
+def read_known_hosts(files: Iterable[Path], host: str) -> ListedKeys:
     """What the files say of `host` (`name`, or `[name]:port` beside port 22).
 
     Understands plain, wildcard, negated and hashed names and `@revoked`. An
     authority (`@cert-authority`) says nothing here: a key counts, certified or not.
     """
-    keys: set[HostKey] = set()
-    revoked: set[HostKey] = set()
+    keys: set[PublicKey] = set()
+    revoked: set[PublicKey] = set()
     for path in files:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -54,10 +37,10 @@ def read_known_hosts(files: Iterable[Path], host: str) -> Known:
         for marker, names, key in key_lines(text):
             if marker != "@cert-authority" and _names_match(names, host):
                 (revoked if marker == "@revoked" else keys).add(key)
-    return Known(frozenset(keys - revoked), frozenset(revoked))
+    return ListedKeys(frozenset(keys - revoked), frozenset(revoked))
 
 
-def key_lines(text: str) -> Iterator[tuple[str, str, HostKey]]:
+def key_lines(text: str) -> Iterator[tuple[str, str, PublicKey]]:
     """Marker, names and key of each line that has them; other lines are passed over."""
     for line in text.splitlines():
         words = line.split()
@@ -70,7 +53,7 @@ def key_lines(text: str) -> Iterator[tuple[str, str, HostKey]]:
             blob = base64.b64decode(words[2], validate=True)
         except (binascii.Error, ValueError):
             continue
-        yield marker, words[0], HostKey(words[1], blob)
+        yield marker, words[0], PublicKey(words[1], blob)
 
 
 def _names_match(names: str, host: str) -> bool:

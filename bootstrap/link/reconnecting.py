@@ -25,6 +25,33 @@ REFUSED_PATIENCE_S = 120.0
 before its keys are back in place. Longer would be knocking at a stranger's door."""
 
 
+class Backoff:
+    """A link that comes back, and is lost again before it brought anything: not for ever.
+
+    `ReconnectingLink.reconnect` waits where a login fails; where each login succeeds and what
+    follows ends at once, this waits. Call `lost` before the link is taken up again.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience = patience_s
+        self._news = -1
+        self._since = time.monotonic()
+        self._tries = 0
+
+    def lost(self, why: LinkLost, news: int) -> None:
+        """Wait a while, longer each time, where `news` is what it was at the last loss.
+
+        `news` counts what was read. Raises `why` once there was none for too long.
+        """
+        if news != self._news:
+            self._news, self._since, self._tries = news, time.monotonic(), 0
+            return
+        if time.monotonic() - self._since > self._patience:
+            raise why
+        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
+        self._tries += 1
+
+
 class ReconnectingLink:
     """The wire that stands now, and how to get another."""
 

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from bootstrap import paths
 from bootstrap.errors import UsageError
-from bootstrap.link.known_hosts import HostKey, key_lines
+from bootstrap.link.known_hosts import key_lines
 from bootstrap.paths import write_private
+from bootstrap.public_key import PublicKey
 
 if TYPE_CHECKING:
     from bootstrap.link.resolve import Endpoint
@@ -198,7 +199,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     return True
 
 
-def pins_of(box: KnownBox) -> list[tuple[str, HostKey]]:
+def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
     """The names and keys that are pinned for the box; none where they can't be read."""
     try:
         text = box.known_hosts.read_text(encoding="utf-8", errors="replace")

@@ -22,13 +22,13 @@ from bootstrap.errors import UnreachableError
 from bootstrap.link.dial import Dialing
 from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
-from bootstrap.link.hostkeys import FirstContact, Rules, Trust
+from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
 from bootstrap.link.keys import KeyLogin
-from bootstrap.link.known_hosts import HostKey
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
 from bootstrap.link.wire import PIECE
+from bootstrap.public_key import PublicKey
 from bootstrap.text.sanitize import sanitize
 
 _BANNER_TIMEOUT = 15
@@ -61,19 +61,21 @@ def login(
     """
     endpoint, prompt = dialing.endpoint, Prompt(say)
     try:
-        trust = Trust(endpoint, known, Rules(host_key, first_contact), prompt)
-        keys = KeyLogin(endpoint, trust, prompt, last_key=known.key)
-        connection = _connection(trust, keys, dialing)
-        connection.client.set_missing_host_key_policy(_OurTrust(trust))
+        check = HostKeyCheck(
+            endpoint, known, prompt, expected=host_key, first_contact=first_contact
+        )
+        keys = KeyLogin(endpoint, check, prompt, last_key=known.key)
+        connection = _connection(check, keys, dialing)
+        connection.client.set_missing_host_key_policy(_HostKeyPolicy(check))
         _open(connection, dialing)
-        trust.keep()
+        check.keep()
     except BaseException:
         dialing.close()
         raise
     return SshWire(endpoint.label, connection, dialing, keys.used)
 
 
-def _connection(trust: Trust, keys: KeyLogin, dialing: Dialing) -> Connection:
+def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: Dialing) -> Connection:
     """Fabric's connection, told everything, so that it looks nothing up itself."""
     endpoint = dialing.endpoint
     return Connection(
@@ -85,7 +87,7 @@ def _connection(trust: Trust, keys: KeyLogin, dialing: Dialing) -> Connection:
         config=Config(ssh_config=SSHConfig(), lazy=True),
         connect_kwargs={
             "sock": dialing.socket(),
-            "transport_factory": partial(BoxTransport, kinds=trust.wanted_kinds()),
+            "transport_factory": partial(BoxTransport, kinds=check.wanted_kinds()),
             "auth_strategy": keys,
             "banner_timeout": _BANNER_TIMEOUT,
             "auth_timeout": _AUTH_TIMEOUT,
@@ -109,11 +111,11 @@ def _open(connection: Connection, dialing: Dialing) -> None:
         ) from None
 
 
-class _OurTrust(paramiko.MissingHostKeyPolicy):
+class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
     """Asked by paramiko about each host key: it is given none to compare with."""
 
-    def __init__(self, trust: Trust) -> None:
-        self._trust = trust
+    def __init__(self, check: HostKeyCheck) -> None:
+        self._check = check
 
     def missing_host_key(
         self,
@@ -122,7 +124,7 @@ class _OurTrust(paramiko.MissingHostKeyPolicy):
         key: paramiko.PKey,
     ) -> None:
         """Raise HostKeyError unless the key may be trusted."""
-        self._trust.judge(HostKey(key.get_name(), key.asbytes()))
+        self._check.judge(PublicKey(key.get_name(), key.asbytes()))
 
 
 class SshWire:

@@ -31,6 +31,7 @@ from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport
 
 from bootstrap.link.dial import HeardSocket
+from bootstrap.public_key import RSA, RSA_SIGNATURES
 
 WINDOW = 10 * 1024 * 1024
 """Bytes a box may send unread: enough for 90 MiB/s at 100 ms, and little memory (docs/adr/0004)."""
@@ -42,7 +43,6 @@ _LONGEST_READ = 1024 * 1024
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _WEAK = re.compile("cbc|sha1|md5|ssh-rsa|ssh-dss")
 """Offered, it would be agreed on with whoever can do nothing else, or sits in between."""
-_RSA = ["rsa-sha2-512", "rsa-sha2-256"]
 
 # What paramiko logs as errors is said in our own words, once.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
@@ -98,7 +98,7 @@ class BoxTransport(ServiceRequestingTransport):
             setattr(options, kind, [n for n in getattr(options, kind) if not _WEAK.search(n)])
         preferred = [name for name in _CIPHERS if name in options.ciphers]
         options.ciphers = [*preferred, *(c for c in options.ciphers if c not in preferred)]
-        wanted = [name for kind in kinds for name in (_RSA if kind == "ssh-rsa" else [kind])]
+        wanted = [name for kind in kinds for name in (RSA_SIGNATURES if kind == RSA else [kind])]
         first = [name for name in wanted if name in options.key_types]
         options.key_types = [*first, *(k for k in options.key_types if k not in first)]
 

@@ -134,10 +134,10 @@ def _real(path: str) -> str:
 def _key(path: str) -> str:
     """The key itself is agreed to: the file may be the repository's, and hold another tomorrow."""
     from bootstrap.profile.public_keys import public_key
+    from bootstrap.public_key import PublicKey
 
-    blob = base64.b64decode(public_key(path).split()[1])
-    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
-    return f"{_real(path)} SHA256:{digest}"
+    kind, blob, *_ = public_key(path).split()
+    return f"{_real(path)} {PublicKey(kind, base64.b64decode(blob)).fingerprint}"
 
 
 def _address(url: str) -> str:

@@ -1,41 +1,106 @@
-"""Following a file on the box as it grows, across lost links, without a lost or doubled byte."""
+"""Files on the box: the end of one, or all of it as it grows, across lost links, each byte once."""
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections.abc import Iterator
 
-from bootstrap.errors import StepFailedError
+from bootstrap.errors import StepFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
-from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import shell_command
-from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.exchange import exchange, stream_answer
+from bootstrap.link.parsing import number
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.protocol.completion import CompletionPoller
 from bootstrap.protocol.query import build_query
+from bootstrap.text.sanitize import sanitize
 
 MOST_TOLD = 16 * 1024 * 1024
 """Bytes of events that one setup may tell: two events a second for most of a day."""
 MOST_REFUSED = 100_000
 """Lines among them that may be no events; another version's may be some."""
-MARK_S = 60.0
-"""How long a box may take to begin an answer, in seconds."""
-_MOST_NOISE = 8 * 1024 * 1024
-_HELD = 64 * 1024
+EVERY_S = 1.0
+ANSWER_S = 30.0
+"""How long one answer may take, in seconds."""
+_MOST_UNANSWERED = 3
+_LONGEST = 200
+_LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
-def grow(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
+def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
+    """The last `most` bytes of a file below boxstrap's folder; empty where there is none.
+
+    Raises LinkLost, NoAnswer.
+    """
+    return exchange(wire, build_query("tail", workdir=workdir, file=file, bytes=most), timeout=60)
+
+
+def follow_file(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
     """A stream of `file` (below boxstrap's folder) from byte `start` on; it ends with the link.
 
     Raises LinkLost; a file that isn't there yet is waited for. Reading raises
     NoAnswer where the box says something else.
     """
-    sentinel = secrets.token_hex(16)
     query = build_query("follow", workdir=workdir, file=file, **{"from": start + 1})
-    stream = wire.start(shell_command(f"echo\necho {sentinel}\n{query}"))
-    return after_mark(stream, sentinel, wire.label)
+    return stream_answer(wire, query)
+
+
+class CompletionPoller(threading.Thread):
+    """Asks now and then, over the same login; closes the stream once all was read.
+
+    `query` is a question whose answer is `running`, or other words, then a tab and the
+    size of the file in bytes, then perhaps a tab and when the writer ended. A box that leaves
+    it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
+    """
+
+    def __init__(self, wire: Wire, stream: Stream, query: str, seen: int = 0) -> None:
+        super().__init__(name="end-watch", daemon=True)
+        self.seen = seen
+        """Bytes of the file that were read so far; the reader keeps it."""
+        self.reached = False
+        """Whether the writer has ended and everything it wrote was read."""
+        self.state = ""
+        """The writer's state when it had ended, as the box words it."""
+        self.ended: int | None = None
+        """When it ended, on the box's clock, where the box tells that."""
+        self.trouble: UnreachableError | None = None
+        """Why nothing more is to be expected of this box."""
+        self._wire = wire
+        self._stream = stream
+        self._query = query
+        self._done = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """Ask, once nothing came for a while, until the end, or until the link is gone."""
+        before, unanswered = -1, 0
+        while not self._done.wait(EVERY_S) and self._wire.alive():
+            if self.seen != before:
+                before = self.seen
+                continue
+            try:
+                self.reached = self._is_over()
+                unanswered = 0
+            except LinkLost:
+                return
+            except UnreachableError as error:
+                unanswered += 1
+                self.trouble = error if unanswered == _MOST_UNANSWERED else None
+            if self.reached or self.trouble:
+                self._stream.close()
+                return
+
+    def _is_over(self) -> bool:
+        answer = sanitize(exchange(self._wire, self._query, timeout=ANSWER_S)[:_LONGEST])
+        self.state, size, ended = [*answer.strip().split("\t"), "", ""][:3]
+        written, self.ended = number(size), number(ended)
+        if written is None:
+            raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
+        return self.state != "running" and self.seen >= written
+
+    def stop(self) -> None:
+        """The reader has ended by itself."""
+        self._done.set()
 
 
 def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterator[Event]:
@@ -51,7 +116,7 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
     while True:
         try:
             wire = link.wire
-            stream = grow(
+            stream = follow_file(
                 wire, f"setups/{setup}/events.jsonl", workdir=workdir, start=lines.consumed
             )
             # What was read over an earlier link counts: there may be nothing more to come.
@@ -97,74 +162,3 @@ def _endless(label: str) -> NoAnswer:
         where=label,
         hint="Don't trust this box with your work, or log in with ssh and see what it does.",
     )
-
-
-class _After:
-    """A stream without what came before a mark: noise of rc files, which has its limits."""
-
-    def __init__(self, stream: Stream, mark: bytes, label: str) -> None:
-        self._stream = stream
-        self._mark: bytes | None = mark
-        self._label = label
-        self._held = b""
-        self._noise = 0
-        self._is_late = False
-        self._timer = threading.Timer(MARK_S, self._give_up)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def read(self, n: int) -> bytes:
-        while self._mark is not None:
-            piece = self._stream.read(n)
-            if self._is_late:
-                raise self._no_answer(f"it began no answer within {MARK_S:g} s.")
-            if not piece:
-                self._timer.cancel()
-                return b""
-            self._held += piece
-            _, found, rest = self._held.partition(self._mark)
-            if found:
-                self._timer.cancel()
-                self._mark, self._held = None, b""
-                if rest:
-                    return rest
-                continue
-            self._noise += len(piece)
-            if self._noise > _MOST_NOISE:
-                self.close()
-                limit = _MOST_NOISE // 2**20
-                raise self._no_answer(f"it printed more than {limit} MiB instead of an answer.")
-            if len(self._held) > _HELD:
-                self._held = self._held[-len(self._mark) :]
-        return self._stream.read(n)
-
-    def _give_up(self) -> None:
-        self._is_late = True
-        self._stream.close()
-
-    def _no_answer(self, what: str) -> NoAnswer:
-        return NoAnswer(what, where=self._label, hint="Log in with ssh and look at its rc files.")
-
-    def read_err(self) -> bytes:
-        return self._stream.read_err()
-
-    def write(self, b: bytes) -> None:
-        self._stream.write(b)
-
-    def close_write(self) -> None:
-        self._stream.close_write()
-
-    def exit_status(self) -> int | None:
-        return self._stream.exit_status()
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._stream.close()
-
-
-def after_mark(stream: Stream, mark: str, label: str) -> Stream:
-    """`stream` without all that comes before a line with `mark`: noise of rc files.
-
-    Reading it raises NoAnswer where the mark does not come.
-    """
-    return _After(stream, f"\n{mark}\n".encode(), label)

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxLacksError
-from bootstrap.events import STEPS, WHY
+from bootstrap.events import WHY
 from bootstrap.link.exchange import exchange
 from bootstrap.link.parsing import number, rows, version
 from bootstrap.link.wire import Wire
+from bootstrap.plan import NAMES
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run
 from bootstrap.text.sizes import duration
@@ -168,7 +169,7 @@ def _status(value: str) -> dict[str, object]:
 
 def _plan(lines: list[str]) -> dict[str, str]:
     rows = (line.partition("\t") for line in lines)
-    return {step: why for step, _, why in rows if step in STEPS and why in WHY}
+    return {step: why for step, _, why in rows if step in NAMES and why in WHY}
 
 
 def _check_system(box_state: BoxState, label: str) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.backoff import Backoff
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.exchange import stream_answer
 from bootstrap.link.handle import BoxOptions
+from bootstrap.link.reconnecting import Backoff
 from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
-from bootstrap.protocol.completion import CompletionPoller
-from bootstrap.protocol.follow import after_mark, grow
+from bootstrap.protocol.follow import CompletionPoller, follow_file
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.runs.connection import BoxConnection, connect
@@ -89,10 +88,8 @@ def _step_log(connection: BoxConnection, step: str) -> str:
 
 
 def _as_it_is(connection: BoxConnection, file: str) -> Iterator[bytes]:
-    mark = os.urandom(16).hex()
     query = build_query("tail", workdir=connection.workdir, file=file, bytes="+1")
-    stream = connection.link.wire.start(shell_command(f"echo\necho {mark}\n{query}"))
-    yield from _pieces(after_mark(stream, mark, connection.link.label))
+    yield from _pieces(stream_answer(connection.link.wire, query))
 
 
 def _pieces(stream: Stream) -> Iterator[bytes]:
@@ -117,7 +114,7 @@ class _Growing:
         while True:
             try:
                 wire = connection.link.wire
-                stream = grow(wire, self.file, workdir=connection.workdir, start=read)
+                stream = follow_file(wire, self.file, workdir=connection.workdir, start=read)
                 end = (
                     CompletionPoller(wire, stream, _end_of(connection, run), seen=read)
                     if run

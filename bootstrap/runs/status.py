@@ -13,9 +13,9 @@ from bootstrap.errors import BoxstrapError, HostKeyError
 from bootstrap.events import Event, parse
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import number
+from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.tail import file_tail
 from bootstrap.runs.connection import (
     BoxConnection,
     KeyAndRoot,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,10 +10,9 @@ from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.exchange import stream_answer
 from bootstrap.link.handle import BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.protocol.follow import after_mark
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.samples import Sample, SampleLines
 from bootstrap.runs.connection import meant
@@ -128,10 +126,8 @@ class Feed(threading.Thread):
             self._closed.set()
 
     def _follow(self, link: ReconnectingLink) -> None:
-        mark = secrets.token_hex(16)
         query = build_query("top", workdir=self._box.known.workdir, every=self._every)
-        command = shell_command(f"echo\necho {mark}\n{query}")
-        stream = after_mark(link.wire.start(command), mark, link.label)
+        stream = stream_answer(link.wire, query)
         lines = SampleLines()
         while piece := stream.read(64 * 1024):
             for sample in lines.feed(piece):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import StepFailedError
-from bootstrap.protocol.tail import file_tail
+from bootstrap.protocol.follow import file_tail
 from bootstrap.verdict import MAX_BYTES, Verdict, advised, read
 
 if TYPE_CHECKING:

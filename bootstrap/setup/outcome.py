@@ -15,7 +15,7 @@ from bootstrap.errors import (
 )
 from bootstrap.events import Event
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.tail import file_tail
+from bootstrap.protocol.follow import file_tail
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:

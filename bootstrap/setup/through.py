@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import expanded, write_whole
+from bootstrap.paths import expanded, write_users_file
 from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL
 from bootstrap.setup.doorwork import DoorWork, for_door
 
@@ -149,7 +149,7 @@ def _show(text: str, screen: Screen, given: Mapping[str, Any], data: Mapping[str
 def _write(name: str, text: str) -> Path:
     file = expanded(name)
     try:
-        write_whole(file, text)
+        write_users_file(file, text)
     except OSError as error:
         raise UsageError(f"{file} can't be written: {error.strerror}.", where="--output") from error
     return file

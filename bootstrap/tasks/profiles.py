@@ -57,7 +57,7 @@ def init(call: Call) -> None:
     Example: boxstrap init
     """
     from bootstrap.errors import UsageError, cant_write
-    from bootstrap.paths import write_whole
+    from bootstrap.paths import write_users_file
     from bootstrap.profile.scaffold import look, notes, sketch
     from bootstrap.repo.here import read
 
@@ -70,7 +70,7 @@ def init(call: Call) -> None:
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = root / "boxstrap.yaml", look(root, url=url)
     try:
-        write_whole(file, sketch(facts), "x")  # never through a link
+        write_users_file(file, sketch(facts), "x")  # never through a link
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",

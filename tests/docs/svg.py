@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from bootstrap.events import STEPS, Event
+from bootstrap.events import Event
+from bootstrap.plan import NAMES
 from bootstrap.text.sanitize import sanitize
 from bootstrap.ui.layout import line
 from bootstrap.ui.steps import StepRow, Steps
@@ -40,7 +41,7 @@ def draw(
     steps = Steps(now=lambda: 0.0)
     for event in events:
         steps.take(event)
-    rows = sorted(steps.rows.values(), key=lambda row: STEPS.index(row.step))
+    rows = sorted(steps.rows.values(), key=lambda row: NAMES.index(row.step))
     if steps.setup.seconds is not None:
         rows.append(steps.setup)
     below = sanitize(words).splitlines()[:_MOST_WORDS]

@@ -12,10 +12,11 @@ import pytest
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import record
 from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.hostkeys import Rules, Trust, check_fingerprint, read_pins
-from bootstrap.link.known_hosts import HostKey, read_known_hosts
+from bootstrap.link.hostkeys import HostKeyCheck, check_fingerprint, read_pins
+from bootstrap.link.known_hosts import read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
+from bootstrap.public_key import PublicKey
 from bootstrap.runs.attach import ssh_command
 from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.link.conftest import SshUser
@@ -206,12 +207,12 @@ def test_a_first_contact_that_overtook_another_key_is_refused(
 ) -> None:
     """Both began before either was pinned; the second saw another key."""
     late = ssh_user.box("box")
-    trust = Trust(ssh_user.endpoint("box"), late, Rules(), Prompt(ssh_user.said.append))
+    check = HostKeyCheck(ssh_user.endpoint("box"), late, Prompt(ssh_user.said.append))
     other = start_server("other", ssh_user.key)
-    trust.judge(HostKey("ssh-ed25519", base64.b64decode(public(other).split()[1])))
+    check.judge(PublicKey("ssh-ed25519", base64.b64decode(public(other).split()[1])))
     ssh_user.reach("box").close()
     with pytest.raises(HostKeyError, match="pinned for box"):
-        trust.keep()
+        check.keep()
     assert [key.fingerprint for key in read_pins(late)] == [server.fingerprint]
 
 

@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.link import backoff
-from bootstrap.link.backoff import Backoff
+from bootstrap.link import exchange, reconnecting
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.exchange import after_mark, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
-from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.protocol import completion, follow, objects
-from bootstrap.protocol.follow import after_mark, follow_events
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.protocol import follow, objects
+from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.objects import Sending
 
 SETUP = "20260101-000000-abcdef"
@@ -65,10 +64,10 @@ def wires() -> Iterator[Wires]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience of tenths of a second."""
-    monkeypatch.setattr(completion, "EVERY_S", 0.05)
-    monkeypatch.setattr(completion, "ANSWER_S", 0.2)
-    monkeypatch.setattr(follow, "MARK_S", 0.3)
-    monkeypatch.setattr(backoff, "PAUSES_S", (0.01, 0.02))
+    monkeypatch.setattr(follow, "EVERY_S", 0.05)
+    monkeypatch.setattr(follow, "ANSWER_S", 0.2)
+    monkeypatch.setattr(exchange, "BEGIN_S", 0.3)
+    monkeypatch.setattr(reconnecting, "PAUSES_S", (0.01, 0.02))
 
 
 def steady(login: Callable[[], Any]) -> ReconnectingLink:
@@ -204,13 +203,13 @@ def test_no_thread_here_ends_with_a_traceback(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """The size in an answer may be no number at all, or one of a million digits."""
-    monkeypatch.setattr(completion, "EVERY_S", 0.02)
+    monkeypatch.setattr(follow, "EVERY_S", 0.02)
     ended: list[object] = []
     monkeypatch.setattr(threading, "excepthook", ended.append)
     for size in ("9" * 50_000, "\u00b2", "-1", "1e9", "", "0x10"):
         frame = f"echo; echo MARK+; printf 'gone\\t%s\\n' '{size}'; echo MARK >&2; echo MARK- 0"
         wire = wires({"state=gone": frame})
-        end = completion.CompletionPoller(wire, LocalWire.start(wire, "exec sleep 5"), "state=gone")
+        end = follow.CompletionPoller(wire, LocalWire.start(wire, "exec sleep 5"), "state=gone")
         end.join(10)
         assert end.trouble is not None
         assert not end.reached

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bootstrap.errors import BoxLacksError
-from bootstrap.events import STEPS, WHY
+from bootstrap.events import WHY
+from bootstrap.plan import NAMES
 from bootstrap.protocol import probe as probe_module
 from bootstrap.protocol.probe import BoxState, parse
 from bootstrap.protocol.run import STATES, parse_run
@@ -39,7 +40,7 @@ def check(found: BoxState) -> None:
     shown = [*found.facts.values(), *found.env, *found.files, found.script]
     shown += [part for run in found.runs for part in (run.name, run.command, run.session)]
     assert not [part for part in shown if UNSEEN.search(part)]
-    assert set(found.plan) <= set(STEPS)
+    assert set(found.plan) <= set(NAMES)
     assert set(found.plan.values()) <= set(WHY)
     assert all(run.state in STATES and run.name and run.repo_key for run in found.runs)
     assert all(0 <= run.log_bytes < 10**18 and 0 <= run.started < 10**18 for run in found.runs)

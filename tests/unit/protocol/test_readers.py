@@ -21,16 +21,14 @@ from bootstrap.editors import jsonc, needs, on_box
 from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.link.exchange import ask, exchange, shell_command
+from bootstrap.link.exchange import ask, exchange, stream_answer
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.schema import Advice
-from bootstrap.protocol.completion import CompletionPoller
-from bootstrap.protocol.follow import after_mark, follow_events
+from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.samples import SampleLines
-from bootstrap.protocol.tail import file_tail
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
@@ -91,7 +89,7 @@ class Once(SimpleNamespace):
 
 def all_of(wire: Any) -> bytes:
     """What a command without a frame of its own says."""
-    stream = after_mark(wire.start(shell_command(f"echo\necho {'a' * 32}\n")), "a" * 32, wire.label)
+    stream = stream_answer(wire, "")
     return b"".join(iter(lambda: stream.read(1000), b""))
 
 
@@ -132,20 +130,19 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/training.py": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/fetch_verdict.py": lambda wire: fetch_verdict(wire, "/w", Advice()),
     "protocol/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
+    "protocol/follow.py: its tail": lambda wire: file_tail(wire, "x", "/w", 100),
+    "protocol/follow.py: its end": lambda wire: CompletionPoller._is_over(
+        SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
+    ),
     "protocol/probe.py": probe,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
     "protocol/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
-    "protocol/tail.py": lambda wire: file_tail(wire, "x", "/w", 100),
-    "protocol/completion.py": lambda wire: CompletionPoller._is_over(
-        SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
-    ),
 }
 """Module -> what it makes of a box's words. Whoever asks a box stands here."""
 
 ASKS = re.compile(
-    r"^from bootstrap\.link\.exchange import.*\b(exchange|ask)\b"
-    r"|^from bootstrap\.protocol\.tail import"
-    r"|^from bootstrap\.protocol\.follow import.*\b(after_mark|grow)\b"
+    r"^from bootstrap\.link\.exchange import.*\b(exchange|ask|stream_answer)\b"
+    r"|^from bootstrap\.protocol\.follow import.*\b(file_tail|follow_file)\b"
     r"|\bwire\.start\(",
     re.MULTILINE,
 )
@@ -214,7 +211,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 def test_whatever_a_box_says(
     module: str, said: bytes, code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bootstrap.link.backoff.PAUSES_S", (0,))
+    monkeypatch.setattr("bootstrap.link.reconnecting.PAUSES_S", (0,))
     words = ""
     try:
         READERS[module](Saying(said, code))
