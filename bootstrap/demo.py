@@ -6,30 +6,32 @@ import os
 import shutil
 from pathlib import Path
 
-from bootstrap.link.handle import LOCAL, BoxOptions
+from bootstrap.link.handle import LOCAL
 from bootstrap.paths import shipped, state_dir
 from bootstrap.repo.git import Folders, GitError, broken, run
-from bootstrap.setup.drive import Wishes
-from bootstrap.setup.perform import Order, perform
-from bootstrap.ui.screen import Screen
+from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.result import SetupResult
+from bootstrap.setup.run import run_setup
+from bootstrap.ui.reporter import Reporter
 
 _BARELY = ("--quiet", "--no-verify", "--no-gpg-sign")
 _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
 
 
-def show(screen: Screen) -> None:
+def run_demo(reporter: Reporter) -> SetupResult:
     """Do the main job here, for real. Raises what a setup raises."""
     _leave_their_settings_alone()
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
-    screen.note("demo", f"everything lies in {folder}; delete it when you like")
-    options = BoxOptions(
+    reporter.note("demo", f"everything lies in {folder}; delete it when you like")
+    request = SetupRequest(
         host=LOCAL,
         profile="demo",
         sets=(f"box.workdir={folder / 'box'}",),
         repo=repository,
+        restart=True,
     )
-    perform(Order(options, Wishes(restart=True)), screen)
+    return run_setup(request, reporter)
 
 
 def _leave_their_settings_alone() -> None:

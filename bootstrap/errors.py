@@ -94,7 +94,9 @@ class BoxLacksError(BoxstrapError):
 
 
 class ReturnBoxError(BoxstrapError):
-    """Verdict: return this box."""
+    """Verdict: return this box. `verdict` is the whole of it, where one was found."""
+
+    verdict: object = None
 
 
 class StepFailedError(BoxstrapError):

@@ -86,8 +86,8 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
     root = place.root
     commit, subject = _commit(repository, ref)
     url = _url(settings)
-    name = name_of(url) if url else sanitised(root.name.removesuffix(".git"))
-    usual, shallow = f"{name}-{fingerprint(url, root)}", (place.common_dir / "shallow").is_file()
+    name, usual = name_and_key(url, root)
+    shallow = (place.common_dir / "shallow").is_file()
     known = identify(repository.folders, place.common_dir, usual, shallow=shallow)
     return Here(
         root=root,
@@ -217,7 +217,9 @@ def _instead(url: str, settings: Settings) -> str:
     return f"{instead}{url[len(prefix) :]}"
 
 
-def fingerprint(url: str | None, root: Path) -> str:
-    """Eight hex digits that stay the same when the way to the same repository changes."""
+def name_and_key(url: str | None, root: Path) -> tuple[str, str]:
+    """What a repository's address, else its place, gives it: a name, and a key with eight hex
+    digits that stay the same when the way to the same repository changes."""
+    name = name_of(url) if url else sanitised(root.name.removesuffix(".git"))
     same = as_https(url).removesuffix("/").removesuffix(".git") if url else str(root)
-    return hashlib.sha256(same.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return name, f"{name}-{hashlib.sha256(same.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

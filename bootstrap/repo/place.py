@@ -86,6 +86,12 @@ def find(path: Path) -> Place:
     return bare
 
 
+def repository_root(place: Path) -> Path | None:
+    """The nearest folder upwards that holds a `.git`; a look, no git."""
+    place = real(place)
+    return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
+
+
 def _none_here(path: Path) -> UsageError:
     return UsageError(
         "this is not a git repository, nor inside one.",

@@ -86,7 +86,7 @@ def current_repository(options: BoxOptions) -> KeyAndRoot:
     One that can't be read has a key that no box knows: its runs are nobody else's.
     """
     from bootstrap.repo.here import read
-    from bootstrap.setup.prepare import repository_root
+    from bootstrap.repo.place import repository_root
 
     try:
         here = read(options.place)
@@ -99,7 +99,7 @@ def current_repository(options: BoxOptions) -> KeyAndRoot:
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redacts what the box was given, or where nobody noted that, what the profile here names."""
     from bootstrap.setup.consent import usable
-    from bootstrap.setup.secrets import redactor_of
+    from bootstrap.setup.secret_values import redactor_of
 
     if box.secrets is not None:
         return redactor_of([box])
@@ -112,20 +112,19 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
 
 def _named_here(options: BoxOptions) -> str:
     """The key of the repository that the profile here names by its URL; "" where it names none."""
-    from bootstrap.repo.here import fingerprint
-    from bootstrap.repo.urls import name_of
+    from bootstrap.repo.here import name_and_key
     from bootstrap.setup.consent import usable
 
     try:
         url = "".join(usable(options, "git.url"))
     except BoxstrapError:
         return ""
-    return f"{name_of(url)}-{fingerprint(url, options.place)}" if url else ""
+    return name_and_key(url, options.place)[1] if url else ""
 
 
 def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redacts what any known box was given: which are meant is known later."""
-    from bootstrap.setup.secrets import redactor_of
+    from bootstrap.setup.secret_values import redactor_of
 
     boxes = all_boxes()
     here = redactor_for(KnownBox("", ""), options)

@@ -19,7 +19,7 @@ from bootstrap.protocol.follow import CompletionPoller, follow_file
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.setup.secrets import warn_of_unredacted
+from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import duration
 from bootstrap.ui.screen import Screen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 
@@ -45,12 +44,3 @@ def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
     screen.close()
     line = shell_command(script, "bash --norc")
     become(ssh_command(box, line, terminal=terminal) or ["/bin/sh", "-c", line])
-
-
-def given_command(arguments: Sequence[str]) -> list[str]:
-    """What stands behind `--`, which Invoke drops. Raises UsageError where nothing does."""
-    command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
-    if not command:
-        example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
-        raise UsageError("which command? It stands behind `--`.", hint=f"As in: {example}")
-    return command

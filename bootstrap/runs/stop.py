@@ -19,6 +19,10 @@ _MOST_NAMED = 20
 """Processes that are named; a stranger's box may send as many as it likes."""
 
 
+StopAnswer = tuple[bool, list[list[str]]]
+"""Whether it was ended, and what goes on: for each the run, a process's number, user, program."""
+
+
 def stop_run(
     options: BoxOptions, screen: Screen, *, run: str | None, every: bool, setup: bool
 ) -> None:
@@ -29,20 +33,19 @@ def stop_run(
     """
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")
-    left: list[list[str]] = []
     with connect(options, screen) as connection:
         meant = [] if setup else connection.runs(run, every=every)
         living = [one for one in meant if one.state == "running" or one.left]
-        ended = [
-            one
-            for one in (living if every else (living or meant)[:1])
-            if _stop(connection, one, left)
-        ]
-        stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
-        if setup and _stop(connection, None, left):
-            stopped = [
-                f"setup ({connection.box_state.holder})" if connection.box_state.holder else "setup"
-            ]
+        if setup:
+            did, left = _stop(connection, "setup")
+            holder, ended = connection.box_state.holder, list[Run]()
+            stopped = [f"setup ({holder})" if holder else "setup"] if did else []
+        else:
+            asked = living if every else (living or meant)[:1]
+            answers = [_stop(connection, one.name, one.repo_key) for one in asked]
+            left = [row for _, others in answers for row in others]
+            ended = [one for one, (did, _) in zip(asked, answers, strict=True) if did]
+            stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(connection, meant, run)
         if not connection.box.is_local:
             text += f"\n{still_billing(connection.box.known.console)}"
@@ -68,18 +71,14 @@ def stop_run(
         )
 
 
-def _stop(connection: BoxConnection, run: Run | None, left: list[list[str]]) -> bool:
-    """End the run, or the setup at work; whether the box says that it did. What it left is added:
-    the run, and a process's number, user and program."""
-    what, key = (run.name, run.repo_key) if run else ("setup", "")
-    query = build_query("stop", workdir=connection.workdir, what=what, repo_key=key)
-    did, others = what_ended(exchange(connection.link.wire, query, timeout=60))
-    left += others
-    return did
+def _stop(connection: BoxConnection, what: str, repo_key: str = "") -> StopAnswer:
+    """End the run of that name, or the setup at work."""
+    query = build_query("stop", workdir=connection.workdir, what=what, repo_key=repo_key)
+    return what_ended(exchange(connection.link.wire, query, timeout=60))
 
 
-def what_ended(answer: bytes) -> tuple[bool, list[list[str]]]:
-    """Whether the box says that it ended it, and what it left."""
+def what_ended(answer: bytes) -> StopAnswer:
+    """Read what the box says of it."""
     said = [(word, value.split("\t")) for word, value in rows(answer)]
     left = [row for word, row in said if word == "left" and len(row) == 4]
     return any(word == "stopped" for word, _ in said), left

@@ -14,7 +14,7 @@ from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takin
 from bootstrap.profile.load import Loaded, load
 from bootstrap.profile.schema import taking_keys
 from bootstrap.profile.takes import Takes
-from bootstrap.setup.prepare import check_keys, repository_root
+from bootstrap.repo.place import repository_root
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
@@ -54,7 +54,7 @@ def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) 
     Raises ProfileError, ConsentError.
     """
     loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
-    check_keys(loaded)
+    _check_keys(loaded)
     takings = find_takings(loaded, _roots(options), kinds)
     before = agreed(takings.root) if takings else frozenset[Taking]()
     if takings and not before.issuperset(takings.each):
@@ -63,6 +63,21 @@ def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) 
             _ask(takings, before, options.consent, find.label(loaded.layers[0].path))
             agree(takings)
     return loaded
+
+
+def _check_keys(loaded: Loaded) -> None:
+    """Read the public keys that the profile names, before any box hears of it.
+
+    Raises ProfileError with the file and line that names the wrong one.
+    """
+    if loaded.profile.ssh.authorized_keys:
+        from bootstrap.profile.public_keys import public_keys
+
+        try:
+            public_keys(loaded.profile)
+        except ProfileError as error:
+            origin = loaded.origins.get("ssh.authorized_keys")
+            raise ProfileError(error.what, where=str(origin or ""), hint=error.hint) from None
 
 
 def usable(options: BoxOptions, key: str) -> list[str]:

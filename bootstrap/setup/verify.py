@@ -1,65 +1,49 @@
-"""`inv verify`: the gpu step alone, the smoke test where an environment is, and what they found."""
+"""`verify_box`: the gpu step alone, the smoke test where an environment is, and what they found."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from bootstrap.errors import ReturnBoxError
-from bootstrap.setup.drive import Drive, Wishes
-from bootstrap.setup.fetch_verdict import fetch_verdict
-from bootstrap.setup.ready import Ready, get_ready
-from bootstrap.ui.verdict_table import lines, painted
+from bootstrap.setup.context import get_context
+from bootstrap.setup.executor import SetupExecutor
+from bootstrap.setup.result import fetch_verdict
 
 if TYPE_CHECKING:
-    from bootstrap.link.handle import BoxOptions
-    from bootstrap.ui.screen import Screen
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.ui.reporter import Reporter
     from bootstrap.verdict import Verdict
 
 
-def verify_box(
-    options: BoxOptions, screen: Screen, *, wait_s: int, report: Path | None = None
-) -> None:
-    """Check a box now and show the verdict; into `report` goes a page for the host's owner.
+@dataclass(frozen=True)
+class Verification:
+    """A box that was checked."""
 
-    Raises ReturnBoxError for a bad one, after the page is written.
-    """
-    if report:
-        from bootstrap.verdict_page import check_place
+    verdict: Verdict
+    where: str
+    """The box, as its address is shown."""
+    provider: str
+    error: ReturnBoxError | None
+    """What is to be raised of a box that should be returned."""
 
-        check_place(report)
-    ready = get_ready(options, screen, committed_only=True, with_work=False)
-    smoke = any(step.name == "smoke" for step in ready.prepared.steps)
-    wishes = Wishes(only="gpu,smoke" if smoke else "gpu", wait_s=wait_s)
-    drive = Drive(ready.box.known.name, ready.link, ready.prepared, screen, wishes)
+
+def verify_box(request: SetupRequest, reporter: Reporter) -> Verification:
+    """Check a box now. Raises the errors of `bootstrap.errors`, but not for a bad verdict."""
+    context = get_context(replace(request, committed_only=True), reporter, with_source=False)
+    smoke = any(step.name == "smoke" for step in context.payload.steps)
+    context.request = replace(context.request, only="gpu,smoke" if smoke else "gpu")
+    profile, error = context.payload.profile, None
     try:
         try:
-            drive.run(drive.box_state())
-        except ReturnBoxError:
-            if report:
-                _write_report(report, _verdict(ready), ready, screen)
-            raise
-        profile = ready.prepared.profile.name
-        ready.box.save(replace(ready.box.known, workdir=drive.workdir, profile=profile))
-        verdict = _verdict(ready)
-        screen.result({"verdict": verdict.model_dump()}, "\n".join(lines(verdict)), painted)
-        if report:
-            _write_report(report, verdict, ready, screen)
+            SetupExecutor(context).run(context.link.ask(context.probe))
+        except ReturnBoxError as returned:
+            error, verdict = returned, cast("Verdict", returned.verdict)
+        else:
+            known = context.box.known
+            context.box.save(replace(known, workdir=profile.box.workdir, profile=profile.name))
+            advice = profile.provider.advice
+            verdict = fetch_verdict(context.link.wire, profile.box.workdir, advice)
+        return Verification(verdict, context.link.wire.label, profile.provider.name, error)
     finally:
-        ready.link.close()
-
-
-def _verdict(ready: Ready) -> Verdict:
-    profile = ready.prepared.profile
-    return fetch_verdict(ready.link.wire, profile.box.workdir, profile.provider.advice)
-
-
-def _write_report(file: Path, verdict: Verdict, ready: Ready, screen: Screen) -> None:
-    from datetime import datetime, timezone
-
-    from bootstrap.verdict_page import Subject, page, write
-
-    box, provider = ready.link.wire.label, ready.prepared.profile.provider.name
-    write(file, page(verdict, Subject(box, provider, datetime.now(timezone.utc))))
-    screen.result({"report": str(file)}, f"\nreport: {file}")
+        context.link.close()

@@ -10,7 +10,7 @@ from bootstrap.sshconfig.place import ConfigPlace, find_place
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
     from bootstrap.sshconfig.update import UpdateResult
-    from bootstrap.ui.screen import Screen
+    from bootstrap.ui.reporter import Reporter
 
 
 def preload(box: BoxHandle) -> None:
@@ -19,26 +19,26 @@ def preload(box: BoxHandle) -> None:
         import bootstrap.sshconfig.update  # noqa: F401
 
 
-def update_alias(box: BoxHandle, screen: Screen) -> str:
+def update_alias(box: BoxHandle, reporter: Reporter) -> str:
     """What to type after `ssh` from now on; "" where nothing leads there.
 
     Nothing is written for `local`, nor where the user wants none. What goes
     wrong here is said, and is no reason for a setup to fail.
     """
-    result = None if box.is_local else _update(screen)
+    result = None if box.is_local else _update(reporter)
     if result is None:
         return ""
     alias = result.alias(box.known)
     if result.changed and alias:
-        screen.say(f"`ssh {alias}` leads to this box, for scp, rsync and editors too")
+        reporter.say(f"`ssh {alias}` leads to this box, for scp, rsync and editors too")
     return alias
 
 
-def drop_alias(screen: Screen) -> None:
+def drop_alias(reporter: Reporter) -> None:
     """After a box was forgotten."""
     place = _wanted()
     if place is not None and place.entries.exists():
-        _update(screen)
+        _update(reporter)
 
 
 def _wanted() -> ConfigPlace | None:
@@ -46,7 +46,7 @@ def _wanted() -> ConfigPlace | None:
     return None if place is None or place.off.exists() else place
 
 
-def _update(screen: Screen) -> UpdateResult | None:
+def _update(reporter: Reporter) -> UpdateResult | None:
     place = _wanted()
     if place is None:
         return None
@@ -56,12 +56,12 @@ def _update(screen: Screen) -> UpdateResult | None:
         result = update(place)
     except OSError as error:
         what = cant_write(place.entries, error).what
-        screen.warn(f"the ssh config's entries are not kept: {what}")
+        reporter.warn(f"the ssh config's entries are not kept: {what}")
         return None
     if result.changed:
         from bootstrap.sshconfig.task import follow_on_windows
 
         if result.trouble:
-            screen.warn(result.trouble)
-        follow_on_windows(screen)
+            reporter.warn(result.trouble)
+        follow_on_windows(reporter)
     return result

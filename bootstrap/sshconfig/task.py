@@ -8,6 +8,7 @@ from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.entry import Entry
 from bootstrap.sshconfig.place import VARIABLE, ConfigPlace, account_home, find_place
 from bootstrap.sshconfig.update import remove, update
+from bootstrap.ui.reporter import Reporter
 from bootstrap.ui.screen import Screen
 
 
@@ -50,7 +51,7 @@ def remove_entries(screen: Screen) -> None:
     )
 
 
-def follow_on_windows(screen: Screen) -> str:
+def follow_on_windows(reporter: Reporter) -> str:
     """Where this is WSL: write the entries for Windows' programs too; the folder, or ""."""
     if not wsl.is_wsl():
         return ""
@@ -58,13 +59,13 @@ def follow_on_windows(screen: Screen) -> str:
         windows = wsl.find_windows()
         advice = wsl.write(windows, all_boxes())
     except wsl.NoWindowsError as error:
-        screen.warn(
+        reporter.warn(
             f"Windows' programs (VS Code is one) don't know the boxes yet: {error}.\n"
             "Put what `boxstrap ssh-config` lists into C:\\Users\\NAME\\.ssh\\config by hand."
         )
         return ""
     for sentence in advice:
-        screen.say(f"Windows: {sentence}")
+        reporter.say(f"Windows: {sentence}")
     return str(windows.folder)
 
 

@@ -26,6 +26,7 @@ from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
+    from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.screen import Screen
 
 
@@ -101,6 +102,14 @@ class Call:
             new_box=bool(given.get("new_box")),
             consent=given.get("consent"),
         )
+
+    def request(self) -> SetupRequest:
+        """The options about a setup, those about its box among them."""
+        from bootstrap.setup.request import SetupRequest
+
+        flags = ("committed_only", "restart", "adopt", "strict")
+        own: dict[str, Any] = {name: bool(self.given.get(name)) for name in flags}
+        return SetupRequest(**vars(self.options()), **own, wait_s=self.given.get("wait", 60))
 
 
 class _Checked(Argument):

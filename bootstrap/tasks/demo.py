@@ -11,6 +11,9 @@ def demo(call: Call) -> None:
 
     Example: boxstrap demo
     """
-    from bootstrap.demo import show
+    from bootstrap.demo import run_demo
+    from bootstrap.tasks.setup_report import show_result
 
-    show(call.screen)
+    result = run_demo(call.screen)
+    show_result(result, call.screen)
+    result.raise_for_status()

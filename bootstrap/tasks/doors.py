@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bootstrap.tasks.command import CONSENT, JSON, SET, Call, Option, command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bootstrap.setup.doors import CarriedScript
 
 _PROFILE = Option("profile", "A profile: its name, or a path.")
 _REPO = Option("repo", "The repository; default: the one you stand in.")
@@ -28,9 +35,13 @@ def render(call: Call) -> None:
 
     Example: boxstrap render --for ec2 --output user-data.yaml
     """
-    from bootstrap.setup.through import show_rendering
+    from bootstrap.setup.doors import render_for_door, render_readable
 
-    show_rendering(call.options(), call.screen, call.given)
+    door = call.given["for_"]
+    if door:
+        _show(call, render_for_door(door, call.request(), call.screen))
+    else:
+        _show(call, render_readable(call.request(), call.screen))
 
 
 @command(
@@ -51,6 +62,58 @@ def oneliner(call: Call) -> None:
 
     Example: boxstrap oneliner --profile vast
     """
-    from bootstrap.setup.through import show_paste
+    from bootstrap.errors import UsageError
+    from bootstrap.setup.doors import render_paste
 
-    show_paste(call.options(), call.screen, call.given)
+    given = call.given
+    if sum(bool(given[way]) for way in ("small", "url", "uvx")) > 1:
+        raise UsageError("--small, --url and --uvx are three ways: choose one.")
+    if given["url"]:
+        _show_fetched(call)
+        return
+    small, uvx = bool(given["small"]), given["uvx"] or ""
+    _show(call, render_paste(call.request(), call.screen, small=small, uvx=uvx))
+
+
+def _show_fetched(call: Call) -> None:
+    """The script goes into a file for the person to put at the address; the paste fetches it."""
+    from bootstrap.errors import UsageError
+    from bootstrap.setup.doors import render_fetched
+
+    given = call.given
+    if not given["output"]:
+        raise UsageError(
+            "--url needs --output FILE: the script that you then put at that address.",
+            hint="boxstrap oneliner --url https://example.org/box.sh --output box.sh",
+        )
+    made = render_fetched(call.request(), call.screen, given["url"])
+    file = _write(given["output"], made.script)
+    call.screen.note("put", f"{file} at {given['url']}, byte for byte; what differs is not run")
+    data = {"edition": made.edition, "sha256": made.sha256, "written": str(file), "text": made.text}
+    call.screen.result(data, made.text.rstrip("\n"))
+
+
+def _show(call: Call, made: CarriedScript) -> None:
+    import sys
+
+    size = len(made.text.encode())
+    if call.given["output"]:
+        file = _write(call.given["output"], made.text)
+        call.screen.result({**made.data, "bytes": size, "written": str(file)}, f"written: {file}")
+    elif call.is_json:
+        call.screen.result({**made.data, "bytes": size, "lines": made.text.splitlines()})
+    else:
+        # Ours, byte for byte: what a screen bounds and cleans are the words of strangers.
+        sys.stdout.write(made.text)
+
+
+def _write(name: str, text: str) -> Path:
+    from bootstrap.errors import UsageError
+    from bootstrap.paths import expanded, write_users_file
+
+    file = expanded(name)
+    try:
+        write_users_file(file, text)
+    except OSError as error:
+        raise UsageError(f"{file} can't be written: {error.strerror}.", where="--output") from error
+    return file

@@ -21,7 +21,7 @@ def profiles(call: Call) -> None:
     """
     from bootstrap.profile.listing import listed
     from bootstrap.profile.load import load
-    from bootstrap.setup.prepare import repository_root
+    from bootstrap.repo.place import repository_root
     from bootstrap.ui.origins import lines
 
     given = call.given

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Sequence
+
+from bootstrap.errors import UsageError
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 from bootstrap.tasks.exit_codes import error_document
 
@@ -94,11 +99,18 @@ def exec_(call: Call) -> None:
 
     Example: boxstrap exec --host my-box -- python -c "import torch; print(torch.__version__)"
     """
-    import sys
+    from bootstrap.runs.remote_command import enter
 
-    from bootstrap.runs.remote_command import enter, given_command
+    enter(call.options(), call.screen, _given_command(sys.argv))
 
-    enter(call.options(), call.screen, given_command(sys.argv))
+
+def _given_command(arguments: Sequence[str]) -> list[str]:
+    """What stands behind `--`, which Invoke drops. Raises UsageError where nothing does."""
+    command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
+    if not command:
+        example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
+        raise UsageError("which command? It stands behind `--`.", hint=f"As in: {example}")
+    return command
 
 
 @command(

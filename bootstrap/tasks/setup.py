@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from bootstrap.paths import expanded
+from bootstrap.errors import ReturnBoxError
 from bootstrap.tasks.command import BOX, Call, Option, command
 
 if TYPE_CHECKING:
-    from bootstrap.link.handle import BoxOptions
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.verdict import Verdict
 
 _COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays behind.", False
@@ -27,19 +27,21 @@ def setup(call: Call) -> None:
 
     Example: boxstrap setup --host root@203.0.113.7:46769 --set train.command="python train.py"
     """
-    given = call.given
-    if given["host"]:
-        call.screen.note("host", given["host"])  # before anything heavy is imported
-    from bootstrap.setup.drive import Wishes
-    from bootstrap.setup.foresee import foresee
-    from bootstrap.setup.perform import Order, perform
-
+    if call.given["host"]:
+        call.screen.note("host", call.given["host"])  # before anything heavy is imported
     if call.dry:
-        restart, committed = given["restart"], given["committed_only"]
-        foresee(_asked(call), call.screen, committed_only=committed, restart=restart)
+        _show_plan(call, call.request())
         return
-    wishes = Wishes(restart=given["restart"], adopt=given["adopt"], wait_s=given["wait"])
-    perform(Order(_asked(call), wishes, given["committed_only"]), call.screen)
+    from bootstrap.setup.run import run_setup
+    from bootstrap.tasks.setup_report import show_result
+
+    try:
+        result = run_setup(call.request(), call.screen)
+    except ReturnBoxError as error:
+        _show_verdict(call, cast("Verdict", error.verdict), refused=True)
+        raise
+    show_result(result, call.screen)
+    result.raise_for_status()
 
 
 @command(
@@ -50,9 +52,23 @@ def plan(call: Call) -> None:
 
     Example: boxstrap plan --host my-box --show-origin
     """
-    from bootstrap.setup.foresee import foresee
+    from dataclasses import replace
 
-    foresee(call.options(), call.screen, show_origin=call.given["show_origin"])
+    _show_plan(call, replace(call.request(), committed_only=True))
+
+
+def _show_plan(call: Call, request: SetupRequest) -> None:
+    from bootstrap.setup.run import plan_setup
+    from bootstrap.tasks.setup_report import plan_line
+
+    found = plan_setup(request, call.screen)
+    text = list(map(plan_line, found.rows))
+    if call.given.get("show_origin"):
+        from bootstrap.ui.origins import lines as origin_lines
+
+        text += ["", *origin_lines(found.loaded.profile, found.loaded.origins)]
+    steps = [{"step": row.step.name, "runs": row.runs, "why": row.why} for row in found.rows]
+    call.screen.result({"box": found.box, "commit": found.commit, "steps": steps}, "\n".join(text))
 
 
 @command(
@@ -67,15 +83,30 @@ def verify(call: Call) -> None:
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
+    from bootstrap.paths import expanded
     from bootstrap.setup.verify import verify_box
 
-    given = call.given
-    report = expanded(given["report"]) if given["report"] else None
-    verify_box(_asked(call), call.screen, wait_s=given["wait"], report=report)
+    report = expanded(call.given["report"]) if call.given["report"] else None
+    if report:
+        from bootstrap.verdict_page import check_place
+
+        check_place(report)
+    found = verify_box(call.request(), call.screen)
+    _show_verdict(call, found.verdict, refused=found.error is not None)
+    if report:
+        from datetime import datetime, timezone
+
+        from bootstrap.verdict_page import Subject, page, write
+
+        subject = Subject(found.where, found.provider, datetime.now(timezone.utc))
+        write(report, page(found.verdict, subject))
+        call.screen.result({"report": str(report)}, f"\nreport: {report}")
+    if found.error:
+        raise found.error
 
 
-def _asked(call: Call) -> BoxOptions:
-    """What was asked of a box that is to be judged."""
-    options = call.options()
-    strict = ("gpu.strict=true",) if call.given["strict"] else ()
-    return replace(options, sets=(*options.sets, *strict))
+def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:
+    from bootstrap.ui.verdict_table import lines, painted
+
+    text = "\n".join(lines(verdict, refused=refused))
+    call.screen.result({"verdict": verdict.model_dump()}, text, painted)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
-from bootstrap.events import Event
 from bootstrap.text.sanitize import sanitize
+from bootstrap.ui.reporter import Reporter
 
 TAIL_LINES = 40
 TAIL_WIDTH = 2000  # characters of one line
@@ -22,36 +22,12 @@ Paint = Callable[[str], str]
 Redact = Callable[[str], str]
 
 
-class Screen(ABC):
-    """What a task can tell."""
+class Screen(Reporter, ABC):
+    """What a task can tell: what a setup reports on its way, and results."""
 
     def __init__(self, redact: Redact = str) -> None:
         self.redact = redact  # a Redactor's `text`, once the secrets are known
         self.price: float | None = None  # dollars an hour, once it is known
-
-    @abstractmethod
-    def plan(self, steps: Sequence[str]) -> None:
-        """The steps to come, in the order in which they are shown."""
-
-    @abstractmethod
-    def event(self, event: Event) -> None:
-        """Something happened on the box."""
-
-    @abstractmethod
-    def say(self, text: str) -> None:
-        """A sentence in passing."""
-
-    @abstractmethod
-    def note(self, label: str, text: str) -> None:
-        """A fact with a name of one word: `note("commit", "1a2b3c4 Fix the loss")`."""
-
-    @abstractmethod
-    def warn(self, text: str) -> None:
-        """Something the user should know, though the task goes on."""
-
-    @abstractmethod
-    def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
-        """The last lines of a step's log; no more than `TAIL_LINES` are shown."""
 
     @abstractmethod
     def result(
@@ -64,18 +40,10 @@ class Screen(ABC):
         """
 
     @abstractmethod
-    def lost(self, seconds: float) -> None:
-        """The link is gone, `seconds` after the last sign of life. May be called often."""
-
-    @abstractmethod
-    def back(self) -> None:
-        """The link is there again."""
-
-    @abstractmethod
     def close(self) -> None:
         """Leave the terminal in order; print what is only printed at the end."""
 
-    def failed(self, error: BaseException, code: int) -> None:  # noqa: B027 - most do nothing
+    def failed(self, error: BaseException, code: int) -> None:
         """The task ends with this error and exit code; a document holds them."""
 
     def sanitize(self, text: str | bytes) -> str:

@@ -13,7 +13,7 @@ import pytest
 from bootstrap.plan import steps_for
 from bootstrap.profile.load import load
 from bootstrap.protocol.run import Run
-from bootstrap.setup.report import next_steps
+from bootstrap.tasks.setup_report import next_steps
 from tests.boxes import Rig
 from tests.docs import picture
 
@@ -47,17 +47,20 @@ def test_its_recommended_lines_are_those_of_the_program(
     profile = tmp_path / "boxstrap.yaml"
     profile.write_text(picture.PROFILE + "extends: vast\n", encoding="utf-8")
     box: Any = SimpleNamespace(
-        known=SimpleNamespace(name=picture.NAME),
         options=SimpleNamespace(repo=None),
         is_local=False,
         endpoint=SimpleNamespace(),
     )
-    prepared: Any = SimpleNamespace(profile=load(str(profile)).profile)
-    facts = {"boxhome": "/workspace/.boxstrap", "tmux": "3.4"}
-    box_state: Any = SimpleNamespace(facts=facts, repo_dir=FOLDER)
-    run = Run("homework", "train-1", "running", None, 0, "", "", "", 0, 0, "")
-    recommended = next_steps(box, prepared, box_state, run, picture.NAME)
-    assert recommended in RECORDING.output, "make picture"
+    result: Any = SimpleNamespace(
+        box=picture.NAME,
+        alias=picture.NAME,
+        repo_dir=FOLDER,
+        run=Run("homework", "train-1", "running", None, 0, "", "", "", 0, 0, ""),
+        handle=box,
+        profile=load(str(profile)).profile,
+        box_state=SimpleNamespace(facts={"boxhome": "/workspace/.boxstrap", "tmux": "3.4"}),
+    )
+    assert next_steps(result) in RECORDING.output, "make picture"
 
 
 @pytest.mark.boxes

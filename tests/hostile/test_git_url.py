@@ -18,7 +18,8 @@ import pytest
 from bootstrap.profile.load import load
 from bootstrap.render.doors import DOORS
 from bootstrap.repo.hosts import _ASKPASS
-from bootstrap.setup.prepare import prepare
+from bootstrap.setup.context import build_payload
+from bootstrap.setup.request import SetupRequest
 from tests.cli import Repository, User
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
@@ -157,7 +158,9 @@ def test_a_check_of_the_box_gets_no_token(hosted: Host, access: str, faults: Fau
         there = hosted(TOKEN)
         there.say(access)
         loaded = load(str(there.profile))
-        script = prepare(loaded, there.origin.root, local=False, with_work=False).script
+        script = build_payload(
+            loaded, SetupRequest(repo=there.origin.root), local=False, with_source=False
+        ).script
         assert TOKEN not in script
         assert (f"CLONE_URL='{there.clean}'" in script) is (access == "url")
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.setup.ready import get_ready
+from bootstrap.setup.context import get_context
+from bootstrap.setup.request import SetupRequest
 from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.screens import make_screen
 from tests.cli import BIN, User
@@ -98,7 +98,7 @@ def refused(watch: Watch, **asked: Any) -> UsageError:
     """The error, after it was seen that nothing happened before it."""
     asked.setdefault("host", f"root@{ADDRESS}")
     with pytest.raises(UsageError) as caught:
-        get_ready(BoxOptions(**asked), make_screen(json=True), committed_only=True)
+        get_context(SetupRequest(**asked, committed_only=True), make_screen(json=True))
     watch.nothing_happened()
     said = caught.value.text()
     assert exit_code(caught.value) == 2
@@ -348,7 +348,9 @@ def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(place: Path, wa
     from bootstrap.errors import UnreachableError
 
     with pytest.raises(UnreachableError):
-        get_ready(BoxOptions(host=f"root@{ADDRESS}"), make_screen(json=True), committed_only=True)
+        get_context(
+            SetupRequest(host=f"root@{ADDRESS}", committed_only=True), make_screen(json=True)
+        )
     with pytest.raises(AssertionError):
         watch.nothing_happened()
 

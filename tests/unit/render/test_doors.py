@@ -25,8 +25,7 @@ from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.render.parts import box_files
 from bootstrap.render.reduce import without_full
 from bootstrap.render.through_door import render_door
-from bootstrap.setup.doorwork import door_url
-from bootstrap.setup.through import MINIMAL_LIMIT, PASTE_LIMIT
+from bootstrap.setup.doors import MINIMAL_LIMIT, PASTE_LIMIT, door_url
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bootstrap.profile.check import make_profile
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
-from bootstrap.setup.secrets import packed
+from bootstrap.setup.secret_values import packed
 from tests.unit.render.scripts import render, variables_part
 from tests.unit.render.test_env_file import SHELLS
 from tests.unit.render.test_lint import shellcheck

@@ -17,7 +17,7 @@ from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.repo.changes import missing
 from bootstrap.repo.here import Here, read
 from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, parse_report, wanted_ref
-from bootstrap.setup.prepare import nothing_is_missing
+from bootstrap.setup.source import nothing_is_missing
 from tests.unit.repo.repositories import Repository, listing
 
 New = Callable[..., Repository]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import load
-from bootstrap.setup.prepare import prepare
-from bootstrap.setup.secrets import fingerprint, packed, take
+from bootstrap.setup.context import build_payload
+from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.secret_values import fingerprint, packed, take
 from tests.cli import User
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)
@@ -73,9 +74,9 @@ def test_a_key_that_a_power_cut_left_empty_is_made_anew(left: bytes) -> None:
 def script(user: User, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RIG_SECRET", value)
     loaded = load(None, repo_root=user.place).for_provider("vast")
-    prepared = prepare(loaded, user.place, local=False)
-    assert prepared.secrets == {"RIG_SECRET": value}
-    return prepared.script
+    payload = build_payload(loaded, SetupRequest(repo=user.place), local=False)
+    assert payload.secrets == {"RIG_SECRET": value}
+    return payload.script
 
 
 def test_no_secret_is_in_the_script_and_a_new_value_makes_another(
@@ -99,4 +100,4 @@ def test_a_missing_one_stops_before_anything_is_rendered(
     monkeypatch.delenv("RIG_SECRET", raising=False)
     loaded = load(None, repo_root=user.place).for_provider("vast")
     with pytest.raises(UsageError, match="RIG_SECRET"):
-        prepare(loaded, user.place, local=False)
+        build_payload(loaded, SetupRequest(repo=user.place), local=False)

@@ -16,9 +16,8 @@ from bootstrap.link.local import LocalWire
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.setup import outcome
-from bootstrap.setup.outcome import Ended, raise_for
-from bootstrap.setup.training import run_of_work
+from bootstrap.setup import result
+from bootstrap.setup.result import SetupEnd, raise_for, run_of_work
 from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.document import DocumentScreen
 
@@ -27,8 +26,8 @@ def done(**fields: float | str) -> Event:
     return Event("20260101-000000-abcdef", 9, 1.0, "setup", "done", fields)
 
 
-def ended(code: str = "command-failed") -> Ended:
-    return Ended(
+def end(code: str = "command-failed") -> SetupEnd:
+    return SetupEnd(
         wire=LocalWire(),
         workdir="/nowhere",
         setup="20260101-000000-abcdef",
@@ -45,18 +44,18 @@ def ended(code: str = "command-failed") -> Ended:
 def outcome_of(
     event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[BoxstrapError, Mapping[str, object]]:
-    monkeypatch.setattr(outcome, "file_tail", lambda *_: b"first\n\x1b[31mlast\n")
+    monkeypatch.setattr(result, "file_tail", lambda *_: b"first\n\x1b[31mlast\n")
     out = io.StringIO()
     screen = DocumentScreen(out)
     with pytest.raises(BoxstrapError) as caught:
-        raise_for(event, ended(), screen)
+        raise_for(event, end(), screen)
     screen.close()
     return caught.value, json.loads(out.getvalue())
 
 
 def test_well_is_silent() -> None:
-    raise_for(done(rc=0, code="over"), ended(), DocumentScreen(io.StringIO()))
-    raise_for(done(), ended(), DocumentScreen(io.StringIO()))
+    raise_for(done(rc=0, code="over"), end(), DocumentScreen(io.StringIO()))
+    raise_for(done(), end(), DocumentScreen(io.StringIO()))
 
 
 @pytest.mark.parametrize(

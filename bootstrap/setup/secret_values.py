@@ -22,7 +22,7 @@ from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
     from bootstrap.link.record import KnownBox
-    from bootstrap.ui.screen import Screen
+    from bootstrap.ui.reporter import Reporter
 
 BYTES = ("utf-8", "surrogateescape")
 """How Python gives the environment's bytes as text (PEP 383)."""
@@ -70,11 +70,11 @@ def redactor_of(
         ) from None
 
 
-def warn_of_unredacted(box: KnownBox, screen: Screen, environment: Mapping[str, str]) -> None:
+def warn_of_unredacted(box: KnownBox, reporter: Reporter, environment: Mapping[str, str]) -> None:
     """Say which of its secrets can't be redacted, since their values are not here any more."""
     gone = [name for name in box.secrets or () if len(environment.get(name, "").strip()) < SHORTEST]
     if gone:
-        screen.warn(
+        reporter.warn(
             f"{', '.join(gone)}: given to this box, but not in your environment now, "
             "so it can't be redacted in what the box says"
         )

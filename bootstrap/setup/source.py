@@ -12,7 +12,9 @@ from bootstrap.render.variables import ROOT, Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
+    from bootstrap.repo.changes import Changes
     from bootstrap.repo.here import Here
+    from bootstrap.setup.request import SetupRequest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MEANT = (
@@ -20,20 +22,19 @@ _MEANT = (
 )
 
 
-def resolve_source(
-    profile: Profile, place: Path, *, chosen_repo: bool
-) -> tuple[Here | None, Source]:
+def resolve_source(profile: Profile, request: SetupRequest) -> tuple[Here | None, Source]:
     """The commit, and the repository that sends it (None: the box clones it by its URL).
 
-    Raises UsageError, ProfileError.
+    Raises ProfileError, UsageError: no repository, boxstrap's own checkout, or work that would
+    stay behind.
     """
     from bootstrap.repo.here import is_boxstrap_checkout, read
 
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
         return None, _by_url(url, ref)
-    here = _of_url(url, ref, place) if url else read(place, ref)
-    if is_boxstrap_checkout(here) and not chosen_repo and not url:
+    here = _of_url(url, ref, request.place) if url else read(request.place, ref)
+    if is_boxstrap_checkout(here) and request.repo is None and not url:
         raise UsageError(
             "this is boxstrap's own source, and no training.", where=str(here.root), hint=_MEANT
         )
@@ -44,11 +45,13 @@ def resolve_source(
                 where=str(here.root),
                 hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
-        return None, _work(here)
-    return here, _work(here)
+        return None, _source_of(here)
+    if not request.committed_only:
+        nothing_stays_behind(here)
+    return here, _source_of(here)
 
 
-def _work(here: Here) -> Source:
+def _source_of(here: Here) -> Source:
     return Source(
         key=here.key,
         name=here.name,
@@ -64,12 +67,11 @@ def _work(here: Here) -> Source:
 
 def _by_url(url: str, ref: str | None) -> Source:
     """The commit that `ref` is at the URL now; this machine asks, with the user's own access."""
-    from bootstrap.repo.here import fingerprint
-    from bootstrap.repo.urls import name_of, without_user_info
+    from bootstrap.repo.here import name_and_key
+    from bootstrap.repo.urls import without_user_info
 
     clean = without_user_info(url)
-    name = name_of(clean)
-    key = f"{name}-{fingerprint(clean, Path())}"  # as where somebody stands in it
+    name, key = name_and_key(clean, Path())  # as where somebody stands in it
     return Source(
         key=key,
         name=name,
@@ -78,12 +80,12 @@ def _by_url(url: str, ref: str | None) -> Source:
         url=clean,
         user_name=None,
         user_email=None,
-        root=_told_root(),
+        root=_root_of_paste(),
         usual_key=key,
     )
 
 
-def _told_root() -> str:
+def _root_of_paste() -> str:
     """The first commit, where a paste brought it along; "" elsewhere: a URL alone has none."""
     told = os.environ.get(ROOT, "")
     return told if _COMMIT.fullmatch(told) else ""
@@ -120,9 +122,42 @@ def _of_url(url: str, ref: str | None, place: Path) -> Here:
     return read(place, ref) if mine else read_url(url, ref)
 
 
-def address_warning(profile: Profile, work: Source) -> str | None:
+def address_warning(profile: Profile, source: Source) -> str | None:
     """What to say of an address from which this machine or the box fetches."""
     from bootstrap.repo.urls import check_url
 
-    url = work.url if profile.git.access == "url" else profile.git.url
+    url = source.url if profile.git.access == "url" else profile.git.url
     return check_url(url).warning if url else None
+
+
+def nothing_stays_behind(here: Here) -> None:
+    """Raise UsageError where the repository has work that is in no commit."""
+    from bootstrap.profile.find import OF_A_REPOSITORY
+    from bootstrap.repo.changes import left_behind
+
+    # The profile is read from the working tree, committed or not.
+    changes: Changes = left_behind(here).without(OF_A_REPOSITORY)
+    if changes:
+        listed = "\n".join(f"  {line}" for line in changes.lines(10))
+        raise UsageError(
+            f"this would stay behind, since only commit {here.commit[:12]} travels:\n{listed}",
+            where=str(here.root),
+            hint="Commit it, or say that the commit is enough: --committed-only",
+        )
+
+
+def nothing_is_missing(here: Here) -> None:
+    """Raise UsageError where a partial clone lacks files of the commit: none is fetched for it."""
+    if not here.partial:
+        return
+    from bootstrap.repo.changes import missing
+
+    names = missing(here)
+    if names:
+        listed = "\n".join(f"  {name}" for name in names[:10])
+        raise UsageError(
+            f"this clone is partial, and {len(names)} files of commit {here.commit[:12]} are not "
+            f"in it:\n{listed}",
+            where=str(here.root),
+            hint="Let git fetch them: git archive --output=/dev/null HEAD",
+        )

@@ -1,0 +1,291 @@
+"""What stands before a setup: the profile, the box, a link to it, and what is to be sent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.link.handle import LOCAL, BoxHandle, find_box
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.plan import Step, steps_for
+from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
+from bootstrap.profile.providers import recognise as by_hints
+from bootstrap.protocol.probe import BoxState, probe
+from bootstrap.setup import secret_values
+from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
+
+if TYPE_CHECKING:
+    from bootstrap.link.wire import Wire
+    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import Source
+    from bootstrap.repo.here import Here
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.ui.reporter import Reporter
+
+Question = tuple[str, str, str, str]
+"""What a box is asked about: working folder, repository, its first commit, script."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What is sent: the script, the commit and the secrets."""
+
+    profile: Profile
+    here: Here | None
+    """The repository whose objects are sent; None where the box clones by itself, or needs none."""
+    source: Source
+    steps: tuple[Step, ...]
+    script: str
+    script_id: str
+    secrets: dict[str, str]
+    warning: str | None = None
+    """What to say of the repository's address, if anything."""
+
+    @property
+    def question(self) -> Question:
+        """What the box is asked about before this is sent."""
+        return self.profile.box.workdir, self.source.key, self.source.root, self.script_id
+
+
+@dataclass
+class SetupContext:
+    """A request, a link to the box that is meant, and what is to become of it."""
+
+    request: SetupRequest
+    reporter: Reporter
+    box: BoxHandle
+    link: ReconnectingLink
+    loaded: Loaded
+    payload: Payload
+    early: EarlyLogin
+
+    def box_state(self) -> BoxState:
+        """What the box says of this very script: it may have said so already."""
+        return self.early.answer(self.payload.question) or self.link.ask(self.probe)
+
+    def probe(self, wire: Wire) -> BoxState:
+        """Ask the box now."""
+        return _ask(wire, self.payload.question)
+
+    def remember(self) -> None:
+        """Keep what later commands need: the working folder, the profile, the repository."""
+        profile, source = self.payload.profile, self.payload.source
+        known = replace(
+            self.box.known,
+            profile=profile.name,
+            repo_key=source.key,
+            repo_root=source.root,
+            workdir=profile.box.workdir,
+            venv=profile.python.venv,
+            console=profile.provider.console or "",
+            script=self.payload.script_id,
+        )
+        self.box.save(known)
+
+
+def get_context(
+    request: SetupRequest, reporter: Reporter, *, with_source: bool = True
+) -> SetupContext:
+    """Profile, box, repository, script; the connection is made while they are read.
+
+    A box whose provider nobody named is logged in to before the script is made, and
+    asked; what can be refused without it is refused before. `with_source`: False leaves
+    the repository and all that follows from it out.
+    """
+    if request.strict:
+        request = replace(request, sets=(*request.sets, "gpu.strict=true"))
+    loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
+    box = _find_box(request, loaded, reporter)
+    early = EarlyLogin(box)
+    connect = partial(
+        ReconnectingLink, early.login, lost=reporter.lost, back=reporter.back, warn=reporter.warn
+    )
+    build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)
+    link = None
+    if loaded.needs_provider:
+        provider = LOCAL if box.is_local else box.known.provider
+        if not provider:
+            build(loaded.for_provider(FALLBACK))
+            link = connect()
+            provider = _recognise(box, link, reporter)
+        loaded = loaded.for_provider(provider)
+    payload = build(loaded)
+    reporter.redact = secret_values.redactor_of([box.known], payload.secrets).text
+    if payload.warning:
+        reporter.warn(payload.warning)
+    if with_source:
+        reporter.note("commit", f"{payload.source.commit[:12]} of {payload.source.name}")
+    link = link or connect()
+    secret_values.warn_of_unredacted(box.known, reporter, {**os.environ, **payload.secrets})
+    if with_source:
+        if not box.known.repo_key:
+            # Also where this setup ends badly, `status` finds the box by its repository.
+            key, root = payload.source.key, payload.source.root
+            box.save(replace(box.known, repo_key=key, repo_root=root))
+        secret_values.remember(box, payload.secrets)
+    return SetupContext(request, reporter, box, link, loaded, payload, early)
+
+
+def build_payload(
+    loaded: Loaded,
+    request: SetupRequest,
+    *,
+    local: bool,
+    with_source: bool = True,
+    with_secrets: bool = True,
+) -> Payload:
+    """Read the repository and render the script. Nothing is asked of any box.
+
+    `with_secrets`: False for a script that is only looked at. Raises ProfileError, UsageError:
+    no repository, boxstrap's own checkout, or work that would stay behind.
+    """
+    from bootstrap.render.script import render_script, script_id
+    from bootstrap.render.variables import NO_SOURCE, variables
+    from bootstrap.setup.source import address_warning, nothing_is_missing, resolve_source
+
+    profile = loaded.profile
+    here, source = resolve_source(profile, request) if with_source else (None, NO_SOURCE)
+    if here is not None:
+        nothing_is_missing(here)
+    steps = steps_for(
+        local=local,
+        train=profile.train is not None,
+        repo=with_source,
+        smoke=profile.gpu.require and profile.gpu.smoke != "none",
+    )
+    secrets = secret_values.take(profile.secrets) if with_source and with_secrets else {}
+    secrets_id = secret_values.fingerprint(secrets)
+    values = variables(profile, source, steps, local=local, secrets_id=secrets_id)
+    script = render_script(profile.name, values, steps)
+    warning = address_warning(profile, source) if with_source else None
+    return Payload(
+        profile, here, source, steps, script, script_id(script), secrets, warning=warning
+    )
+
+
+class EarlyLogin(threading.Thread):
+    """Logs in to a known box, and asks it, while this side still reads profile and repository.
+
+    That takes this machine a quarter of a second, and the login takes the network as long.
+    The box is asked about the script of the last time: mostly it is the one that comes out again.
+    Whatever the login raises is raised by `login`.
+    """
+
+    def __init__(self, box: BoxHandle) -> None:
+        super().__init__(name="early login", daemon=True)
+        self._box = box
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        self._question: Question = (
+            box.known.workdir,
+            box.known.repo_key,
+            box.known.repo_root,
+            box.known.script,
+        )
+        self._answer: BoxState | None = None
+        self._logged_in = threading.Event()
+        # A box that isn't known yet hears of us once everything here is right.
+        self._began = box.is_known
+        if self._began:
+            self.start()
+
+    def run(self) -> None:
+        """Log in; ask, if there is something to ask about."""
+        try:
+            self._wire = self._box.login()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._logged_in.set()
+        workdir, repo_key, _, script = self._question
+        if self._wire is not None and workdir and repo_key and script:
+            # What goes wrong here goes wrong again, in its own place, when it is asked for.
+            with contextlib.suppress(BoxstrapError):
+                self._answer = _ask(self._wire, self._question)
+
+    def login(self) -> Wire:
+        """The login that was begun; called again, a new one. Raises as `BoxHandle.login`."""
+        if not self._began:
+            return self._box.login()
+        self._began = False
+        self._logged_in.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._wire is not None  # noqa: S101 - one of the two is there
+        return self._wire
+
+    def answer(self, question: Question) -> BoxState | None:
+        """What the box said to exactly this, once; None where something else was asked."""
+        if question != self._question or self._wire is None:
+            return None
+        self.join()
+        answer, self._answer = self._answer, None
+        return answer
+
+
+def _ask(wire: Wire, question: Question) -> BoxState:
+    workdir, repo_key, repo_root, script = question
+    hints = all_hints()
+    return probe(
+        wire,
+        workdir=workdir,
+        repo_key=repo_key,
+        repo_root=repo_root,
+        script=script,
+        hint_names=hints.env,
+        hint_files=hints.files,
+    )
+
+
+def _find_box(request: SetupRequest, loaded: Loaded, reporter: Reporter) -> BoxHandle:
+    """The box that is meant; the connection to it begins."""
+    repo_key = ""
+    if not request.host:
+        from bootstrap.repo.here import read
+
+        repo_key = read(request.place).key
+    ssh = loaded.profile.ssh
+    box = find_box(
+        request,
+        reporter.say,
+        repo_key=repo_key,
+        user=ssh.user,
+        identity=ssh.identity,
+        first_contact=ssh.first_contact,
+    )
+    box.dial()
+    return box
+
+
+def _recognise(box: BoxHandle, link: ReconnectingLink, reporter: Reporter) -> str:
+    """Ask the box which provider's it is, say it, and keep it."""
+    box_state = link.ask(partial(_ask, question=("", "", "", "")))
+    provider = by_hints(box_state.env, box_state.files)
+    signs = _signs(box_state)
+    why = f"it shows {signs}" if signs else "it shows no provider's signs"
+    reporter.note("profile", f"{provider} ({why})")
+    box.save(replace(box.known, provider=provider))
+    return provider
+
+
+def warn_of_provider(context: SetupContext, box_state: BoxState) -> None:
+    """Say it where the profile is one provider's, and the box shows another one's signs."""
+    provider = context.payload.profile.provider
+    own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
+    shown = other_than(own, box_state.env, box_state.files)
+    if shown:
+        context.reporter.warn(
+            f"the profile is for {provider.name}, and this box shows {_signs(box_state)}. "
+            f"If it is one of {shown}: --profile {shown}, or extends: {shown}"
+        )
+
+
+def _signs(box_state: BoxState) -> str:
+    hints = all_hints()
+    return ", ".join(sorted((box_state.env & hints.env) | (box_state.files & hints.files))[:3])

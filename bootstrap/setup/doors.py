@@ -1,0 +1,221 @@
+"""What a door can carry: a profile, and a commit that the box fetches by its address.
+
+A door can't bring a repository along. So its commit must be on the git host,
+and the address one that needs no key of this machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+    from bootstrap.render.variables import Source
+    from bootstrap.repo.here import Here
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.ui.reporter import Reporter
+
+_REFUSED = ("Authentication failed", "could not read", "not found", "403")
+PASTE_LIMIT = 32 * 1024
+MINIMAL_LIMIT = 4048
+"""Characters: what Vast.ai's API takes for `onstart`, the narrowest door."""
+_USUAL = "vast"
+"""Whose boxes have a web terminal to paste into, where the profile does not say."""
+LOOK_S = 10
+"""How long the git host may take to answer, in seconds."""
+
+
+@dataclass(frozen=True)
+class CarriedScript:
+    """A script for the person to carry, and what `--json` says of it."""
+
+    text: str
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class FetchedScript:
+    """A script that the person puts at an address, and the paste that fetches it from there."""
+
+    script: str
+    sha256: str
+    text: str
+    edition: str = IN_JSON[FULL]
+
+
+def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
+    """The script itself. Raises UsageError, ProfileError."""
+    from bootstrap.profile.providers import FALLBACK
+    from bootstrap.setup.consent import NO_SECRET, load_profile
+    from bootstrap.setup.context import build_payload
+
+    loaded = load_profile(request, kinds=NO_SECRET).for_provider(FALLBACK)
+    payload = build_payload(
+        loaded,
+        dataclasses.replace(request, committed_only=True),
+        local=loaded.profile.name in {"local", "demo"},
+        with_secrets=False,
+    )
+    if payload.warning:
+        reporter.warn(payload.warning)
+    return CarriedScript(payload.script, {"door": None, "edition": IN_JSON[FULL]})
+
+
+def render_for_door(name: str, request: SetupRequest, reporter: Reporter) -> CarriedScript:
+    """The script packed for a provider's start-up hook. Raises UsageError, ProfileError."""
+    from bootstrap.render.doors import door_named
+    from bootstrap.render.through_door import render_door
+
+    door = door_named(name)
+    made = render_door(door.name, *_for_door(request, reporter, door.profile))
+    reporter.note("door", f"{door.name}, the {made.edition} script, {made.size:,} bytes")
+    reporter.note("use", door.use)
+    _note_left_out(made.edition, reporter)
+    data = {
+        "door": door.name,
+        "edition": IN_JSON[made.edition],
+        "limit": door.limit,
+        "use": door.use,
+    }
+    return CarriedScript(made.text, data)
+
+
+def render_paste(
+    request: SetupRequest, reporter: Reporter, *, small: bool, uvx: str
+) -> CarriedScript:
+    """One paste for a terminal; with `uvx`, what uvx installs to make the script on the box.
+
+    Raises UsageError, ProfileError.
+    """
+    profile, source = _for_door(request, reporter, _USUAL)
+    if uvx:
+        from bootstrap.render.remote import by_uvx
+
+        text, edition = by_uvx(uvx, profile, source), FULL
+    else:
+        text, edition = _paste(profile, source, small=small)
+        _note_left_out(edition, reporter)
+    reporter.note("paste", f"{len(text):,} characters, the {edition} script")
+    return CarriedScript(text, {"edition": IN_JSON[edition]})
+
+
+def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
+    """A paste that fetches the script from `url`. Raises UsageError, ProfileError."""
+    from bootstrap.render.carrier import render_carrier
+    from bootstrap.render.remote import by_url
+
+    script = render_carrier(*_for_door(request, reporter, _USUAL))
+    digest = hashlib.sha256(script.encode()).hexdigest()
+    return FetchedScript(script, digest, by_url(url, digest))
+
+
+def _paste(profile: Profile, source: Source, *, small: bool) -> tuple[str, str]:
+    from bootstrap.render.compact import render_compact
+    from bootstrap.render.minimal import render_minimal
+    from bootstrap.render.pack import paste
+    from bootstrap.render.through_door import droppable
+
+    make, edition, limit = (
+        (render_minimal, MINIMAL, MINIMAL_LIMIT)
+        if small
+        else (render_compact, COMPACT, PASTE_LIMIT)
+    )
+    text = paste(make(profile, source))
+    if len(text) > limit:
+        raise UsageError(
+            f"the {edition} script has {len(text):,} characters packed; {limit:,} are the limit.",
+            hint=f"What could go: {', '.join(droppable(profile))}.\n"
+            "Or let the box fetch it: boxstrap oneliner --url https://…",
+        )
+    return text, edition
+
+
+def _note_left_out(edition: str, reporter: Reporter) -> None:
+    from bootstrap.render.editions import left_out
+
+    for what in left_out(edition):
+        reporter.note("without", what)
+
+
+def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple[Profile, Source]:
+    """Profile and commit, with an address that a box can use.
+
+    `provider` is the profile underneath where the person's own names none.
+    Raises ProfileError, UsageError: no repository, no address, a commit that is
+    not on the host, work that would stay behind.
+    """
+    from bootstrap.repo.urls import check_url
+    from bootstrap.setup.consent import load_profile
+    from bootstrap.setup.source import address_warning, resolve_source
+
+    profile = load_profile(request).for_provider(provider).profile
+    here, source = resolve_source(profile, request)
+    if here is not None and not (profile.git.url and here.bare):  # a mirror has what its host has
+        _is_on_the_host(here)
+    url = door_url(source.url)
+    warning = address_warning(profile, source) or check_url(url).warning
+    if warning:
+        reporter.warn(warning)
+    if anyone_may_read(url) is False:
+        reporter.warn(
+            f"{url} is private: the box asks for a token on its terminal, or takes GIT_TOKEN "
+            "from its environment; without either it stops before it begins."
+        )
+    return profile, dataclasses.replace(source, url=url)
+
+
+def door_url(url: str | None) -> str:
+    """The address over https; `http://` stays what it is. Raises UsageError where there is none."""
+    from bootstrap.repo.urls import UrlKind, as_https, check_url, without_user_info
+
+    if not url:
+        raise UsageError(
+            "a door can't carry a repository, and this one has no address.",
+            hint="Push it to a git host and add that as origin, or set git.url; "
+            "or send it from here: boxstrap setup --host …",
+        )
+    return without_user_info(url) if check_url(url) is UrlKind.HTTP else as_https(url)
+
+
+def anyone_may_read(url: str) -> bool | None:
+    """Whether the host gives it to somebody without a credential; None where it can't be asked."""
+    from bootstrap.repo.git import NOWHERE, GitError, run
+
+    ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
+    nobody = {
+        "GIT_ASKPASS": "true",
+        "GIT_ALLOW_PROTOCOL": "https:http",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+    }
+    try:
+        run(NOWHERE, *ask, env=nobody, timeout=LOOK_S)
+    except GitError as failure:
+        return False if any(word in failure.said for word in _REFUSED) else None
+    return True
+
+
+def _is_on_the_host(here: Here) -> None:
+    """Raise where no branch of a remote, as this machine last saw it, has the commit."""
+    if not _remote_branches(here):
+        raise UsageError(
+            f"commit {here.commit[:12]} is not on {here.url or 'a git host'} yet, "
+            "and a door can't carry it.",
+            where=str(here.root),
+            hint="git push, or send it from here: boxstrap setup --host …",
+        )
+
+
+def _remote_branches(here: Here) -> list[str]:
+    from bootstrap.repo.git import run
+
+    options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")
+    listed = run(here.folders, "for-each-ref", *options)
+    return listed.decode("utf-8", "replace").split()

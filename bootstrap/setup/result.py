@@ -1,0 +1,280 @@
+"""How a setup ended: its result, or an error of ours; and what became of the training."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bootstrap.codes import Code, named_in
+from bootstrap.errors import (
+    BoxLacksError,
+    BoxstrapError,
+    BusyError,
+    ReturnBoxError,
+    StepFailedError,
+    TrainingFailedError,
+)
+from bootstrap.link.exchange import exchange
+from bootstrap.link.parsing import exit_code
+from bootstrap.protocol.follow import file_tail
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import STATES, Run
+from bootstrap.text.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from bootstrap.events import Event
+    from bootstrap.link.handle import BoxHandle
+    from bootstrap.link.wire import Wire
+    from bootstrap.profile.schema import Advice, Profile
+    from bootstrap.protocol.probe import BoxState
+    from bootstrap.ui.reporter import Reporter
+    from bootstrap.verdict import Verdict
+
+ERRORS: dict[int, type[BoxstrapError]] = {
+    5: BoxLacksError,
+    6: ReturnBoxError,
+    7: StepFailedError,
+    8: BusyError,
+}
+"""What the exit codes of the script on the box mean."""
+LOG_BYTES = 16 * 1024
+_RETURN = "return this box"
+FIRST_OUTPUT_S = 30
+"""How long a run's first output is waited for, in seconds."""
+_MOMENT_S = "0.3"
+_SHOWN_LINES = 10
+
+_SHOWN_COMMAND = 60
+_NAMES = {
+    "commit": "commit",
+    "command": "command",
+    "environment": "environment",
+    "variables": "env",
+    "secrets": "secrets",
+}
+"""What the box may say differs between a live run and this setup, and what a profile calls it."""
+
+
+@dataclass(frozen=True)
+class SetupResult:
+    """A box that is as its profile says, or waits for a run of other work (`waits_for`)."""
+
+    box: str
+    """What the box is called here."""
+    setup: str
+    """The setup's id on the box; "" where nothing was to do."""
+    alias: str
+    """What ssh calls the box; "" where your ssh config is left alone."""
+    commit: str
+    repo_dir: str
+    """The repository's folder on the box, as an absolute path."""
+    run: Run | None
+    """The training, as it is now; None where the profile has none."""
+    first_lines: tuple[str, ...] | None
+    """Its first output, or its last where it failed at once; None where it was not waited for."""
+    waits_for: Run | None
+    """A live run of other work in the repository's folder: this one was not started."""
+    differs: tuple[str, ...]
+    """What of this setup is not as in the live run."""
+    seconds: float
+    own_folder: bool
+    """Whether another repository of the box has the folder of this one's name."""
+    handle: BoxHandle = field(repr=False)
+    profile: Profile = field(repr=False)
+    box_state: BoxState = field(repr=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """The result as `--json` prints it."""
+        return {
+            "setup": self.setup or None,
+            "box": self.box,
+            "alias": self.alias or None,
+            "commit": self.commit,
+            "repo_dir": self.repo_dir,
+            "run": self.run.as_dict() if self.run else None,
+            "waits_for": self.waits_for.name if self.waits_for else None,
+            "differs": list(self.differs),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def raise_for_status(self) -> None:
+        """Raise BusyError where a run holds the place, TrainingFailedError where it failed."""
+        if self.waits_for:
+            train = self.profile.train
+            raise BusyError(
+                _not_started(
+                    self.waits_for, self.commit, train.command if train else "", self.differs
+                ),
+                where=self.box,
+                hint="--restart stops it and starts this; or wait for it to end.",
+            )
+        if self.run and self.run.rc and self.first_lines is not None:
+            raise TrainingFailedError(
+                f"the training ended with exit code {self.run.rc}.",
+                where=self.run.name,
+                hint=f"Its log: boxstrap logs --host {self.box}\n"
+                "Fix it, commit, and run the same command again.",
+            )
+
+
+def repo_dir(box_state: BoxState, name: str) -> str:
+    """Where the repository of that name lies on the box, as an absolute path."""
+    if box_state.repo_dir:
+        return box_state.repo_dir
+    return posixpath.join(posixpath.dirname(box_state.facts.get("boxhome", "")), name)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A run's first lines, or its last where it failed at once."""
+
+    state: str
+    rc: int | None
+    lines: tuple[str, ...]
+
+
+def run_of_work(box_state: BoxState, commit: str) -> Run | None:
+    """The run of this repository's last work: by what the box calls it, else by the commit."""
+    own = [run for run in box_state.runs if run.repo_key == box_state.repo_key]
+    work = box_state.facts.get("work")
+    exact = [run for run in box_state.runs if work and run.work == work]
+    return next(iter(exact or [run for run in own if run.commit == commit]), None)
+
+
+def differences(box_state: BoxState) -> list[str]:
+    """What of this setup is not as in the run that lives in its folder; nothing without one."""
+    told = box_state.facts.get("differs", "").split()
+    return [name for word, name in _NAMES.items() if word in told]
+
+
+def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) -> str:
+    """Which run holds the place, and what is not as in it."""
+    pairs = {
+        "commit": (run.commit[:12], commit[:12]),
+        "command": (run.typed[:_SHOWN_COMMAND], command),
+    }
+    told = [
+        f"{name} ({pairs[name][0]} → {pairs[name][1][:_SHOWN_COMMAND]})" if name in pairs else name
+        for name in differing
+    ]
+    return (
+        f"{run.name} is running (commit {run.commit[:12]}); not started: "
+        f"other {', '.join(told) or 'work'}."
+    )
+
+
+def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
+    """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
+    answer = exchange(
+        wire,
+        build_query(
+            "first",
+            workdir=workdir,
+            repo_key=run.repo_key,
+            name=run.name,
+            tenths=FIRST_OUTPUT_S * 10,
+            moment=_MOMENT_S,
+        ),
+        timeout=FIRST_OUTPUT_S + 30,
+    )
+    head, _, log = sanitize(answer).partition("\n")
+    state, _, rc = head.partition(" ")
+    failed = state == "finished" and rc != "0"
+    lines = [line for line in log.splitlines() if line.strip()]
+    return Beginning(
+        state=state if state in STATES else "died",
+        rc=exit_code(rc),
+        lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
+    )
+
+
+@dataclass(frozen=True)
+class SetupEnd:
+    """A setup that is over: which one, where, and the step that failed, if one did."""
+
+    wire: Wire
+    workdir: str
+    setup: str
+    box_name: str
+    wait_s: int
+    step: str
+    code: Code
+    code_name: str
+    holder: str
+    """Which setup held the box, where that was seen."""
+    advice: Advice
+    """What the provider's renters can do with a box that isn't as ordered."""
+
+
+def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
+    """Raise what `done` says. The failed step's last log lines are reported first;
+    a ReturnBoxError has the verdict."""
+    rc = int(done.number("rc") or 0)
+    if rc == 0:
+        return
+    if done.word("code") == "cancelled":
+        raise StepFailedError(
+            "the setup was cancelled.",
+            where=end.wire.label,
+            hint="Run the same command to go on from here.",
+        )
+    error = ERRORS.get(rc, StepFailedError)
+    if error is BusyError:
+        raise BusyError(
+            f"another setup held this box for longer than {end.wait_s} s"
+            + (f": {end.holder}." if end.holder else "."),
+            where=end.wire.label,
+            hint="See what it does: boxstrap status. Wait longer with --wait SECONDS.",
+        )
+    if error is ReturnBoxError:
+        raise _returned(end)
+    raise _failed(error, end, reporter)
+
+
+def _returned(end: SetupEnd) -> ReturnBoxError:
+    verdict = fetch_verdict(end.wire, end.workdir, end.advice)
+    worst = verdict.reasons[0] if verdict.reasons else None
+    error = ReturnBoxError(
+        f"{worst.sentence() if worst else end.code.what}.",
+        where=end.wire.label,
+        hint=_advice(end, worst.advice if worst else end.code.hint),
+    )
+    error.verdict = verdict
+    return error
+
+
+def fetch_verdict(wire: Wire, workdir: str, advice: Advice) -> Verdict:
+    """What the last check found, with what the provider's renters can do.
+
+    Raises StepFailedError where there was no check, LinkLost, NoAnswer.
+    """
+    from bootstrap.verdict import MAX_BYTES, advised, read
+
+    document = file_tail(wire, "gpu.json", workdir, MAX_BYTES + 1)
+    if not document:
+        raise StepFailedError("the GPU check left no verdict.", where=wire.label)
+    return advised(read(document), advice)
+
+
+def _advice(end: SetupEnd, advice: str) -> str:
+    """What to do: to return the box, said once."""
+    advice = f"{advice[:1].upper()}{advice[1:]}"
+    if _RETURN not in advice.lower():
+        advice = f"R{_RETURN[1:]}. {advice}".strip()
+    return f"Nothing was built. {advice}" if end.step == "gpu" else advice
+
+
+def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> BoxstrapError:
+    log = f"setups/{end.setup}/logs/{end.step}.log"
+    tail = file_tail(end.wire, log, end.workdir, LOG_BYTES)
+    reporter.log_tail(end.step, tail.splitlines())
+    advice, about = end.code.hint, named_in(end.code_name, tail)
+    return error(
+        f"the step {end.step} failed: {end.code.what}{about and f': {about}'}.",
+        where=end.wire.label,
+        hint=f"{advice[:1].upper()}{advice[1:]}.\n"
+        f"Its whole log: boxstrap logs --step {end.step} --host {end.box_name}\n"
+        "Then run the same command again: what is done stays done.",
+    )

@@ -1,0 +1,119 @@
+"""`run_setup`: from a request to a training that runs. One direction, in this order."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bootstrap.link.exchange import exchange
+from bootstrap.plan import PlanRow, rows
+from bootstrap.protocol.probe import BoxState, parse
+from bootstrap.setup.context import SetupContext, get_context, warn_of_provider
+from bootstrap.setup.executor import SetupExecutor
+from bootstrap.setup.result import (
+    FIRST_OUTPUT_S,
+    SetupResult,
+    differences,
+    repo_dir,
+    run_of_work,
+    watch_beginning,
+)
+from bootstrap.sshconfig.alias import preload, update_alias
+from bootstrap.ui.reporter import Reporter
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import Loaded
+    from bootstrap.protocol.run import Run
+    from bootstrap.setup.request import SetupRequest
+
+
+def run_setup(request: SetupRequest, reporter: Reporter | None = None) -> SetupResult:
+    """Take the box to its profile, and its training to its first output.
+
+    Raises the errors of `bootstrap.errors`; `SetupResult.raise_for_status` raises for a
+    training that was not started, or failed at once.
+    """
+    began = time.monotonic()
+    context = get_context(request, reporter or Reporter())
+    executor = SetupExecutor(context)
+    try:
+        preload(context.box)  # while the box answers
+        box_state = context.box_state()
+        warn_of_provider(context, box_state)
+        setup = executor.run(box_state)
+        context.remember()
+        return _result(executor, context.box_state() if setup else box_state, setup, began)
+    finally:
+        context.link.close()
+
+
+def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
+    context = executor.context
+    reporter, payload = context.reporter, context.payload
+    blocking = _blocking(box_state)
+    run = first_lines = None
+    if payload.profile.train and not blocking:
+        run = run_of_work(box_state, payload.source.commit)
+    if run and (executor.began_run or (setup and run.state == "running")):
+        reporter.say(
+            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            "(Ctrl-C is safe: it goes on)"
+        )
+        watch = partial(watch_beginning, run=run, workdir=payload.profile.box.workdir)
+        beginning = context.link.ask(watch)
+        run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
+        first_lines = tuple(map(reporter.redact, beginning.lines))
+    return SetupResult(
+        box=context.box.known.name,
+        setup=setup,
+        alias=update_alias(context.box, reporter),
+        commit=payload.source.commit,
+        repo_dir=repo_dir(box_state, payload.source.name),
+        run=run,
+        first_lines=first_lines,
+        waits_for=blocking,
+        differs=tuple(differences(box_state)),
+        seconds=time.monotonic() - began,
+        own_folder=executor.own_folder,
+        handle=context.box,
+        profile=payload.profile,
+        box_state=box_state,
+    )
+
+
+def _blocking(box_state: BoxState) -> Run | None:
+    """The live run in this repository's folder, if tree, environment or work wait for it."""
+    waits = "alive" in box_state.plan.values() and box_state.plan.get("train") != "done"
+    return box_state.alive if waits else None
+
+
+@dataclass(frozen=True)
+class SetupPlan:
+    """What a setup would do on a box, and why."""
+
+    box: str
+    commit: str
+    rows: list[PlanRow]
+    loaded: Loaded
+
+
+def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
+    """Ask the box. The script is handed to its bash over its input, and stays in memory."""
+    context = get_context(request, reporter)
+    try:
+        plan = rows(context.payload.steps, _answers(context))
+    finally:
+        context.link.close()
+    return SetupPlan(context.box.known.name, context.payload.source.commit, plan, context.loaded)
+
+
+def _answers(context: SetupContext) -> dict[str, str]:
+    box_state = context.box_state()
+    if box_state.plan and not context.request.restart:
+        return box_state.plan
+    command = "bash -s -- plan" + (" restart" if context.request.restart else "")
+    script = context.payload.script.encode()
+    return parse(exchange(context.link.wire, command, stdin=script, timeout=120)).plan

@@ -1,0 +1,103 @@
+"""The end of a setup as people read it: what happened, what runs, and what to do next."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from bootstrap.events import WHY
+from bootstrap.ui.words import Next, what_next
+
+if TYPE_CHECKING:
+    from bootstrap.plan import PlanRow
+    from bootstrap.setup.result import SetupResult
+    from bootstrap.ui.screen import Screen
+
+
+def show_result(result: SetupResult, screen: Screen) -> None:
+    """Print the result."""
+    text = [] if result.waits_for else _happened(result, screen)
+    if result.own_folder:
+        where = result.box_state.repo_dir
+        text.append(f"another repository has its name on this box: it lies in {where}")
+    screen.result(result.as_dict(), "\n".join([*text, "", next_steps(result)]))
+
+
+def plan_line(row: PlanRow) -> str:
+    """A step of a plan."""
+    mark = "runs" if row.runs else "-"
+    return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
+
+
+def _happened(result: SetupResult, screen: Screen) -> list[str]:
+    run = result.run
+    lines = [] if result.setup else ["nothing to do: the box is as the profile says"]
+    if result.first_lines is not None:
+        lines += [f"  {screen.sanitize(line)}" for line in result.first_lines]
+    elif run:
+        lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
+    if run and run.state == "running" and result.differs == ("secrets",):
+        lines.append("its secrets are the earlier ones; --restart starts it with those of now")
+    return lines
+
+
+def next_steps(result: SetupResult) -> str:
+    """The block that ends a setup."""
+    run, box, name = result.run or result.waits_for, result.handle, result.box
+    program, local, repo = program_name(sys.argv[0]), box.is_local, box.options.repo
+    can_attach = run and run.state == "running" and result.box_state.facts.get("tmux")
+    # Whose run is meant goes by where the person stands: here they named another place.
+    there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
+    return what_next(
+        Next(
+            box=name,
+            run=run.name if run else "",
+            state=run.outcome() if run else "",
+            attach=f"{program} attach {there}" if can_attach else "",
+            follow=f"{program} logs -f {there}" if run else "",
+            shell="" if local else f"{program} shell {there}",
+            ssh=_ssh(result) if result.alias else "",
+            code="" if local else f"{program} code {there}",
+            fetch=_fetch(result),
+            status=f"{program} status --host {name}",
+            rented=not local,
+            destroy_at=result.profile.provider.console or "",
+        )
+    )
+
+
+def _ssh(result: SetupResult) -> str:
+    """Into the repository's folder and environment, by what each setup leaves on the box."""
+    home, folder = result.box_state.facts.get("boxhome", ""), result.repo_dir
+    name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
+    words = ("bash", posixpath.join(home, "box/enter.sh"), name)
+    # Two shells read them, ours first; the box chose its folders' names.
+    return f"ssh -t {result.alias} {' '.join(shlex.quote(shlex.quote(word)) for word in words)}"
+
+
+def program_name(typed: str) -> str:
+    """How to call this program again: `inv`, `boxstrap`, or its path where that is not on PATH."""
+    name = posixpath.basename(typed)
+    if name not in {"boxstrap", "inv", "invoke"}:
+        return "boxstrap"
+    return name if shutil.which(name) else shlex.quote(typed)
+
+
+def _fetch(result: SetupResult) -> list[str]:
+    endpoint, alias = result.handle.endpoint, result.alias
+    if endpoint is None:
+        return []
+    if not alias and endpoint.alias != endpoint.hostname:
+        alias = endpoint.alias
+    host = alias or f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
+    port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
+    train = result.profile.train
+    places = [posixpath.join(result.repo_dir, name) for name in (train.results if train else [])]
+    return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
+
+
+def _bracketed(hostname: str) -> str:
+    return f"[{hostname}]" if ":" in hostname else hostname
