@@ -10,7 +10,7 @@ from tests.nvml import stub
 
 
 @pytest.fixture(scope="session")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> stub.Rig:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
     if sys.platform != "linux":
         pytest.skip(
             "NVML's stand-in is for Linux: every test of the GPU check on a box is left out"

@@ -51,7 +51,7 @@ def build_agent(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Answer:
+class VerifyRun:
     """What one run of the check gave."""
 
     code: int
@@ -70,14 +70,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Rig:
+class NvmlRig:
     """A folder as the box has it: `box/` beside an agent that has the stand-in for a driver."""
 
     folder: Path
     python: Path
     library: Path
 
-    def run(self, scenario: str, *options: str, order: object = None, stub: bool = True) -> Answer:
+    def run(
+        self, scenario: str, *options: str, order: object = None, stub: bool = True
+    ) -> VerifyRun:
         """Run the real check against a scenario; `stub=False` leaves the library out."""
         (self.folder / "scenario").write_text(scenario)
         (self.folder / "order.json").write_text(json.dumps(order or {}))
@@ -98,13 +100,13 @@ class Rig:
         )
         seconds = time.monotonic() - started
         result = json.loads(out.read_text()) if out.exists() else {}
-        return Answer(done.returncode, result, done.stdout, done.stderr, seconds)
+        return VerifyRun(done.returncode, result, done.stdout, done.stderr, seconds)
 
 
-def make_rig(folder: Path) -> Rig:
+def make_rig(folder: Path) -> NvmlRig:
     """All of it, below `folder`."""
     shutil.copytree(BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
-    return Rig(folder, build_agent(folder / "agent"), build_library(folder))
+    return NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
 
 
 def has_real_driver() -> bool:

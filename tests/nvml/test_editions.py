@@ -27,7 +27,7 @@ COMPACT_FAULTS = [
 ]
 
 
-def check(rig: stub.Rig, scenario: str, order: Any = None) -> tuple[int, str, verdict.Verdict]:
+def check(rig: stub.NvmlRig, scenario: str, order: Any = None) -> tuple[int, str, verdict.Verdict]:
     """The packed check, as a paste lays it on a box: exit code, its lines, its document."""
     box = rig.folder / "compact" / "box"
     box.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def check(rig: stub.Rig, scenario: str, order: Any = None) -> tuple[int, str, ve
 
 
 def run(
-    rig: stub.Rig, scenario: str, words: list[str], program: str = ""
+    rig: stub.NvmlRig, scenario: str, words: list[str], program: str = ""
 ) -> subprocess.CompletedProcess[str]:
     (rig.folder / "scenario").write_text(scenario)
     environment = {
@@ -62,7 +62,7 @@ def run(
 
 
 @pytest.mark.parametrize("card", HEALTHY)
-def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
+def test_a_healthy_card_is_kept(rig: stub.NvmlRig, card: str) -> None:
     code, lines, document = check(rig, HEALTHY[card], ORDERS[card])
     assert (code, document.verdict, document.reasons) == (0, "keep", ())
     assert "verdict keep" in lines
@@ -70,7 +70,7 @@ def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMPACT_FAULTS)
-def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
+def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> None:
     fault = FAULTS[name]
     code, lines, document = check(rig, f"{fault.card}\n{fault.wrong}", fault.order)
     assert (code, document.verdict, document.reasons[0].code) == (6, "return", fault.code)
@@ -80,7 +80,7 @@ def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
 
 
 @pytest.mark.parametrize("init", [4, 9, 12, 15, 18, 999])
-def test_a_driver_that_does_not_start_is_a_return(rig: stub.Rig, init: int) -> None:
+def test_a_driver_that_does_not_start_is_a_return(rig: stub.NvmlRig, init: int) -> None:
     assert check(rig, f"init = !{init}")[0] == 6
     code, _, document = check(rig, f"init = !{init}", {"require": False})
     # As the full check says it: no driver and no trace of a card is what such a box has.
@@ -102,7 +102,7 @@ MINIMAL = {
 
 
 @pytest.mark.parametrize("case", MINIMAL)
-def test_the_minimal_script_judges_too(rig: stub.Rig, case: str) -> None:
+def test_the_minimal_script_judges_too(rig: stub.NvmlRig, case: str) -> None:
     wrong, sets, code = MINIMAL[case]
     script = render_minimal(profile("vast", *sets), WORK)
     program = re.search(r"<<'P' \|\| \{\n(.*?)\nP\n", script, re.DOTALL)

@@ -17,7 +17,7 @@ from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS
 
 
 @pytest.mark.parametrize("card", HEALTHY)
-def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
+def test_a_healthy_card_is_kept(rig: stub.NvmlRig, card: str) -> None:
     answer = rig.run(HEALTHY[card], order=ORDERS[card])
     assert answer.code == 0, answer.err
     assert answer.result["verdict"] == "keep"
@@ -27,7 +27,7 @@ def test_a_healthy_card_is_kept(rig: stub.Rig, card: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "init = !18", "init = hang", "count = 8\ngpu.3.any = !15"])
-def test_this_side_reads_what_the_box_wrote(rig: stub.Rig, wrong: str) -> None:
+def test_this_side_reads_what_the_box_wrote(rig: stub.NvmlRig, wrong: str) -> None:
     limit = ("--limit", "0.5") if "hang" in wrong else ()
     answer = rig.run(f"{A100}\n{wrong}", *limit)
     read = verdict.read((rig.folder / "result.json").read_bytes())
@@ -35,7 +35,7 @@ def test_this_side_reads_what_the_box_wrote(rig: stub.Rig, wrong: str) -> None:
     assert verdict_table.lines(read)[-1] == ("Return this box." if wrong else "Keep this box.")
 
 
-def test_what_is_told_of_a_card(rig: stub.Rig) -> None:
+def test_what_is_told_of_a_card(rig: stub.NvmlRig) -> None:
     result = rig.run(A100).result
     assert (result["version"], result["driver"], result["cuda"]) == (1, "550.54.15", "12.4")
     assert result["gpus"] == [
@@ -49,20 +49,20 @@ def test_what_is_told_of_a_card(rig: stub.Rig) -> None:
     ]
 
 
-def test_what_a_card_lacks_neither_passes_nor_fails(rig: stub.Rig) -> None:
+def test_what_a_card_lacks_neither_passes_nor_fails(rig: stub.NvmlRig) -> None:
     answer = rig.run(HEALTHY["RTX 4090"])
     for check in ("ecc", "remapped-rows", "retired-pages", "mig", "nvlink", "pcie"):
         assert answer.outcomes(check) == ["n/a"], check
 
 
-def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub.Rig) -> None:
+def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub.NvmlRig) -> None:
     answer = rig.run("driver = 550.1\ncuda = 12040\ncount = 1\ngpu.name = NVIDIA X")
     passed = {c["check"] for c in answer.result["checks"] if c["outcome"] == "pass"}
     assert passed == {"answers", "count", "driver", "cuda", "name"}
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_seen_and_its_absence_too(rig: stub.Rig, name: str) -> None:
+def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> None:
     fault = FAULTS[name]
     sick = rig.run(f"{fault.card}\n{fault.wrong}", order=fault.order)
     assert [reason[:2] for reason in sick.reasons()] == [(fault.outcome, fault.code)]
@@ -98,7 +98,7 @@ INIT = {
 
 
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
-def test_every_error_of_the_start_returns_the_box(rig: stub.Rig, code: int) -> None:
+def test_every_error_of_the_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
     assert (answer.code, answer.result["verdict"]) == (6, "return")
     assert answer.reasons() == [("return", INIT.get(code, "gpu-error"), [])]
@@ -106,13 +106,13 @@ def test_every_error_of_the_start_returns_the_box(rig: stub.Rig, code: int) -> N
     assert "pass" not in {c["outcome"] for c in answer.result["checks"]}
 
 
-def test_each_error_of_the_start_has_its_own_sentence(rig: stub.Rig) -> None:
+def test_each_error_of_the_start_has_its_own_sentence(rig: stub.NvmlRig) -> None:
     said = [rig.run(f"init = !{code}").result["reasons"][0]["says"] for code in INIT]
     assert len(set(said)) == len(said)
 
 
 @pytest.mark.parametrize("code", [code for code in range(1, 31) if code not in (4, 12)] + [999])
-def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.Rig, code: int) -> None:
+def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.NvmlRig, code: int) -> None:
     eight = f"{A100}\ncount = 8\ngpu.5.handle = !{code}"
     answer = rig.run(eight, order={"count": 8})
     assert answer.reasons() == [("return", "gpu-sick", [5]), ("return", "gpu-count", [])]
@@ -121,13 +121,13 @@ def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.Rig, code: int) -> N
 
 @pytest.mark.parametrize("code", [15, 16, 8, 11, 14])
 @pytest.mark.parametrize("call", ["any", "name", "memory_v2", "temperature", "nvlink", "throttle"])
-def test_a_sick_gpu_is_noticed_by_whatever_call(rig: stub.Rig, call: str, code: int) -> None:
+def test_a_sick_gpu_is_noticed_by_whatever_call(rig: stub.NvmlRig, call: str, code: int) -> None:
     answer = rig.run(f"{A100}\ncount = 2\ngpu.1.{call} = !{code}")
     assert answer.reasons()[0] == ("return", "gpu-sick", [1])
     assert answer.code == 6
 
 
-def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.Rig) -> None:
+def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.NvmlRig) -> None:
     wrong = "count = 8\ngpu.ecc_ever = 3\ngpu.6.ecc_ever = 4\ngpu.7.remapped = 0 0 0 1"
     answer = rig.run(f"{A100}\n{wrong}")
     assert answer.reasons() == [
@@ -138,7 +138,7 @@ def test_the_same_fault_of_several_gpus_is_said_once(rig: stub.Rig) -> None:
     assert "reason return gpu-remapped GPU 7: a bad memory row" in answer.out
 
 
-def test_gpus_of_other_renters_are_not_ours(rig: stub.Rig) -> None:
+def test_gpus_of_other_renters_are_not_ours(rig: stub.NvmlRig) -> None:
     others = "\n".join(f"gpu.{i}.handle = !4" for i in (0, 1, 3))
     answer = rig.run(f"{A100}\ncount = 4\n{others}", order={"count": 1})
     assert (answer.code, answer.reasons()) == (0, [])
@@ -147,14 +147,14 @@ def test_gpus_of_other_renters_are_not_ours(rig: stub.Rig) -> None:
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_no_library_is_never_healthy(rig: stub.Rig) -> None:
+def test_no_library_is_never_healthy(rig: stub.NvmlRig) -> None:
     answer = rig.run("", stub=False)
     assert (answer.code, answer.reasons()) == (6, [("return", "no-gpu", [])])
 
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
-def test_a_library_that_is_an_empty_file_is_broken(rig: stub.Rig, tmp_path: Path) -> None:
-    empty = stub.Rig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
+def test_a_library_that_is_an_empty_file_is_broken(rig: stub.NvmlRig, tmp_path: Path) -> None:
+    empty = stub.NvmlRig(rig.folder, rig.python, tmp_path / stub.LIBRARY)
     empty.library.touch()
     answer = empty.run("")
     assert (answer.code, answer.reasons()) == (6, [("return", "nvml-broken", [])])
@@ -162,14 +162,14 @@ def test_a_library_that_is_an_empty_file_is_broken(rig: stub.Rig, tmp_path: Path
 
 @pytest.mark.skipif(stub.has_real_driver(), reason="this machine has NVIDIA's library: it is found")
 @pytest.mark.parametrize("scenario", ["count = 0", "init = !9", None])
-def test_a_box_that_needs_no_gpu_has_none(rig: stub.Rig, scenario: str | None) -> None:
+def test_a_box_that_needs_no_gpu_has_none(rig: stub.NvmlRig, scenario: str | None) -> None:
     answer = rig.run(scenario or "", order={"require": False}, stub=scenario is not None)
     assert (answer.code, answer.result["verdict"]) == (0, "keep")
     assert answer.result["checks"][0]["read"] == "no GPU"
 
 
 @pytest.mark.parametrize("wrong", ["init = !18", "gpu.any = !15\ngpu.0.any = !15", "init = hang"])
-def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.Rig, wrong: str) -> None:
+def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.NvmlRig, wrong: str) -> None:
     answer = rig.run(f"{A100}\n{wrong}", "--limit", "0.6", order={"require": False})
     assert (answer.code, answer.result["verdict"]) == (0, "warn")
 
@@ -185,20 +185,22 @@ def test_a_sick_gpu_that_is_not_required_is_a_warning(rig: stub.Rig, wrong: str)
         ("gpu.0.nvlink = linger", "nvlink of GPU 0"),
     ],
 )
-def test_a_hang_costs_the_limit_and_names_the_call(rig: stub.Rig, wrong: str, asked: str) -> None:
+def test_a_hang_costs_the_limit_and_names_the_call(
+    rig: stub.NvmlRig, wrong: str, asked: str
+) -> None:
     answer = rig.run(f"{A100}\ncount = 4\n{wrong}", "--limit", "0.8")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-hang", [])])
     assert answer.result["reasons"][0]["says"].endswith(f"within 0.8 s, asked for {asked}")
     assert 0.8 <= answer.seconds < 5  # one that lingers holds our pipes for 20 s
 
 
-def test_a_hang_costs_less_than_ten_seconds_as_it_comes(rig: stub.Rig) -> None:
+def test_a_hang_costs_less_than_ten_seconds_as_it_comes(rig: stub.NvmlRig) -> None:
     answer = rig.run(f"{A100}\ninit = hang")
     assert answer.reasons() == [("return", "gpu-hang", [])]
     assert answer.seconds < 10
 
 
-def test_no_process_of_ours_is_left_by_a_hang(rig: stub.Rig) -> None:
+def test_no_process_of_ours_is_left_by_a_hang(rig: stub.NvmlRig) -> None:
     before = readers(rig)  # those that linger of other tests
     rig.run(f"{A100}\ninit = hang", "--limit", "0.5")
     _, left = psutil.wait_procs(readers(rig) - before, timeout=5)  # killed, but not waited for
@@ -207,7 +209,7 @@ def test_no_process_of_ours_is_left_by_a_hang(rig: stub.Rig) -> None:
     assert left == []
 
 
-def readers(rig: stub.Rig) -> set[psutil.Process]:
+def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
     """The processes that read GPUs for this rig."""
     reader = str(rig.folder / "box" / "gpu_reader.py")
     every = psutil.process_iter(["cmdline"])
@@ -215,12 +217,12 @@ def readers(rig: stub.Rig) -> set[psutil.Process]:
 
 
 @pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
-def test_a_library_that_crashes_returns_the_box(rig: stub.Rig, wrong: str) -> None:
+def test_a_library_that_crashes_returns_the_box(rig: stub.NvmlRig, wrong: str) -> None:
     answer = rig.run(f"{A100}\n{wrong}")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-crash", [])])
 
 
-def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub.Rig) -> None:
+def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub.NvmlRig) -> None:
     busy = "gpu.memory_v2 = 81920 79000\ngpu.throttle = 0x8\ngpu.temperature = 88"
     answer = rig.run(f"{A100}\n{busy}", "--run-alive")
     assert (answer.code, answer.reasons()) == (0, [])
@@ -229,7 +231,7 @@ def test_while_a_run_is_alive_its_own_load_is_not_held_against_the_box(rig: stub
     assert len(rig.run(f"{A100}\n{busy}").reasons()) == 3
 
 
-def test_a_check_weighs_as_the_order_lets_it(rig: stub.Rig) -> None:
+def test_a_check_weighs_as_the_order_lets_it(rig: stub.NvmlRig) -> None:
     wrong = f"{A100}\ngpu.remapped = 0 1 1 0\ngpu.ecc_ever = 1\ngpu.temperature = 88"
     checks = {"remapped-rows": "warn", "ecc": "return", "heat": "ignore"}
     answer = rig.run(wrong, order={"checks": checks})
@@ -239,13 +241,13 @@ def test_a_check_weighs_as_the_order_lets_it(rig: stub.Rig) -> None:
 
 @pytest.mark.parametrize(("ahead", "said"), [("3600", True), ("-3600", True), ("3", False)])
 def test_the_clock_of_the_one_who_asks_is_a_witness(
-    rig: stub.Rig, tmp_path: Path, ahead: str, said: bool
+    rig: stub.NvmlRig, tmp_path: Path, ahead: str, said: bool
 ) -> None:
     answer = rig.run(A100, "--workdir", str(tmp_path), f"--ahead={ahead}")
     assert (("warn", "clock-wrong", []) in answer.reasons()) == said
 
 
-def test_strict_turns_a_warning_into_a_return(rig: stub.Rig) -> None:
+def test_strict_turns_a_warning_into_a_return(rig: stub.NvmlRig) -> None:
     warm = f"{A100}\ngpu.temperature = 88"
     assert rig.run(warm).result["verdict"] == "warn"
     strict = rig.run(warm, order={"strict": True})
@@ -254,7 +256,7 @@ def test_strict_turns_a_warning_into_a_return(rig: stub.Rig) -> None:
 
 
 def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
-    rig: stub.Rig,
+    rig: stub.NvmlRig,
 ) -> None:
     """What was said of it once: return this box. And then: keep it, with a warning."""
     answer = rig.run(f"{A100}\ngpu.ecc_now = 2", order={"require": False, "name": "H100"})
@@ -266,12 +268,14 @@ def test_a_gpu_that_is_not_required_and_not_as_ordered_is_kept_in_all_its_words(
     assert said.endswith("Keep this box, with 2 warnings.")
 
 
-def test_a_check_that_the_order_weighs_is_worth_it_where_no_gpu_is_required(rig: stub.Rig) -> None:
+def test_a_check_that_the_order_weighs_is_worth_it_where_no_gpu_is_required(
+    rig: stub.NvmlRig,
+) -> None:
     order = {"require": False, "name": "H100", "checks": {"name": "return"}}
     assert rig.run(A100, order=order).reasons() == [("return", "gpu-name", [0])]
 
 
-def test_the_summary_is_for_people_and_for_sed(rig: stub.Rig) -> None:
+def test_the_summary_is_for_people_and_for_sed(rig: stub.NvmlRig) -> None:
     answer = rig.run(f"{A100}\ngpu.mig = 1 1")
     assert answer.out.splitlines() == [
         "verdict return",
@@ -283,14 +287,14 @@ def test_the_summary_is_for_people_and_for_sed(rig: stub.Rig) -> None:
     ]
 
 
-def test_the_result_alone_on_standard_output(rig: stub.Rig) -> None:
+def test_the_result_alone_on_standard_output(rig: stub.NvmlRig) -> None:
     answer = rig.run(A100, "--out", "-")
     assert answer.out.startswith('{"version": 1, "verdict": "keep"')
     assert not (rig.folder / "result.json").exists()
 
 
 @pytest.mark.parametrize("order", [{"cuont": 1}, ["count"], "A100"])
-def test_a_wrong_order_is_an_error_of_our_own(rig: stub.Rig, order: object) -> None:
+def test_a_wrong_order_is_an_error_of_our_own(rig: stub.NvmlRig, order: object) -> None:
     answer = rig.run(A100, order=order)
     assert (answer.code, answer.result) == (1, {})
     assert answer.err.startswith("the order order.json can't be read: ")
@@ -298,10 +302,10 @@ def test_a_wrong_order_is_an_error_of_our_own(rig: stub.Rig, order: object) -> N
 
 
 def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
-    rig: stub.Rig, tmp_path: Path
+    rig: stub.NvmlRig, tmp_path: Path
 ) -> None:
     subprocess.run([rig.python, "-m", "venv", "--without-pip", tmp_path / "agent"], check=True)
-    bare = stub.Rig(rig.folder, tmp_path / "agent" / "bin" / "python", rig.library)
+    bare = stub.NvmlRig(rig.folder, tmp_path / "agent" / "bin" / "python", rig.library)
     answer = bare.run(A100)
     assert (answer.code, answer.result) == (1, {})
     assert (
@@ -310,7 +314,7 @@ def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
     )
 
 
-def test_looking_leaves_nothing_behind(rig: stub.Rig) -> None:
+def test_looking_leaves_nothing_behind(rig: stub.NvmlRig) -> None:
     rig.run(A100)
     before = listing(rig.folder)
     rig.run(A100)
@@ -325,7 +329,7 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 
 
-def test_a_verdict_costs_a_third_of_a_second(rig: stub.Rig) -> None:
+def test_a_verdict_costs_a_third_of_a_second(rig: stub.NvmlRig) -> None:
     eight = f"{scenarios.H100}\ncount = 8"
     # Other tests may load the machine: one quick answer shows that it can be had.
     assert any(rig.run(eight).seconds <= 0.3 for _ in range(30))

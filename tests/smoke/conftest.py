@@ -56,7 +56,7 @@ class Smoked:
 
 
 def smoke(
-    box: stub.Rig, scenario: str, python: Path, *options: str, order: object = None
+    box: stub.NvmlRig, scenario: str, python: Path, *options: str, order: object = None
 ) -> Smoked:
     """The verdict through NVML, and then the smoke test on top of it, both as a box runs them."""
     asked = box.run(scenario, order=order)

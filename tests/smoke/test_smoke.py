@@ -27,17 +27,17 @@ GPU = {fault: index for index, fault in enumerate(FAULTS)}
 
 
 @pytest.fixture(scope="module")
-def box(rig: stub.Rig, tmp_path_factory: pytest.TempPathFactory) -> stub.Rig:
+def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
     """A copy whose GPUs are sick as their UUIDs say."""
     folder = tmp_path_factory.mktemp("sick")
     shutil.copytree(stub.BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
     with (folder / "box/smoke_backends.py").open("a") as engines:
         engines.write((Path(__file__).parent / "faulty.py").read_text())
-    return stub.Rig(folder, rig.python, rig.library)
+    return stub.NvmlRig(folder, rig.python, rig.library)
 
 
 @pytest.fixture(scope="module")
-def smoked(box: stub.Rig, torch_python: Path) -> Smoked:
+def smoked(box: stub.NvmlRig, torch_python: Path) -> Smoked:
     """One box of eight GPUs, all tried at once."""
     names = "".join(
         f"gpu.{index}.uuid = GPU-{fault}\ngpu.{index}.name = NVIDIA Unheard Of\n"
@@ -127,18 +127,18 @@ for line in (["start", {"built for": []}], ["memory"]):
     ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
 )
 def test_what_never_ends_is_given_up(
-    rig: stub.Rig, tmp_path: Path, worker: str, code: str, says: str
+    rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
     shutil.copytree(stub.BOX, tmp_path / "box", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "box/smoke_stress.py").write_text(worker)
-    sick = stub.Rig(tmp_path, rig.python, rig.library)
+    sick = stub.NvmlRig(tmp_path, rig.python, rig.library)
     answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")
     assert [reason[1] for reason in answer.reasons()] == [code]
     assert answer.says("smoke", 0) == says
     assert answer.code == (6 if code == "smoke-failed" else 0)
 
 
-def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.Rig) -> None:
+def test_an_environment_without_a_library_is_said_and_harms_nothing(rig: stub.NvmlRig) -> None:
     answer = smoke(rig, RTX4090, rig.python)
     assert (answer.code, answer.reasons()) == (0, [])
     assert answer.rows("smoke") == [(None, "n/a")]
@@ -153,7 +153,7 @@ def test_the_real_torch_of_a_processor_is_seen_by_its_files(torch_python: Path) 
 
 
 def test_torch_without_cuda_is_no_reason_to_return_the_box(
-    rig: stub.Rig, torch_python: Path
+    rig: stub.NvmlRig, torch_python: Path
 ) -> None:
     answer = smoke(rig, A100, torch_python)
     assert (answer.code, answer.reasons()) == (0, [("warn", "torch-no-cuda", [])])

@@ -26,7 +26,7 @@ MIB = 1 << 20
 NOBODY = "http://127.0.0.1:1/simple"  # what a box without an index of its own would ask
 
 
-class Index(ThreadingHTTPServer):
+class IndexServer(ThreadingHTTPServer):
     """A package index: `size` bytes of a wheel, `rate` bytes a second, `ahead` seconds."""
 
     daemon_threads = True
@@ -38,8 +38,8 @@ class Index(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/simple"
 
 
-class Answer(BaseHTTPRequestHandler):
-    server: Index
+class Response(BaseHTTPRequestHandler):
+    server: IndexServer
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: the tests look at what was asked."""
@@ -70,8 +70,8 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def index() -> Iterator[Index]:
-    server = Index(("127.0.0.1", 0), Answer)
+def index() -> Iterator[IndexServer]:
+    server = IndexServer(("127.0.0.1", 0), Response)
     server.asked = []
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield server
@@ -98,7 +98,7 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
     return facts.facts, seconds
 
 
-def at_best(index: Index, within: Callable[[float], bool]) -> bool:
+def at_best(index: IndexServer, within: Callable[[float], bool]) -> bool:
     """Others may load this machine: one look in which it comes out shows that it can."""
     for _ in range(8):
         facts, seconds = told(index.url)
@@ -108,29 +108,29 @@ def at_best(index: Index, within: Callable[[float], bool]) -> bool:
     return False
 
 
-def test_a_fast_index_is_measured_by_the_file_that_others_fetch_too(index: Index) -> None:
+def test_a_fast_index_is_measured_by_the_file_that_others_fetch_too(index: IndexServer) -> None:
     assert at_best(index, lambda mb_s: mb_s > 20)
     assert [path for path, _ in index.asked][-2:] == ["/simple/uv/", f"/files/{WHEEL}"]
 
 
-def test_a_slow_index_costs_no_more_than_its_time(index: Index) -> None:
+def test_a_slow_index_costs_no_more_than_its_time(index: IndexServer) -> None:
     index.rate = MIB
     assert at_best(index, lambda mb_s: 0.6 < mb_s < 1.5)
 
 
-def test_a_clock_is_compared_with_that_of_the_index(index: Index) -> None:
+def test_a_clock_is_compared_with_that_of_the_index(index: IndexServer) -> None:
     index.ahead = 7200
     facts, _ = told(index.url)
     assert facts["date"] == pytest.approx(7200, abs=5)
 
 
-def test_an_index_with_less_than_tells_is_no_slow_one(index: Index) -> None:
+def test_an_index_with_less_than_tells_is_no_slow_one(index: IndexServer) -> None:
     index.size = 1000
     facts, _ = told(index.url)
     assert facts["index"] is None
 
 
-def test_user_and_password_are_sent_and_never_told(index: Index) -> None:
+def test_user_and_password_are_sent_and_never_told(index: IndexServer) -> None:
     secret = index.url.replace("//", "//me:s%40cret@")
     facts, _ = told(secret)
     assert "cret" not in repr(facts)
@@ -138,7 +138,7 @@ def test_user_and_password_are_sent_and_never_told(index: Index) -> None:
     assert facts["index"]["mb_s"] > 0
 
 
-def test_what_can_not_be_used_says_why(index: Index) -> None:
+def test_what_can_not_be_used_says_why(index: IndexServer) -> None:
     index.status = 503
     assert told(index.url)[0]["index"]["error"] == "it answers 503"
     refused = told(NOBODY)[0]["index"]
@@ -147,7 +147,7 @@ def test_what_can_not_be_used_says_why(index: Index) -> None:
     assert unknown["error"] == "its name can't be looked up"
 
 
-def test_one_that_never_answers_costs_its_time(index: Index) -> None:
+def test_one_that_never_answers_costs_its_time(index: IndexServer) -> None:
     index.stall = True
     facts, seconds = told(index.url)
     assert facts["index"]["error"] == network_reader.NO_ANSWER
@@ -190,7 +190,7 @@ def speaker() -> Iterator[Callable[[bytes], str]]:
         server.close()
 
 
-def test_a_git_host_answers_over_ssh(index: Index, speaker: Callable[[bytes], str]) -> None:
+def test_a_git_host_answers_over_ssh(index: IndexServer, speaker: Callable[[bytes], str]) -> None:
     facts, _ = told(index.url, f"ssh://git@{speaker(b'SSH-2.0-x')}/me/homework.git")
     assert facts["git"]["host"] == "127.0.0.1"
     assert 0 <= facts["git"]["seconds"] < 1
@@ -198,7 +198,7 @@ def test_a_git_host_answers_over_ssh(index: Index, speaker: Callable[[bytes], st
     assert hung_up["error"]
 
 
-def test_a_git_host_answers_over_http(index: Index) -> None:
+def test_a_git_host_answers_over_http(index: IndexServer) -> None:
     host = index.url.removesuffix("/simple")
     assert "seconds" in told(NOBODY, f"{host}/simple/me.git")[0]["git"]
     assert index.asked[-1][0] == "/simple/me.git/info/refs?service=git-upload-pack"

@@ -23,7 +23,7 @@ EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7*7 }}{
 ABOUT = Subject(EVIL, EVIL, AT, EVIL)
 
 
-class Reader(HTMLParser):
+class PageReader(HTMLParser):
     """The tags of a page with their attributes, and the text outside of its style."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def parsed(text: str) -> Reader:
-    reader = Reader()
+def parsed(text: str) -> PageReader:
+    reader = PageReader()
     reader.feed(text)
     return reader
 
