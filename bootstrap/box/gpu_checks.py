@@ -143,7 +143,7 @@ WHOLE_CHECKS = (
     Check("driver", "gpu-driver", ("driver",), judge_driver, DRIVER, asks=("min_driver",)),
     Check("cuda", "gpu-cuda", ("cuda",), judge_cuda, DRIVER, asks=("min_cuda",)),
 )
-GPU_CHECKS = (
+SOUND_CHECKS = (
     Check("name", "gpu-name", ("name",), judge_name, WRONG),
     Check("memory", "gpu-memory", ("memory", "ecc_mode"), judge_memory, WRONG),
     Check("ecc", "gpu-ecc", ("ecc_now", "ecc_ever"), judge_ecc, HOST),

@@ -97,7 +97,7 @@ POWER_ASKS = ("min_power_watts",)
 HEAT = ("temperature", "slowdown_at", "margin")
 POWER = ("power_limit", "power_default")
 
-GPU_CHECKS = (
+PERFORMANCE_CHECKS = (
     Check("nvlink", "gpu-nvlink", ("nvlink",), judge_nvlink, HOST, asks=("nvlink",)),
     Check("power-limit", "gpu-power", POWER, judge_power, WRONG, SLOWER, asks=POWER_ASKS),
     Check("throttling", "gpu-throttle", ("throttle",), judge_throttle, HOST, SLOWER, idle=True),

@@ -65,7 +65,7 @@ SHM = "Raise it where the box is rented (docker: --shm-size=8g); or train with n
 DISK = "Rent a larger disk, or set box.workdir to a folder on a larger one."
 WRITES = "Checkpoints and caches will take their time: compare with what you pay."
 
-BOX_CHECKS = (
+MACHINE_CHECKS = (
     Check("cpus", "box-cpus", ("cpus",), judge_cpus, kept=SLOWER),
     Check("ram", "box-memory", ("ram",), judge_ram),
     Check("shm", "box-shm", ("shm",), judge_shm, SHM, SHM),

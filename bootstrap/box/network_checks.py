@@ -49,7 +49,7 @@ INDEX = "Check the box's network and its pip settings; a box nearer to the index
 GIT = "Check git.url and the box's network, or send the commit yourself: git.access: over-ssh."
 CLOCK = "Signed requests and fresh certificates are refused: set its clock, or restart the box."
 
-BOX_CHECKS = (
+NETWORK_CHECKS = (
     Check("index", "index-slow", ("index",), judge_index, INDEX, INDEX, idle=True),
     Check("git-host", "git-slow", ("git",), judge_git, GIT, GIT),
     Check("clock", "clock-wrong", ("clock",), judge_clock, CLOCK, CLOCK),

@@ -28,7 +28,7 @@ LEFT_OUT_PARTS = ("main",)
 
 OWN_PARTS = (("compact", "main"), ("doors", "terminal"), ("doors", "access"))
 
-PROGRAMS = ("verify.py", "gpu_reader.py", "gpu_checks.py", "fetch_uv.py", "pip_indexes.py")
+PROGRAMS = ("verify.py", "gpu_reader.py", "fetch_uv.py", "pip_indexes.py")
 SHELL_PROGRAMS = ("runner.sh",)
 """What it lays into `box/` on the box, beside what these import."""
 

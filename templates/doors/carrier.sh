@@ -76,7 +76,7 @@ end_of_setup() {
 
 # Where the machine ends with this command, the command lasts as long as the training.
 wait_for_training() {
-  local dir
+  local dir rc
   [ -n "$WAIT" ] || return 0
   find_repository "$BOX_HOME" "$REPO_KEY" "$REPO_ROOT" "$REPO_NAME"
   # shellcheck disable=SC2012 # names of our own
@@ -84,8 +84,9 @@ wait_for_training() {
   [ -n "$dir" ] || return 0
   until [ -f "$dir/log" ]; do sleep 0.1; done
   tail -n +1 -s 0.2 -f "$dir/log" &
-  until [ -f "$dir/exit" ]; do sleep 0.5; done
+  while [ "$(run_state "$dir")" = running ]; do sleep 0.5; done
   sleep 0.5
   kill $!
-  exit "$(cat "$dir/exit")"
+  read -r _ rc <<<"$(run_state "$dir")"
+  exit "${rc:-1}"
 }

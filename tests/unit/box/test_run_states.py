@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -18,11 +19,15 @@ from bootstrap.box import top_stream
 from bootstrap.protocol import probe, samples
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
-from bootstrap.render.parts import box_files, shell_part
+from bootstrap.render.minimal import render_minimal
+from bootstrap.render.parts import box_files, functions, shell_part
 from tests.run_states import CASES, Processes, lay, some_processes
+from tests.unit.render.scripts import WORK, profile
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux machine")
 each_case = pytest.mark.parametrize("name", CASES)
+BEGUN = [name for name, case in CASES.items() if case.pid is not None]
+OVER = [name for name, case in CASES.items() if case.state in ("finished", "died")]
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
 
 
@@ -110,7 +115,31 @@ def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
         assert said("sh", script).strip() == (str(run_of(workdir)) if alive else "none")
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.pid is not None])
+@each_case
+def test_the_minimal_script_starts_nothing_beside_it(name: str, workdir: Path) -> None:
+    what = profile("vast", f"box.workdir={workdir}", "train.command=python train.py")
+    script = render_minimal(what, dataclasses.replace(WORK, key="homework"))
+    # As far as it only looks.
+    looks, cut, _ = script.partition("\nl=\n")
+    assert cut
+    command = ["bash", "-c", f"{looks}\necho none\n}}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    alive = CASES[name].state == "running"
+    assert done.stdout.strip() == (f"running: {run_of(workdir)}" if alive else "none")
+
+
+@pytest.mark.parametrize("name", OVER)
+def test_a_door_that_lasts_as_long_as_it_ends_with_its_exit_code(name: str, workdir: Path) -> None:
+    parts = [shell_part("lib", "process"), shell_part("lib", "run_state")]
+    parts += [functions("doors", "carrier", ("wait_for_training",))]
+    script = f"BOX_HOME={workdir}/.boxstrap WAIT=yes\nfind_repository() {{ repo_key=homework; }}\n"
+    command = ["bash", "-c", f"{script}{''.join(parts)}\nwait_for_training"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    rc = CASES[name].rc
+    assert (done.returncode, done.stdout) == (1 if rc is None else rc, "step 1\n")
+
+
+@pytest.mark.parametrize("name", BEGUN)
 def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> None:
     command = ["bash", str(workdir / ".boxstrap/box/window.sh"), str(run_of(workdir))]
     window = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
