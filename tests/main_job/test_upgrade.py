@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tarfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from bootstrap.render.parts import box_files
-from tests.cli import HERE, PROFILE, Running
+from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
+from tests.main_job.earlier import before, kept, unpacked
 from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
@@ -25,19 +24,8 @@ REQUIREMENTS = "iniconfig>=2\n"
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The earlier program, out of this repository's own history."""
-    archive = subprocess.run(
-        ["git", "-C", str(HERE), "archive", EARLIER], capture_output=True, check=False
-    )
-    if archive.returncode:
-        pytest.fail(
-            f"commit {EARLIER} is not here: this test runs the program as it was then. "
-            "Fetch the whole history: git fetch --unshallow"
-        )
-    folder = tmp_path_factory.mktemp("earlier")
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
+    """The earlier program."""
+    return unpacked(EARLIER, tmp_path_factory.mktemp("earlier"))
 
 
 @pytest.fixture
@@ -48,28 +36,11 @@ def rented(rent: Rent) -> Rented:
     return rented
 
 
-def before(rented: Rented, earlier: Path, *arguments: str) -> Running:
-    """A command of the earlier program."""
-    return rented.begin(*arguments, PYTHONPATH=str(earlier))
-
-
 def set_up_before(rented: Rented, earlier: Path) -> dict[str, str]:
     """Set up by the earlier program; what must still be there afterwards."""
     before(rented, earlier, "setup").end().must(0)
     assert not rented.as_user(f"ls {rented.folder}/steps/*/repo.dir 2>/dev/null || :")
     return kept(rented, rented.tree)
-
-
-def kept(rented: Rented, tree: str) -> dict[str, str]:
-    """The tree's commit and own files, its environment, and the processes that train in it."""
-    looks = {
-        "head": f"git -C {tree} rev-parse HEAD",
-        "files": f"cd {tree} && stat -c '%n %i %Y' train.py .git/HEAD",
-        "environment": f"cd {tree}/.venv && stat -c '%n %i %Y' pyvenv.cfg bin lib",
-        "training": "pgrep -f 'bin/python [t]rain.py' || :",
-        "work": f"cat {rented.folder}/runs/*/*/work",
-    }
-    return {name: rented.as_user(command) for name, command in looks.items()}
 
 
 def sampled(rented: Rented) -> dict[str, str]:
