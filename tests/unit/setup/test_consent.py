@@ -287,7 +287,7 @@ def test_no_other_place_makes_a_profile_usable() -> None:
         for path in root.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "bootstrap.profile.load"
-        if {"load", "load_default"} & {name.name for name in node.names}
+        if {"load"} & {name.name for name in node.names}
     }
     assert found == LOADERS
 
