@@ -12,22 +12,14 @@ from bootstrap.link.exchange import exchange
 from bootstrap.plan import PlanRow, rows
 from bootstrap.protocol.probe import BoxState, parse
 from bootstrap.setup.context import SetupContext, get_context, warn_of_provider
-from bootstrap.setup.executor import SetupExecutor
-from bootstrap.setup.result import (
-    FIRST_OUTPUT_S,
-    SetupResult,
-    differences,
-    repo_dir,
-    run_of_work,
-    watch_beginning,
-)
-from bootstrap.sshconfig.alias import preload, update_alias
 from bootstrap.ui.reporter import Reporter
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import Loaded
     from bootstrap.protocol.run import Run
+    from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.result import SetupResult
 
 
 def run_setup(request: SetupRequest, reporter: Reporter | None = None) -> SetupResult:
@@ -38,9 +30,13 @@ def run_setup(request: SetupRequest, reporter: Reporter | None = None) -> SetupR
     """
     began = time.monotonic()
     context = get_context(request, reporter or Reporter())
+    # Imported while the box answers: no login waits for them.
+    from bootstrap.setup.executor import SetupExecutor
+    from bootstrap.sshconfig.alias import preload
+
     executor = SetupExecutor(context)
     try:
-        preload(context.box)  # while the box answers
+        preload(context.box)
         box_state = context.box_state()
         warn_of_provider(context, box_state)
         setup = executor.run(box_state)
@@ -51,31 +47,34 @@ def run_setup(request: SetupRequest, reporter: Reporter | None = None) -> SetupR
 
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
+    from bootstrap.setup import result
+    from bootstrap.sshconfig.alias import update_alias
+
     context = executor.context
     reporter, payload = context.reporter, context.payload
     blocking = _blocking(box_state)
     run = first_lines = None
     if payload.profile.train and not blocking:
-        run = run_of_work(box_state, payload.source.commit)
+        run = result.run_of_work(box_state, payload.source.commit)
     if run and (executor.began_run or (setup and run.state == "running")):
         reporter.say(
-            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            f"{run.name}: waiting up to {result.FIRST_OUTPUT_S} s for its first line "
             "(Ctrl-C is safe: it goes on)"
         )
-        watch = partial(watch_beginning, run=run, workdir=payload.profile.box.workdir)
+        watch = partial(result.watch_beginning, run=run, workdir=payload.profile.box.workdir)
         beginning = context.link.ask(watch)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
         first_lines = tuple(map(reporter.redact, beginning.lines))
-    return SetupResult(
+    return result.SetupResult(
         box=context.box.known.name,
         setup=setup,
         alias=update_alias(context.box, reporter),
         commit=payload.source.commit,
-        repo_dir=repo_dir(box_state, payload.source.name),
+        repo_dir=result.repo_dir(box_state, payload.source.name),
         run=run,
         first_lines=first_lines,
         waits_for=blocking,
-        differs=tuple(differences(box_state)),
+        differs=tuple(result.differences(box_state)),
         seconds=time.monotonic() - began,
         own_folder=executor.own_folder,
         handle=context.box,
