@@ -1,4 +1,4 @@
-"""Write the parts of docs/ that the code knows best: python -m tests.docs.generate   (make docs)
+"""Write the parts of docs/ that follow from the code: python -m tests.docs.generate   (make docs)
 
 A part stands between `<!-- begin: NAME -->` and `<!-- end -->`; everything else is written by hand.
 """
@@ -13,6 +13,7 @@ from bootstrap.box.verify_check import Check
 from bootstrap.box.verify_table import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
+from bootstrap.profile import schema_json
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
 from bootstrap.profile.schema import PROFILE
 from bootstrap.render.doors import DOORS
@@ -166,11 +167,11 @@ PARTS: dict[str, Callable[[str], str]] = {
 
 
 def main() -> None:
-    """Write those that changed."""
-    for path in documents():
-        old = path.read_text(encoding="utf-8")
-        new = renewed(old)
-        if new != old:
+    """Write those that changed, and the JSON Schema of profiles."""
+    files = {path: renewed(path.read_text(encoding="utf-8")) for path in documents()}
+    files[ROOT / "profiles/schema.json"] = schema_json.text()
+    for path, new in files.items():
+        if new != path.read_text(encoding="utf-8"):
             path.write_text(new, encoding="utf-8")
             print(path.relative_to(ROOT))
 

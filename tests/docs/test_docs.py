@@ -19,6 +19,8 @@ from tests.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+OURS = r"(?:bootstrap|templates|tests|profiles|docs|\.ci)/[\w.*/-]*"
+FILE = re.compile(rf"{OURS}|pyproject\.toml|[a-z_]+/[a-z_]+\.(?:py|sh)")
 TASKS = sorted(namespace.task_names)
 PAGES = {str(page.relative_to(ROOT)): page for page in documents()}
 
@@ -36,6 +38,19 @@ def commands_in(text: str) -> list[list[str]]:
     lines += re.findall(r"`(boxstrap [^`]+)`", text)
     words = [shlex.split(line, comments=True) for line in lines if line.startswith("boxstrap ")]
     return [line[1:] for line in words]
+
+
+def files_in(text: str) -> list[str]:
+    """The project's own files and folders that a page names as code."""
+    words = [
+        word for code in re.findall(r"`([^`]+)`", BLOCK.sub("", text)) for word in code.split()
+    ]
+    return [word for word in words if FILE.fullmatch(word) and "NAME" not in word]
+
+
+def found(name: str) -> list[Path]:
+    """What such a name means: from the top, or from `bootstrap/`, as the pages shorten it."""
+    return [*ROOT.glob(name), *(ROOT / "bootstrap").glob(name), *(ROOT / "templates").glob(name)]
 
 
 def headings(path: Path) -> set[str]:
@@ -59,6 +74,24 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / file if file else page
         assert target.exists(), link
         assert not anchor or anchor in headings(target), link
+
+
+@each_page
+def test_files_that_it_names_are_there(page: Path) -> None:
+    for name in files_in(page.read_text(encoding="utf-8")):
+        assert found(name), name
+
+
+def test_what_to_look_for_is_in_the_file_that_is_named() -> None:
+    table = text_of("docs/architecture.md").partition("| what | file | look for |")[2]
+    rows = [line.split("|")[2:4] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    assert len(rows) >= 30
+    for files, words in rows:
+        paths = [path for name in files_in(files) for path in found(name)]
+        inside = [sub for path in paths for sub in (path.iterdir() if path.is_dir() else [path])]
+        text = "".join(sub.read_text(encoding="utf-8") for sub in inside if sub.is_file())
+        for word in re.findall(r"`([^`]+)`", words):
+            assert re.search(rf"(?<!\w){re.escape(word)}", text), (files, word)
 
 
 @each_page
