@@ -100,7 +100,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
     answer = exchange(
         wire,
         build_query(
-            "hello",
+            "probe",
             workdir=workdir,
             repo_key=repo_key,
             repo_root=repo_root,

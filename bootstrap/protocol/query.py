@@ -8,7 +8,7 @@ from bootstrap.render.quote import Value, assignments
 _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
 _ALSO = {
-    "hello": ("packs", "repository"),
+    "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository"),
     "stop": ("run_processes",),
 }

@@ -28,7 +28,7 @@ ESCAPES = (
 BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
 # Text that only one question has.
 SIGNS = {
-    "hello": "show_runs()",
+    "probe": "show_runs()",
     "launch": "receive()",
     "receive": "receive-pack --stateless-rpc",
     "follow": "tail --version",
@@ -123,7 +123,7 @@ def log(query: Query) -> Iterator[bytes]:
 
 
 HONEST: dict[str, Answer] = {
-    "hello": box_state,
+    "probe": box_state,
     "launch": launch,
     "receive": receive,
     "follow": follow,
@@ -161,7 +161,7 @@ def wide(char: bytes, size: int, end: bytes = b"") -> Answer:
     return say
 
 
-def dressed_hello(text: str) -> Answer:
+def dressed_probe(text: str) -> Answer:
     """Every fact, and every part of a run, with `text` in it."""
 
     def say(query: Query) -> Iterator[bytes]:
@@ -183,7 +183,7 @@ def dressed_hello(text: str) -> Answer:
 PASTED = "$(touch owned)`touch owned`;touch owned;'\"'$(touch owned)'"
 
 
-def pasted_hello(query: Query) -> Iterator[bytes]:
+def pasted_probe(query: Query) -> Iterator[bytes]:
     """The box's own folders, named so that a line made of them would run something here."""
     yield from box_state(query)
     yield f"boxhome\t/root/{PASTED}/.boxstrap\ndir\t/root/{PASTED}/-o x\nplaced\tyes\n".encode()
@@ -259,7 +259,7 @@ def same_for_ever(query: Query) -> Iterator[bytes]:
     yield from over(query, rc=0, code="same")
 
 
-def working_hello(query: Query) -> Iterator[bytes]:
+def working_probe(query: Query) -> Iterator[bytes]:
     yield from box_state(query)
     yield f"working\t{SETUP}\t{'b' * 64}\n".encode()
 
@@ -316,20 +316,20 @@ def loud(query: Query) -> Iterator[bytes]:
 Lie = dict[str, Answer]
 LIES: dict[str, Lie] = {
     "honest": {},
-    "hello without an end": {"hello": endless(b"x\n" * 30_000)},
-    "hello in one line without an end": {"hello": endless(b"x" * 60_000)},
-    "hello with another mark": {"hello": wrong_mark},
-    "hello cut in two": {"hello": half},
-    "hello that says nothing": {"hello": fixed("")},
-    "hello of another system": {"hello": fixed(f"system\t{ESCAPES}{'x' * 5000}\n")},
-    "hello with an odd bash": {
-        "hello": fixed(f"system\tLinux\nbash\t3.2{ESCAPES}" + "9" * 4000 + "\n")
+    "probe without an end": {"probe": endless(b"x\n" * 30_000)},
+    "probe in one line without an end": {"probe": endless(b"x" * 60_000)},
+    "probe with another mark": {"probe": wrong_mark},
+    "probe cut in two": {"probe": half},
+    "probe that says nothing": {"probe": fixed("")},
+    "probe of another system": {"probe": fixed(f"system\t{ESCAPES}{'x' * 5000}\n")},
+    "probe with an odd bash": {
+        "probe": fixed(f"system\tLinux\nbash\t3.2{ESCAPES}" + "9" * 4000 + "\n")
     },
-    "hello full of escapes": {"hello": dressed_hello(ESCAPES)},
-    "hello with 2,000 runs": {"hello": many_runs},
-    "folders that a shell would run": {"hello": pasted_hello},
-    "hello that is not UTF-8": {"hello": dressed_hello("\udcff\udcc3(")},
-    "errors without an end": {"hello": loud},
+    "probe full of escapes": {"probe": dressed_probe(ESCAPES)},
+    "probe with 2,000 runs": {"probe": many_runs},
+    "folders that a shell would run": {"probe": pasted_probe},
+    "probe that is not UTF-8": {"probe": dressed_probe("\udcff\udcc3(")},
+    "errors without an end": {"probe": loud},
     "lacks full of escapes": {"launch": fixed(f"lacks\t{ESCAPES}\tno{ESCAPES} room\n")},
     "lacks of 7 MB": {"launch": fixed("lacks\tdisk-full\t" + "x" * 7_000_000 + "\n")},
     "100,000 lacks": {"launch": fixed("lacks\tdisk-full\tno room\n" * 100_000)},
@@ -341,7 +341,7 @@ LIES: dict[str, Lie] = {
     "warnings without an end": {"follow": endless_warnings},
     "events that are none": {"follow": odd_events},
     "noise in the place of events": {"follow": noise_first(b"welcome! " * 5000)},
-    "the same setup for ever": {"follow": same_for_ever, "hello": working_hello},
+    "the same setup for ever": {"follow": same_for_ever, "probe": working_probe},
     "a code that nobody knows": {"follow": failed(code="{0.__class__}")},
     "the end of a size that is none": {
         "follow": begun,

@@ -64,7 +64,7 @@ def run_of(workdir: Path) -> Path:
 def probed(workdir: Path, shell: str = "sh") -> Run:
     """The run as the program here reads it in the box's answer."""
     values = dict.fromkeys(("repo_key", "repo_root", "script_id", "hint_names", "hint_files"), "")
-    answer = said(shell, build_query("hello", workdir=str(workdir), **values))
+    answer = said(shell, build_query("probe", workdir=str(workdir), **values))
     (run,) = probe.parse(answer.encode()).runs
     return run
 

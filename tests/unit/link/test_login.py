@@ -15,7 +15,9 @@ import pytest
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link import keys
+from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import exchange
+from bootstrap.link.transport import BoxTransport, KeyAuth
 from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, free_port, keygen
@@ -460,3 +462,14 @@ def test_an_unused_connection_leaves_nothing_behind(ssh_user: SshUser, server: S
 
 def test_user_is_the_account_by_default(ssh_user: SshUser, server: Sshd) -> None:
     assert ssh_user.endpoint("box").user == getpass.getuser()
+
+
+@pytest.mark.parametrize("certified", ["", "-cert-v01@openssh.com"])
+def test_a_login_before_the_boxs_list_of_signatures_uses_no_sha1(certified: str) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs, HeardSocket(fileno=ours.detach()) as connected:
+        transport = BoxTransport(connected)
+        transport.remote_version = "SSH-2.0-OpenSSH_9.6"
+        chosen = KeyAuth(transport)._finalize_pubkey_algorithm(f"ssh-rsa{certified}")
+        transport.close()
+    assert chosen == f"rsa-sha2-512{certified}"

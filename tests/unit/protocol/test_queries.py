@@ -26,7 +26,7 @@ SHELLS = {
 LOGINS = ["sh", "bash", "zsh", "fish", "tcsh"]
 RUN: dict[str, Value] = {"repo_key": "homework-1", "name": "train-2"}
 ASKED: dict[str, dict[str, Value]] = {
-    "hello": {
+    "probe": {
         "repo_key": "homework-1",
         "script_id": hashlib.sha256(b"printf 'plan\\ttrain\\tdone\\n'\n").hexdigest(),
         "hint_names": "HINT OTHER",
@@ -75,13 +75,13 @@ def test_every_shell_gives_the_same_answer(
 
 @pytest.mark.parametrize("login", LOGINS)
 def test_every_login_shell_hands_it_on(login: str, box_home: BoxHome, tmp_path: Path) -> None:
-    text = asked("hello", box_home)
+    text = asked("probe", box_home)
     found = answer([login, "-c"], shell_command(text), tmp_path)
     assert found == answer(["dash", "-c"], text, tmp_path)
 
 
 def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
-    box_state = parse(answer(["sh", "-c"], asked("hello", box_home), tmp_path))
+    box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     states = {run.name: (run.state, run.rc) for run in box_state.runs}
     assert states == {
         "train-1": ("finished", 0),
@@ -103,7 +103,7 @@ def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
 def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    box_state = parse(answer(["sh", "-c"], build_query("hello", **NOTHING), home))
+    box_state = parse(answer(["sh", "-c"], build_query("probe", **NOTHING), home))
     assert box_state.runs == ()
     assert box_state.working is None
     assert box_state.plan == {}
@@ -114,8 +114,8 @@ NOTHING: dict[str, Value] = {"repo_key": "", "script_id": "", "hint_names": "", 
 
 
 def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: Path) -> None:
-    values = {**ASKED["hello"], "script_id": "c" * 64}
-    text = build_query("hello", workdir=str(box_home.workdir), **values)
+    values = {**ASKED["probe"], "script_id": "c" * 64}
+    text = build_query("probe", workdir=str(box_home.workdir), **values)
     assert parse(answer(["sh", "-c"], text, tmp_path)).plan == {}
 
 

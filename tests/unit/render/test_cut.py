@@ -140,7 +140,7 @@ def test_it_never_shows_the_environment(script: bytes, home: Path) -> None:
 QUESTIONS = {
     "launch": {"setup_id": "20260101-000000-abcdef", "script_bytes": 4, "secret_bytes": 0},
     "stop": {"what": "", "repo_key": ""},
-    "hello": {"repo_key": "k", "script_id": "x", "hint_names": "", "hint_files": ""},
+    "probe": {"repo_key": "k", "script_id": "x", "hint_names": "", "hint_files": ""},
 }
 
 

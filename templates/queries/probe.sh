@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# hello: who is this box, and what does it have already? Looks only; changes nothing.
+# probe: who is this box, and what does it have already? Looks only; changes nothing.
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
