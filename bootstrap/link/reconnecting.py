@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
 from bootstrap.link.wire import Wire
@@ -32,8 +33,11 @@ class Backoff:
     follows ends at once, this waits. Call `lost` before the link is taken up again.
     """
 
-    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, patience_s: float = PATIENCE_S, *, cancel: CancelToken | None = None
+    ) -> None:
         self._patience = patience_s
+        self._cancel = cancel or CancelToken()
         self._news = -1
         self._since = time.monotonic()
         self._tries = 0
@@ -41,21 +45,22 @@ class Backoff:
     def lost(self, why: LinkLost, news: int) -> None:
         """Wait a while, longer each time, where `news` is what it was at the last loss.
 
-        `news` counts what was read. Raises `why` once there was none for too long.
+        `news` counts what was read. Raises `why` once there was none for too long,
+        CancelledError.
         """
         if news != self._news:
             self._news, self._since, self._tries = news, time.monotonic(), 0
             return
         if time.monotonic() - self._since > self._patience:
             raise why
-        time.sleep(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
+        self._cancel.wait(PAUSES_S[min(self._tries, len(PAUSES_S) - 1)])
         self._tries += 1
 
 
 class ReconnectingLink:
     """The wire that stands now, and how to get another."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each has its own name where it is called
         self,
         login: Callable[[], Wire],
         *,
@@ -63,8 +68,11 @@ class ReconnectingLink:
         back: Callable[[], None],
         warn: Callable[[str], None],
         patience_s: float = PATIENCE_S,
+        cancel: CancelToken | None = None,
     ) -> None:
         self._warn = warn
+        self.cancel = cancel or CancelToken()
+        """Ends the wire, and every wait for another, with CancelledError."""
         self.wire = self._first(login)
         self.label = self.wire.label
         self.on_reconnect: list[Callable[[], None]] = []
@@ -73,6 +81,10 @@ class ReconnectingLink:
         self._lost = lost
         self._back = back
         self._patience = patience_s
+        self.cancel.on_cancel(self._cut)
+
+    def _cut(self) -> None:
+        self.wire.close()
 
     def _first(self, login: Callable[[], Wire]) -> Wire:
         """The first login; one that breaks off half-way is tried again, since bad links do that."""
@@ -84,13 +96,14 @@ class ReconnectingLink:
                 if time.monotonic() - began > FIRST_PATIENCE_S:
                     raise
                 self._warn(f"{error.what} Trying again in {pause} s.")
-                time.sleep(pause)
+                self.cancel.wait(pause)
         return login()
 
     def reconnect(self, why: LinkLost) -> None:
         """Log in again, and say once why that doesn't succeed.
 
-        Raises, when patience ends, what stood in the way last; HostKeyError at once.
+        Raises, when patience ends, what stood in the way last; HostKeyError and CancelledError
+        at once.
         """
         began = time.monotonic()
         refused_at: float | None = None
@@ -98,6 +111,7 @@ class ReconnectingLink:
         self.wire.close()
         tries = 0
         while True:
+            self.cancel.check()
             waited = time.monotonic() - began
             self._lost(waited)
             try:
@@ -113,7 +127,7 @@ class ReconnectingLink:
                 refused_at = _since(refused_at, error)
                 if waited > self._patience or _too_long(refused_at):
                     raise reason from None
-                time.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                self.cancel.wait(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
                 tries += 1
                 continue
             self._back()
@@ -125,6 +139,7 @@ class ReconnectingLink:
         Only for what may be asked twice. Raises what the question raises, and as `reconnect`.
         """
         while True:
+            self.cancel.check()
             try:
                 return question(self.wire)
             except LinkLost as lost:
@@ -132,6 +147,7 @@ class ReconnectingLink:
 
     def close(self) -> None:
         """Close the wire that stands."""
+        self.cancel.forget(self._cut)
         self.wire.close()
 
 

@@ -108,9 +108,9 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
 
     A lost link is taken up again where it broke (`ReconnectingLink\.reconnect`, which may
     give up with UnreachableError). Raises StepFailedError where the setup died without a word,
-    NoAnswer where the box tells no end of anything, or answers no more.
+    NoAnswer where the box tells no end of anything, or answers no more; CancelledError.
     """
-    lines, backoff = EventLines(), Backoff()
+    lines, backoff = EventLines(), Backoff(cancel=link.cancel)
     last = told = 0
     query = build_query("setup_end", workdir=workdir, setup_id=setup)
     while True:

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import BoxstrapError
+from bootstrap.cancel import CancelToken
 from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.plan import Step, steps_for
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
-from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
+from bootstrap.setup.early_login import EarlyLogin, Question, ask_box
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
     from bootstrap.profile.load import Loaded
     from bootstrap.profile.schema import Profile
+    from bootstrap.protocol.probe import BoxState
     from bootstrap.render.variables import Source
     from bootstrap.repo.here import Here
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
-
-Question = tuple[str, str, str, str]
-"""What a box is asked about: working folder, repository, its first commit, script."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class SetupContext:
 
     def probe(self, wire: Wire) -> BoxState:
         """Ask the box now."""
-        return _ask(wire, self.payload.question)
+        return ask_box(wire, self.payload.question)
 
     def remember(self) -> None:
         """Keep what later commands need: the working folder, the profile, the repository."""
@@ -90,7 +86,11 @@ class SetupContext:
 
 
 def get_context(
-    request: SetupRequest, reporter: Reporter, *, with_source: bool = True
+    request: SetupRequest,
+    reporter: Reporter,
+    cancel: CancelToken | None = None,
+    *,
+    with_source: bool = True,
 ) -> SetupContext:
     """Profile, box, repository, script; the connection is made while they are read.
 
@@ -102,9 +102,30 @@ def get_context(
         request = replace(request, sets=(*request.sets, "gpu.strict=true"))
     loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
     box = _find_box(request, loaded, reporter)
-    early = EarlyLogin(box)
+    early = EarlyLogin(box, cancel or CancelToken())
+    try:
+        return _context(request, reporter, loaded, box, early, with_source=with_source)
+    except BaseException:
+        early.close()
+        raise
+
+
+def _context(  # noqa: PLR0913 - the parts that a context is made of
+    request: SetupRequest,
+    reporter: Reporter,
+    loaded: Loaded,
+    box: BoxHandle,
+    early: EarlyLogin,
+    *,
+    with_source: bool,
+) -> SetupContext:
     connect = partial(
-        ReconnectingLink, early.login, lost=reporter.lost, back=reporter.back, warn=reporter.warn
+        ReconnectingLink,
+        early.login,
+        lost=reporter.lost,
+        back=reporter.back,
+        warn=reporter.warn,
+        cancel=early.cancel,
     )
     build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)
     link = None
@@ -169,80 +190,6 @@ def build_payload(
     )
 
 
-class EarlyLogin(threading.Thread):
-    """Logs in to a known box, and asks it, while this side still reads profile and repository.
-
-    That takes this machine a quarter of a second, and the login takes the network as long.
-    The box is asked about the script of the last time: mostly it is the one that comes out again.
-    Whatever the login raises is raised by `login`.
-    """
-
-    def __init__(self, box: BoxHandle) -> None:
-        super().__init__(name="early login", daemon=True)
-        self._box = box
-        self._wire: Wire | None = None
-        self._error: BaseException | None = None
-        self._question: Question = (
-            box.known.workdir,
-            box.known.repo_key,
-            box.known.repo_root,
-            box.known.script,
-        )
-        self._answer: BoxState | None = None
-        self._logged_in = threading.Event()
-        # A box that isn't known yet hears of us once everything here is right.
-        self._began = box.is_known
-        if self._began:
-            self.start()
-
-    def run(self) -> None:
-        """Log in; ask, if there is something to ask about."""
-        try:
-            self._wire = self._box.login()
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._logged_in.set()
-        workdir, repo_key, _, script = self._question
-        if self._wire is not None and workdir and repo_key and script:
-            # What goes wrong here goes wrong again, in its own place, when it is asked for.
-            with contextlib.suppress(BoxstrapError):
-                self._answer = _ask(self._wire, self._question)
-
-    def login(self) -> Wire:
-        """The login that was begun; called again, a new one. Raises as `BoxHandle.login`."""
-        if not self._began:
-            return self._box.login()
-        self._began = False
-        self._logged_in.wait()
-        if self._error is not None:
-            raise self._error
-        assert self._wire is not None  # noqa: S101 - one of the two is there
-        return self._wire
-
-    def answer(self, question: Question) -> BoxState | None:
-        """What the box said to exactly this, once; None where something else was asked."""
-        if question != self._question or self._wire is None:
-            return None
-        self.join()
-        answer, self._answer = self._answer, None
-        return answer
-
-
-def _ask(wire: Wire, question: Question) -> BoxState:
-    workdir, repo_key, repo_root, script = question
-    hints = all_hints()
-    return probe(
-        wire,
-        workdir=workdir,
-        repo_key=repo_key,
-        repo_root=repo_root,
-        script=script,
-        hint_names=hints.env,
-        hint_files=hints.files,
-    )
-
-
 def _find_box(request: SetupRequest, loaded: Loaded, reporter: Reporter) -> BoxHandle:
     """The box that is meant; the connection to it begins."""
     repo_key = ""
@@ -265,7 +212,7 @@ def _find_box(request: SetupRequest, loaded: Loaded, reporter: Reporter) -> BoxH
 
 def _recognise(box: BoxHandle, link: ReconnectingLink, reporter: Reporter) -> str:
     """Ask the box which provider's it is, say it, and keep it."""
-    box_state = link.ask(partial(_ask, question=("", "", "", "")))
+    box_state = link.ask(partial(ask_box, question=("", "", "", "")))
     provider = by_hints(box_state.env, box_state.files)
     signs = _signs(box_state)
     why = f"it shows {signs}" if signs else "it shows no provider's signs"

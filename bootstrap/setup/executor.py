@@ -75,6 +75,7 @@ class SetupExecutor:
         if self.request.restart and box_state.alive:
             self.reporter.note("restart", f"{box_state.alive.name} is running: it is stopped first")
         setup = new_setup_id()
+        self.link.cancel.check()
         try:
             launch(self.link.wire, self._launch(setup))
         except LinkLost as lost:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bootstrap.cancel import CancelToken
+from bootstrap.errors import BoxstrapError
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import PlanRow, rows
 from bootstrap.protocol.probe import BoxState, parse
@@ -22,14 +24,30 @@ if TYPE_CHECKING:
     from bootstrap.setup.result import SetupResult
 
 
-def run_setup(request: SetupRequest, reporter: Reporter | None = None) -> SetupResult:
+def run_setup(
+    request: SetupRequest, reporter: Reporter | None = None, cancel: CancelToken | None = None
+) -> SetupResult:
     """Take the box to its profile, and its training to its first output.
 
-    Raises the errors of `bootstrap.errors`; `SetupResult.raise_for_status` raises for a
-    training that was not started, or failed at once.
+    It may be called in several threads at once, for a box each. `reporter` hears what happens
+    on the way, by default nobody; `cancel` makes it leave with CancelledError, while what runs
+    on the box goes on. Raises the errors of `bootstrap.errors`; a training that was not started,
+    or failed at once, is a result: `SetupResult.raise_for_status` raises for it.
+
+        >>> result = run_setup(SetupRequest(host="root@203.0.113.7:46769", repo=Path("homework")))
+        >>> result.raise_for_status()
+        >>> print(result.box, result.run.name, result.first_lines)
     """
     began = time.monotonic()
-    context = get_context(request, reporter or Reporter())
+    cancel = cancel or CancelToken()
+    try:
+        return _run(get_context(request, reporter or Reporter(), cancel), began)
+    except BoxstrapError:
+        cancel.check()  # a wire that is cut ends in all kinds of errors
+        raise
+
+
+def _run(context: SetupContext, began: float) -> SetupResult:
     # Imported while the box answers: no login waits for them.
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.sshconfig.alias import preload

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 import secrets as random
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 BYTES = ("utf-8", "surrogateescape")
 """How Python gives the environment's bytes as text (PEP 383)."""
 _KEY_BYTES = 32
+_ONE_KEY = threading.Lock()
 
 
 def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -90,7 +92,9 @@ def fingerprint(values: Mapping[str, str]) -> str:
     """Changes when a value does, and tells nothing about it: keyed with a key of this machine."""
     if not values:
         return ""
-    return hmac.new(_key(), packed(values), hashlib.sha256).hexdigest()[:32]
+    with _ONE_KEY:  # two setups of one program must not make two
+        key = _key()
+    return hmac.new(key, packed(values), hashlib.sha256).hexdigest()[:32]
 
 
 def _key() -> bytes:

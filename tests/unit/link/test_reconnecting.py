@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
 from bootstrap.link.reconnecting import PAUSES_S, REFUSED_PATIENCE_S, ReconnectingLink
@@ -64,7 +65,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr("bootstrap.link.reconnecting.time.sleep", made.sleep)
+    monkeypatch.setattr(CancelToken, "wait", lambda _, seconds: made.sleep(seconds))
     monkeypatch.setattr("bootstrap.link.reconnecting.time.monotonic", lambda: made.now)
     return made
 

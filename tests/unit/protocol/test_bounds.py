@@ -119,7 +119,7 @@ def test_logins_that_bring_nothing_new_get_rarer_and_end(
     monkeypatch: pytest.MonkeyPatch, wires: Wires
 ) -> None:
     """Each login succeeds, and what follows ends at once."""
-    monkeypatch.setattr(follow, "Backoff", lambda: Backoff(patience_s=0.5))
+    monkeypatch.setattr(follow, "Backoff", lambda **_: Backoff(patience_s=0.5))
     logins: list[float] = []
 
     def login() -> Scripted:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.editors import jsonc, needs, on_box
 from bootstrap.editors.editors import EDITORS
@@ -80,6 +81,7 @@ class Once(SimpleNamespace):
     """A link that is not made again."""
 
     label = "root@box"
+    cancel = CancelToken()
 
     def reconnect(self, lost: BoxstrapError) -> None:
         raise lost

@@ -1,0 +1,111 @@
+"""The login to a known box, and what it is asked first, while this side still prepares."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.profile.providers import all_hints
+from bootstrap.protocol.probe import BoxState, probe
+
+if TYPE_CHECKING:
+    from bootstrap.cancel import CancelToken
+    from bootstrap.link.handle import BoxHandle
+    from bootstrap.link.wire import Wire
+
+Question = tuple[str, str, str, str]
+"""What a box is asked about: working folder, repository, its first commit, script."""
+
+
+class EarlyLogin(threading.Thread):
+    """Logs in to a known box, and asks it, while this side still reads profile and repository.
+
+    That takes this machine a quarter of a second, and the login takes the network as long.
+    The box is asked about the script of the last time: mostly it is the one that comes out again.
+    Whatever the login raises is raised by `login`.
+    """
+
+    def __init__(self, box: BoxHandle, cancel: CancelToken) -> None:
+        super().__init__(name="early login", daemon=True)
+        self.cancel = cancel
+        self._box = box
+        self._closed = False
+        self._wire: Wire | None = None
+        self._error: BaseException | None = None
+        self._question: Question = (
+            box.known.workdir,
+            box.known.repo_key,
+            box.known.repo_root,
+            box.known.script,
+        )
+        self._answer: BoxState | None = None
+        self._logged_in = threading.Event()
+        # A box that isn't known yet hears of us once everything here is right.
+        self._began = box.is_known
+        if self._began:
+            self.start()
+
+    def run(self) -> None:
+        """Log in; ask, if there is something to ask about."""
+        try:
+            self._wire = self._box.login()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._logged_in.set()
+        if self._closed:
+            self.close()
+        workdir, repo_key, _, script = self._question
+        if self._wire is not None and workdir and repo_key and script:
+            # What goes wrong here goes wrong again, in its own place, when it is asked for.
+            with contextlib.suppress(BoxstrapError):
+                self._answer = ask_box(self._wire, self._question)
+
+    def login(self) -> Wire:
+        """The login that was begun; called again, a new one.
+
+        Raises as `BoxHandle.login`, and CancelledError.
+        """
+        self.cancel.check()
+        if not self._began:
+            return self._box.login()
+        self._began = False
+        self.cancel.on_cancel(self._logged_in.set)
+        self._logged_in.wait()
+        self.cancel.forget(self._logged_in.set)
+        self.cancel.check()
+        if self._error is not None:
+            raise self._error
+        assert self._wire is not None  # noqa: S101 - one of the two is there
+        return self._wire
+
+    def close(self) -> None:
+        """Let go of the login, now or when it has come."""
+        self._closed = True
+        if self._wire is not None:
+            self._wire.close()
+
+    def answer(self, question: Question) -> BoxState | None:
+        """What the box said to exactly this, once; None where something else was asked."""
+        if question != self._question or self._wire is None:
+            return None
+        self.join()
+        answer, self._answer = self._answer, None
+        return answer
+
+
+def ask_box(wire: Wire, question: Question) -> BoxState:
+    """Ask the box what it has of this, and the signs of every provider."""
+    workdir, repo_key, repo_root, script = question
+    hints = all_hints()
+    return probe(
+        wire,
+        workdir=workdir,
+        repo_key=repo_key,
+        repo_root=repo_root,
+        script=script,
+        hint_names=hints.env,
+        hint_files=hints.files,
+    )

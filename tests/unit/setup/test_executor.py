@@ -1,0 +1,313 @@
+"""The state machine that drives a setup, over the local link: a real script, a folder as the box.
+
+The script is that of the profile `local` with four of its steps, and waits at the step `shell`
+for a file, so that a test decides how far a setup has come.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from bootstrap.cancel import CancelledError, CancelToken
+from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
+from bootstrap.events import Event
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import exchange
+from bootstrap.plan import Step, steps_for
+from bootstrap.protocol import launch as launching
+from bootstrap.protocol.launch import Launch
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.query import build_query
+from bootstrap.render.script import script_id
+from bootstrap.setup import context, executor
+from bootstrap.setup.context import SetupContext, get_context
+from bootstrap.setup.executor import SetupExecutor
+from bootstrap.setup.request import SetupRequest
+from bootstrap.ui.reporter import Reporter
+from tests.cli import User
+
+STEPS = ("preflight", "shell", "tools", "repo")
+PATIENCE_S = 30.0
+
+
+class Told(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.said: list[str] = []
+        self.begun = threading.Event()
+        """The step that waits was reached."""
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+        if (event.step, event.event) == ("shell", "start"):
+            self.begun.set()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def lost(self, seconds: float) -> None:
+        self.said.append("lost")
+
+    def of_the_box(self) -> list[Event]:
+        """Without those of this machine, which has objects to send."""
+        return [event for event in self.events if event.seq]
+
+    def of(self, step: str) -> list[str]:
+        return [event.event for event in self.events if event.step == step]
+
+
+@dataclass
+class Setup:
+    """A setup that somebody asked for; `begin` drives it in a thread of its own."""
+
+    context: SetupContext
+    told: Told
+    id: str = ""
+    error: BoxstrapError | None = None
+    _thread: threading.Thread = field(default_factory=threading.Thread)
+
+    def begin(self, state: BoxState | None = None) -> Setup:
+        state = state or self.context.box_state()
+        self.executor = SetupExecutor(self.context)
+
+        def run() -> None:
+            try:
+                self.id = self.executor.run(state)
+            except BoxstrapError as error:
+                self.error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        return self
+
+    def reach_the_wait(self) -> Setup:
+        assert self.told.begun.wait(PATIENCE_S), (self.told.said, self.error)
+        return self
+
+    def end(self) -> Setup:
+        if self._thread.ident:
+            self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        return self
+
+    def well(self) -> str:
+        """The id of the setup, where all of it went well."""
+        self.end()
+        assert self.error is None, self.error.text()
+        return self.id
+
+
+class Box:
+    """A box that is a folder of this machine, and its user, who stands in a repository."""
+
+    def __init__(self, user: User) -> None:
+        self.folder = user.home / "box"
+        self.gate = user.home / "go"
+        self.repository = user.repository()
+        self._begun: list[Setup] = []
+
+    def ask(self, *, cancel: CancelToken | None = None, script: str = "", **asked: object) -> Setup:
+        """Somebody asks for a setup; `script` makes it another one."""
+        told = Told()
+        sets = ("gpu.require=false", f"box.workdir={self.folder}")
+        request = SetupRequest("local", "local", sets, self.repository.root, **asked)  # type: ignore[arg-type]
+        made = get_context(request, told, cancel)
+        text = made.payload.script.replace(
+            "apply_shell() {\n",
+            f"apply_shell() {{\n  until [ -e '{self.gate}' ]; do sleep 0.05; done\n  : {script}\n",
+        )
+        assert text != made.payload.script
+        made.payload = replace(made.payload, script=text, script_id=script_id(text))
+        self._begun.append(Setup(made, told))
+        return self._begun[-1]
+
+    def open(self) -> None:
+        self.gate.touch()
+
+    def setups(self) -> list[str]:
+        return sorted(path.name for path in (self.folder / ".boxstrap/setups").iterdir())
+
+    def how_it_ended(self, setup: str) -> int:
+        """Its exit code, as the box keeps it; waits for it."""
+        file = self.folder / f".boxstrap/setups/{setup}/status.json"
+        limit = time.monotonic() + PATIENCE_S
+        while (status := json.loads(file.read_text()))["state"] != "over":
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+        return int(status["exit"])
+
+    def close(self) -> None:
+        self.open()
+        for setup in self._begun:
+            setup.end()
+            setup.context.link.close()
+
+
+@pytest.fixture
+def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+    def four(**asked: bool) -> tuple[Step, ...]:
+        return tuple(step for step in steps_for(**asked) if step.name in STEPS)
+
+    monkeypatch.setattr(context, "steps_for", four)
+    made = Box(user)
+    yield made
+    made.close()
+
+
+def test_it_is_done_once_and_then_there_is_nothing_to_do(box: Box) -> None:
+    box.open()
+    first = box.ask().begin()
+    setup = first.well()
+    assert box.setups() == [setup]
+    assert [first.told.of(step)[-1] for step in STEPS] == ["ok"] * 4
+    assert (box.folder / "homework/train.py").is_file()
+    again = box.ask().begin()
+    assert again.well() == ""
+    assert again.told.events == []
+    assert box.setups() == [setup]
+
+
+def test_the_same_that_is_at_work_is_followed(box: Box) -> None:
+    first = box.ask().begin().reach_the_wait()
+    second = box.ask().begin().reach_the_wait()
+    at_work = f"this setup is at work already ({first.executor.setup}): following it"
+    assert at_work in second.told.said
+    box.open()
+    assert first.well() == second.well()
+    assert box.setups() == [first.id]
+    assert second.told.of_the_box() == first.told.of_the_box() != []
+
+
+def test_of_the_same_begun_twice_at_once_one_is_done(box: Box) -> None:
+    """Both were told that nothing is at work; the box lets one begin."""
+    second = box.ask()
+    nothing_at_work = second.context.box_state()
+    first = box.ask().begin().reach_the_wait()
+    second.begin(nothing_at_work).reach_the_wait()
+    box.open()
+    assert first.well() == second.well() == first.executor.setup
+    ends = {setup: box.how_it_ended(setup) for setup in box.setups()}
+    assert len(ends) == 2
+    assert first.told.of("repo").count("ok") == 1
+
+
+def test_another_one_waits_and_says_for_whom(box: Box) -> None:
+    first = box.ask().begin().reach_the_wait()
+    second = box.ask(script="another", wait_s=1).begin().end()
+    assert isinstance(second.error, BusyError)
+    assert first.executor.setup in second.error.what
+    waits = f"waits for setup {first.executor.setup}"
+    assert any(said.startswith(waits) for said in second.told.said)
+    assert second.told.of("shell") == []
+    patient = box.ask(script="another", wait_s=60).begin()
+    box.open()
+    assert first.well() != patient.well()
+    assert box.how_it_ended(patient.id) == 0
+
+
+def test_a_lost_link_is_taken_up_where_it_broke(box: Box) -> None:
+    setup = box.ask().begin().reach_the_wait()
+    for _ in range(2):
+        setup.context.link.wire.close()
+        time.sleep(0.2)
+    box.open()
+    assert [setup.well()] == box.setups()
+    assert "lost" in setup.told.said
+    seen = [event.seq for event in setup.told.of_the_box()]
+    assert seen == list(range(seen[0], seen[0] + len(seen)))
+    assert (box.folder / "homework/train.py").is_file()
+
+
+@pytest.mark.parametrize("began", [True, False], ids=["it began", "it did not begin"])
+def test_a_link_that_breaks_at_the_launch_launches_once(
+    began: bool, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def launch(wire: object, start: Launch) -> None:
+        asked.append(start.setup)
+        if began or len(asked) > 1:
+            launching.launch(wire, start)  # type: ignore[arg-type]
+        if len(asked) == 1:
+            raise LinkLost("this machine")
+
+    monkeypatch.setattr(executor, "launch", launch)
+    box.open()
+    setup = box.ask().begin()
+    assert [setup.well()] == box.setups()
+    assert setup.id == asked[-1]
+    assert len(asked) == (1 if began else 2)
+
+
+def test_a_link_that_breaks_at_every_launch_is_given_up(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(wire: object, start: Launch) -> None:
+        raise LinkLost("this machine")
+
+    monkeypatch.setattr(executor, "launch", launch)
+    assert isinstance(box.ask().begin().end().error, LinkLost)
+
+
+def test_a_failed_one_goes_on_where_it_stopped(box: Box) -> None:
+    box.open()
+    (box.folder / "homework").mkdir(parents=True)
+    (box.folder / "homework/mine").write_text("not a clone")
+    failed = box.ask().begin().end()
+    assert isinstance(failed.error, StepFailedError)
+    assert "repo" in failed.error.what
+    (box.folder / "homework/mine").unlink()
+    (box.folder / "homework").rmdir()
+    again = box.ask().begin()
+    assert [failed.executor.setup, again.well()] == box.setups()
+    assert (again.told.of("tools"), again.told.of("repo")[-1]) == (["skip"], "ok")
+
+
+def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: Box) -> None:
+    token = CancelToken()
+    setup = box.ask(cancel=token).begin().reach_the_wait()
+    began = time.monotonic()
+    token.cancel()
+    setup.end()
+    assert isinstance(setup.error, CancelledError)
+    assert time.monotonic() - began < 3
+    box.open()
+    assert box.how_it_ended(setup.executor.setup) == 0
+    assert box.ask().begin().well() == ""
+
+
+@pytest.mark.parametrize("when", ["before", "while the link is lost"])
+def test_a_token_ends_every_wait(when: str, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = CancelToken()
+    if when == "before":
+        token.cancel()
+        with pytest.raises(CancelledError):
+            box.ask(cancel=token)
+        return
+    setup = box.ask(cancel=token).begin().reach_the_wait()
+    refuse: Callable[[], object] = lambda: (_ for _ in ()).throw(LinkLost("this machine"))  # noqa: E731
+    monkeypatch.setattr(setup.context.link, "_login", refuse)
+    setup.context.link.wire.close()
+    limit = time.monotonic() + PATIENCE_S
+    while setup.told.said.count("lost") < 3:  # it pauses for longer each time
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    token.cancel()
+    assert isinstance(setup.end().error, CancelledError)
+
+
+def test_one_that_is_stopped_on_the_box_says_so(box: Box) -> None:
+    setup = box.ask().begin().reach_the_wait()
+    wire = box.ask().context.link.wire
+    exchange(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))
+    setup.end()
+    assert isinstance(setup.error, StepFailedError)
+    assert "was cancelled" in setup.error.what
