@@ -31,11 +31,11 @@ Outcome = Literal["pass", "warn", "return", "n/a", "ignored"]
 Index = Annotated[int, Field(ge=0, lt=1024)]
 
 
-class _Part(BaseModel):
+class _VerdictPart(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
 
 
-class Reason(_Part):
+class Reason(_VerdictPart):
     """Why a box isn't simply kept; `gpus` is empty where it concerns the whole box."""
 
     check: Text
@@ -50,7 +50,7 @@ class Reason(_Part):
         return f"{gpus_named(self.gpus)}: {self.says}" if self.gpus else self.says
 
 
-class VerdictGpu(_Part):
+class VerdictGpu(_VerdictPart):
     """One GPU; what isn't known is None."""
 
     index: Index
@@ -60,7 +60,7 @@ class VerdictGpu(_Part):
     capability: Text | None
 
 
-class VerdictRow(_Part):
+class VerdictRow(_VerdictPart):
     """What one check found of one GPU, or of the box where `gpu` is None.
 
     `read` and `expected` may be empty; `says` is a sentence where they disagree.
@@ -74,7 +74,7 @@ class VerdictRow(_Part):
     says: Text
 
 
-class Verdict(_Part):
+class Verdict(_VerdictPart):
     """Keep the box, keep it with warnings, or return it; reasons in the order of weight.
 
     `advice` is ours and never the box's: what this provider's renters can do.

@@ -55,7 +55,7 @@ def show_log(  # noqa: PLR0913 - what was asked for
         on_terminal = sys.stdout.isatty()
         sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
         redactor = connection.redactor.stream()
-        out = _JsonLines() if as_json else _Plain()
+        out = _JsonLog() if as_json else _PlainLog()
         growing = _Growing(connection, file, one)
         for piece in growing.pieces() if follow else _as_it_is(connection, file):
             out.write(redactor.feed(sanitizer.feed(piece)))
@@ -142,7 +142,7 @@ def _end_of(connection: BoxConnection, run: Run) -> str:
     return build_query("run_end", workdir=connection.workdir, repo_key=run.repo_key, name=run.name)
 
 
-class _Plain:
+class _PlainLog:
     """Log as it is."""
 
     def write(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class _Plain:
         """Nothing is held back."""
 
 
-class _JsonLines:
+class _JsonLog:
     """One JSON object a line; of a line that is too long several, all but the last `cut`."""
 
     def __init__(self) -> None:
