@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults -name '*.sh')
 
-# uv makes the environment where it is on the PATH; `make UV= install` takes pip all the same.
+# uv makes the environment where it is on the PATH; `make UV= install` takes pip anyway.
 UV := $(shell command -v uv 2>/dev/null)
 # Many tests wait for a box or a link: three a core.
 WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
@@ -65,7 +65,7 @@ picture: $(VENV)/dev  ## record a real setup on a vast box of the rig and draw d
 door-proof: $(VENV)/dev  ## show what doors get to SkyPilot, dstack, hadolint, cloud-init, a notebook; minutes
 	@$(BIN)/python -m tests.doors.proof
 
-docs: $(VENV)/dev  ## write the generated parts of docs/ anew
+docs: $(VENV)/dev  ## write the generated parts of docs/
 	@$(BIN)/python -m tests.docs.generate
 	@$(BIN)/python -m tests.docs.picture --redraw
 	@$(BIN)/python -m tests.docs.verdict_example docs/verdict-example.html

@@ -29,16 +29,16 @@ busy | another setup is at work on this box | wait for it, or cancel it: boxstra
 cancelled | the setup was cancelled | run the same command again to go on from here
 interrupted | the setup was cut short | run the same command again to go on from here
 check-failed | it was applied, but its check still says no | run again; the step's log shows what the check saw
-killed | its process was killed | look whether the box ran out of memory, then run again
+killed | its process was killed | check whether the box ran out of memory, then run again
 same | the same setup is at work already | it is followed
-run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start anew: --restart
-run-left | {count} processes of the run that was stopped live on, the first of them process {pid} | look at it on the box (ps -fp {pid}): it is another user's, or stuck in a driver
+run-alive | a run is alive, so its tree and environment stay as they are | wait for it, or start again: --restart
+run-left | {count} processes of the stopped run are still alive, the first is process {pid} | look at it on the box (ps -fp {pid}): it is another user's, or stuck in a driver
 
 # preflight
 no-bash | the box has no bash | install bash on the box, or rent another image
 old-bash | the box's bash is too old | install a newer bash, or rent another image
 no-writable-dir | the working folder can't be written | set box.workdir to a folder that this user owns
-read-only-home | the home folder can't be written: the login keys and shells of the box stay as they are | nothing; the training has its environment all the same
+read-only-home | the home folder can't be written: the login keys and shells of the box stay as they are | nothing; the training still has its environment
 disk-full | the box's disk is full | free some space on the box, or rent a larger disk
 inodes-full | the disk can hold no more files | delete files on the box, or rent a larger disk
 no-dns | the box can't look up host names | check its network; a restart of the box often helps
@@ -46,7 +46,7 @@ musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for g
 clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
 # tools
-dpkg-locked | another package run (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again
+dpkg-locked | another run of the package manager (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again
 no-package-manager | the box has no package manager that boxstrap knows | install what is missing by hand
 missing-tools | packages that the profile asks for can't be installed by this user | the step's log names them
 no-git | the box has no git | install git on the box
@@ -55,12 +55,12 @@ no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly |
 
 # agent and python
 uv-missing | uv could not be fetched from any source | install uv on the box, or set python.installer: pip
-uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; nothing of it was run
+uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; the file was not run
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no Python, and none could be fetched | install python3 on the box
-python-version | the Python that the profile wants is not here, and could not be brought | the step's log lists what the box has; set python.version to one of them
+python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
-package-missing | the index has no package of a name that is asked for | see whether the name is written right, and which package index the box is set to
+package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
@@ -75,13 +75,13 @@ box-commits | commits were made on the box that exist nowhere else | push or fet
 untracked-in-the-way | untracked files on the box lie where the new commit has files | move them away: the step's log lists them
 git-unreachable | the git server doesn't answer | check git.url and the box's network; git.access: over-ssh sends the commit from your machine instead
 clone-failed | the repository could not be cloned | check git.url, and that the box may read it
-cut-files | files of the commit were cut short on the box: they are whole again | the step's log names them
+cut-files | files of the commit were truncated on the box: they are restored | the step's log names them
 git-busy | another git is at work in the repository on the box | wait for it to end, then run again
-git-mended | the repository on the box was damaged: it is mended, the files in it are as they were | the step's log shows what was wrong
-git-damaged | the repository on the box is damaged | move its folder away on the box, then run again: your files there are as they were
+git-mended | the repository on the box was damaged: it is repaired, its files are unchanged | the step's log shows what was wrong
+git-damaged | the repository on the box is damaged | move its folder away on the box, then run again: your files there are unchanged
 tree-not-ours | the repository's folder holds a clone that boxstrap did not make | take it with --adopt (its remotes, branches and edits stay), move it away, or change box.workdir
-own-folder | another repository of this box has the folder of this name: this one lies beside it, in a folder of its own | nothing: it stays there
-tree-in-the-way | the repository's folder is there and is not a git repository | move it away, or change box.workdir
+own-folder | another repository on this box has the folder of this name: this one has its own folder beside it | nothing: it stays there
+tree-in-the-way | the repository's folder exists and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 
 # train
@@ -93,12 +93,12 @@ gpu-count | the box has another number of GPUs than the profile wants | return t
 gpu-name | the box's GPU is not the model that the profile names | return this box, or change gpu.name
 gpu-memory | the GPU has less memory than the profile wants | return this box, or change gpu.min_memory_gib
 gpu-driver | the driver is older than the profile wants | return this box, or change gpu.min_driver
-gpu-cuda | the driver knows no CUDA as new as the profile wants | return this box, or change gpu.min_cuda
+gpu-cuda | the driver's CUDA is older than the profile wants | return this box, or change gpu.min_cuda
 gpu-hang | the driver did not answer in time | return this box
 gpu-sick | the driver reports a fault | return this box
 gpu-crash | the driver's library crashed | return this box
 gpu-error | the driver answers with an error | restart the instance, or return this box
-gpu-detached | the container lost its right to the GPU | restart the instance, or return this box
+gpu-detached | the container lost its access to the GPU | restart the instance, or return this box
 no-device | no GPU was handed to this container | restart the instance, or return this box
 no-driver | there is a card, but no driver | return this box
 nvml-broken | the driver's library can't load | restart the instance, or return this box
@@ -107,28 +107,28 @@ gpu-ecc | the GPU's memory had errors that could not be corrected | return this 
 gpu-remapped | the GPU's memory has rows that could not be remapped | return this box
 gpu-retired | the GPU's memory has pages that wait to be retired | return this box
 gpu-used | somebody else uses the GPU's memory | return this box
-gpu-mig | the GPU is cut into parts (MIG), or not, unlike the order | return this box
+gpu-mig | the GPU is divided by MIG, or not, unlike the order | return this box
 gpu-mode | the GPU's compute mode is not the usual one | return this box
 gpu-nvlink | the GPUs' links are down | return this box
 gpu-power | the GPU's power is limited | expect it to be slower than its model
 gpu-throttle | the GPU is slowed down | expect it to be slower than its model
 gpu-hot | the GPU is nearly too hot | expect it to be slower than its model
 gpu-bus | the GPU's bus is thinner than it could be | expect slow copies to and from it
-gpu-unread | the driver did not tell all that was asked | see the verdict: boxstrap verify
+gpu-unread | the driver did not report everything | see the verdict: boxstrap verify
 box-cpus | the container is granted fewer CPU cores than the profile wants | return this box, or change box.min_cpus
 box-memory | the container is granted less memory than the profile wants | return this box, or change box.min_memory_gib
 box-shm | the container has little shared memory (/dev/shm) | train with num_workers=0, or rent it with more
 box-disk | the working folder has little free disk | rent a larger disk, or set box.workdir to another one
-box-unread | the box did not tell all that was asked | see the verdict: boxstrap verify
+box-unread | the box did not report everything | see the verdict: boxstrap verify
 disk-slow | the working folder's disk writes slowly | expect checkpoints to take their time
 index-slow | the package index is slow or can't be used | check the box's network and its pip settings
 git-slow | the git host is slow or can't be reached | check git.url, or set git.access: over-ssh
 clock-wrong | the box's clock is wrong | set its clock, or restart the box
 smoke-memory | the GPU's memory gives back what was not written | return this box
 smoke-product | the GPU multiplies wrongly | return this box
-smoke-unstable | the GPU gives other results for the same product | return this box
+smoke-unstable | the GPU gives different results for the same product | return this box
 smoke-failed | the GPU failed under load | return this box
-smoke-undone | the smoke test could not be made | see its log: boxstrap logs --step smoke
+smoke-undone | the smoke test could not run | see its log: boxstrap logs --step smoke
 smoke-slow | the GPU computes far slower than its model | compare with what you pay
 smoke-memory-slow | the GPU's memory is far slower than its model's | compare with what you pay
 smoke-bus | copies to and from the GPU are far slower than its bus | compare with what you pay
@@ -156,7 +156,7 @@ _NAMES: Mapping[str, re.Pattern[bytes]] = {
 
 
 def named_in(code: str, log: bytes) -> str:
-    """What the code is about, out of the end of the step's log; "" where it isn't told."""
+    """What the code is about, from the end of the step's log; "" if it isn't there."""
     pattern = _NAMES.get(code)
     found = list(pattern.finditer(log)) if pattern else []
     return next(filter(None, found[-1].groups()), b"").decode() if found else ""

@@ -1,4 +1,4 @@
-"""What `inv doctor` looks at: a table of small checks, each with its advice."""
+"""What `doctor` looks at: a table of small checks, each with its advice."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from bootstrap.ui.screen import Screen
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: whether it is well, what it saw, and what to do where it isn't."""
+    """One check: whether it passed, what it saw, and what to do if it failed."""
 
     name: str
-    well: bool
+    passed: bool
     says: str
     advice: str = ""
     error: type[BoxstrapError] = UsageError
-    """What the whole ends with where it isn't."""
+    """The error that the task ends with if it failed."""
 
 
 def examine(options: BoxOptions, screen: Screen) -> list[Finding]:
-    """All checks of this machine; and where a host was named, of the way to it."""
+    """All checks of this machine and, if a host was named, of the connection to it."""
     findings = [check() for check in CHECKS]
     if options.host:
         findings.append(_box(options, screen))
@@ -44,8 +44,8 @@ def examine(options: BoxOptions, screen: Screen) -> list[Finding]:
 
 
 def _python() -> Finding:
-    well = sys.version_info >= (3, 10)
-    return Finding("python", well, platform.python_version(), "Install Python 3.10 or later.")
+    passed = sys.version_info >= (3, 10)
+    return Finding("python", passed, platform.python_version(), "Install Python 3.10 or later.")
 
 
 def _program(name: str, arguments: tuple[str, ...], advice: str) -> Finding:
@@ -80,10 +80,10 @@ def _state() -> Finding:
     folder = state_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        well = os.access(folder, os.W_OK)
+        passed = os.access(folder, os.W_OK)
     except OSError:
-        well = False
-    return Finding("state", well, str(folder), f"Make {folder} writable for you.")
+        passed = False
+    return Finding("state", passed, str(folder), f"Make {folder} writable for you.")
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state)
@@ -92,7 +92,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state
 _ENDS = (HostKeyError, UnreachableError, BoxLacksError)
 
 
-def _unwell(error: BoxstrapError) -> Finding:
+def _failed(error: BoxstrapError) -> Finding:
     kind = next((kind for kind in _ENDS if isinstance(error, kind)), UsageError)
     return Finding("box", False, error.what, error.hint, kind)
 
@@ -103,11 +103,11 @@ def _box(options: BoxOptions, screen: Screen) -> Finding:
         box.dial()
         wire = box.login()
     except BoxstrapError as error:
-        return _unwell(error)
+        return _failed(error)
     try:
         facts = probe(wire, workdir=box.known.workdir).facts
     except BoxstrapError as error:
-        return _unwell(error)
+        return _failed(error)
     finally:
         wire.close()
     return Finding(

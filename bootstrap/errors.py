@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 LONGEST = 20_000
-"""Characters of one part of an error; what is longer, a box has made so."""
+"""Characters of one part of an error; only a box makes longer ones."""
 
 
 class BoxstrapError(Exception):
@@ -55,7 +55,7 @@ class BoxstrapError(Exception):
 
 
 def _harmless(text: str) -> str:
-    """Whoever's words these are, no terminal obeys them, and they have an end."""
+    """The text without what a terminal would obey, and with a limit, wherever it comes from."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}…"
     if text.isascii() and text.replace("\n", "").isprintable():

@@ -1,12 +1,12 @@
-"""What a setup tells while it works, one JSON object a line.
+"""What a setup reports while it works, one JSON object for each line.
 
     {"v":1,"setup":"…","seq":7,"t":1700000000.25,"step":"python","event":"progress",
      "done":12,"total":90,"unit":"packages"}
 
-The box is a stranger's machine, so nothing in a line is believed to be prose:
-strings are words of the tables below or plain version numbers, numbers are
-finite, a line has at most `MAX_LINE` bytes. A field that isn't known is left
-out; a line that isn't an event is no error and yields nothing.
+The box is a stranger's machine, so a line has no prose: strings are words of the
+tables below or plain version numbers, numbers are finite, a line has at most
+`MAX_LINE` bytes. An unknown field is left out; a line that isn't an event is
+skipped without an error.
 """
 
 from __future__ import annotations

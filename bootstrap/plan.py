@@ -34,7 +34,7 @@ STEPS = (
 )
 NAMES = tuple(step.name for step in STEPS)
 DOING = {
-    "preflight": "looking whether this box will do",
+    "preflight": "checking whether this box can be set up",
     "shell": "writing the environment file",
     "ssh": "adding keys",
     "tools": "installing what is missing",

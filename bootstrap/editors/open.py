@@ -54,7 +54,7 @@ def _prepare_box(
     forwards = wire.forwards() if isinstance(wire, SshWire) else True
     lacking = lacks(found.facts, forwards=forwards)
     for lack in lacking:
-        screen.warn(f"{editor.title} will not do well on this box: {lack.says}")
+        screen.warn(f"{editor.title} may not work on this box: {lack.says}")
     if not found.has_python:
         screen.warn(f"the environment is not built yet: there is no {work.python}")
     settings, box = f"~/{editor.machine_settings}", connection.box
@@ -150,7 +150,7 @@ def _run(command: list[str], screen: Screen) -> bool:
 
 
 def _host(box: BoxHandle, screen: Screen) -> str:
-    """The host as the editor is told of it: its alias, which carries port, key and host key."""
+    """The host as the editor gets it: its alias, which carries port, key and host key."""
     alias = update_alias(box, screen)
     if alias:
         # An entry of ours answers to small letters too, and URIs know no others.

@@ -1,6 +1,6 @@
 """What a repository's own profile takes from the person, and what they agreed to.
 
-A profile in the repository stood in is the word of whoever wrote the repository. So is what it
+A profile in the repository stood in was written by the repository's author. So is what it
 extends, and a link in it. Options, and profiles elsewhere, are the person's own word.
 """
 

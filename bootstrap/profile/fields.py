@@ -35,7 +35,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Field:
-    """What is expected at a key. `choices` lists the only words that will do."""
+    """What is expected at a key. `choices` lists the only words allowed."""
 
     kind: Kind
     optional: bool = False

@@ -151,7 +151,7 @@ def _gpu() -> list[str]:
 def _secrets(facts: Facts) -> list[str]:
     names = facts.secrets or ("WANDB_API_KEY",)
     return [
-        "# Names only: values come from your environment, and whoever owns the box can",
+        "# Names only: values come from your environment, and the box's owner can",
         "# read them.",
         f"# secrets: [{', '.join(names)}]",
     ]

@@ -151,7 +151,7 @@ class Gpu(Section):
     min_memory_gib: Free[float | None] = field(
         "Memory of each GPU in GiB, judged with 4 % tolerance.", gt=0, le=100_000
     )
-    min_driver: Free[Driver | None] = field("Oldest NVIDIA driver that will do.")
+    min_driver: Free[Driver | None] = field("Oldest NVIDIA driver that is accepted.")
     min_cuda: Free[Cuda | None] = field("Oldest CUDA that the driver must support.")
     min_power_watts: Free[float | None] = field(
         "Power that each GPU may draw at the least.", gt=0, le=100_000

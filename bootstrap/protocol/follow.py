@@ -141,7 +141,7 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
                 raise _gone(link.label)
             if end.trouble:
                 raise end.trouble
-            raise LinkLost(link.label, "the box stopped telling how the setup goes")
+            raise LinkLost(link.label, "the box stopped reporting on the setup")
         except LinkLost as lost:
             lines.link_lost()
             backoff.lost(lost, news=lines.consumed)
@@ -158,7 +158,7 @@ def _gone(label: str) -> StepFailedError:
 
 def _endless(label: str) -> NoAnswer:
     return NoAnswer(
-        "it tells of a setup without end what no setup has to tell.",
+        "it sends more events than any setup has.",
         where=label,
         hint="Don't trust this box with your work, or log in with ssh and see what it does.",
     )

@@ -73,7 +73,7 @@ def left_behind(here: Here) -> Changes:
     tree against the commit it stands on, also where another ref was asked for: the user
     chose that commit, but may not know that the work they see is not in it.
 
-    Nothing is written to the repository, and no filter runs: a file of LFS is told of as
+    Nothing is written to the repository, and no filter runs: a file of LFS is listed as
     such, and one with another filter counts as changed unless its size and time say that it
     is the one that git wrote. git's own conversions (line ends, encodings) apply.
     Raises BoxstrapError where git fails.

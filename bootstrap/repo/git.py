@@ -1,6 +1,6 @@
 """The one place from which git is run on this machine.
 
-git is told which repository it is asked about, and never looks for one. It sees no
+git is given the repository to read, and never looks for one. It sees no
 configuration but the person's own and what `view` lets through of a repository's: so it
 runs no hook, filter, monitor or helper that a repository names, and reading a repository
 connects to nothing: an object that isn't there is missing. Nothing is changed, no prompt
@@ -41,7 +41,7 @@ _SET = {
     "LC_ALL": "C",
 }
 
-# Of the environment's own words to git: where the person's configuration lies, and which
+# Of the environment's `GIT_*`: where the person's configuration lies, and which
 # certificates they trust. The rest may point it at another repository, or name a program.
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
@@ -71,7 +71,7 @@ class Folders:
 
 
 AT_ONCE_S = 20
-"""Within that it tells what stands in one file: else it waits at a pipe, or for a lost disk."""
+"""Seconds for what one file holds: otherwise git waits at a pipe, or for a lost disk."""
 
 NOWHERE = Folders(Path(os.devnull))
 """No repository: for what is asked of the person's configuration, or of a host."""

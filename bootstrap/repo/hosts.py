@@ -1,7 +1,7 @@
 """Asking a git host, as the person would: with their configuration, and what `git.url` carries.
 
 A token of the URL is in no argument and no file: git asks a program of ours for it, which has
-it from the environment and tells it to nobody but the host that the URL names.
+it from the environment and gives it only to the host that the URL names.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]
             "BOXSTRAP_USER_QUOTED": quote(user, safe=""),
             "BOXSTRAP_PASSWORD": password,
         }
-        # No helper of the person's: it would be asked first, and told to keep the token.
+        # No helper of the person's: it would be asked first, and would keep the token.
         yield ("-c", "credential.helper="), env
 
 

@@ -2,7 +2,7 @@
 
 It is sent over the login, so that no credential for it has to reach the box. It is made
 aside and renamed, so one that is there is whole. The host's last list of its refs is kept in it
-once they are fetched; a mirror without that list is made anew.
+once they are fetched; a mirror without that list is made again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _bring_up_to_date(mirror: Path, url: str, listed: str) -> None:
 
 
 def _make(mirror: Path, url: str, listed: str) -> None:
-    """A new one, in the place of what is there."""
+    """Make a new one, which replaces what is there."""
     new, old = (mirror.with_name(f".{mirror.name}.{word}") for word in ("new", "old"))
     for left in (new, old):  # by one that was killed
         shutil.rmtree(left, ignore_errors=True)

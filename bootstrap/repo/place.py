@@ -1,7 +1,7 @@
 """Where a repository lies, by reading files alone: no git is run, nothing of it is obeyed.
 
 git itself would take a bare repository in any folder it stands in, and its configuration
-with it: a cloned repository may carry one. So the folder is found here, and git is told it.
+with it: a cloned repository may carry one. So the folder is found here, and git is given it.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class UrlKind(Enum):
         """What to tell the user before this kind is used, if anything."""
         if self in (UrlKind.HTTP, UrlKind.GIT):
             return (
-                f"{self.value}:// is neither encrypted nor signed: whoever sits on the way to "
+                f"{self.value}:// is neither encrypted nor signed: anybody on the way to "
                 "the host can change the code. Use https:// where the host has it."
             )
         return None

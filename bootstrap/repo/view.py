@@ -66,7 +66,7 @@ class View:
             if error.filename is not None:  # else it is a file of ours that has no room
                 raise
             raise cant_write(self._folder.parent, error) from None
-        """What git is told for everything but for asking which filters there would be."""
+        """What git is given for everything except asking which filters there would be."""
 
     @cached_property
     def with_filters(self) -> Path:

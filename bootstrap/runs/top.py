@@ -73,7 +73,7 @@ def over(views: Sequence[BoxView], samples: int) -> bool:
 
 
 class Feed(threading.Thread):
-    """One box: logs in once, and again when the link was lost; passes on what it tells."""
+    """One box: logs in once, and again when the link was lost; passes on its samples."""
 
     def __init__(
         self, options: BoxOptions, wanted: TopOptions, changes: queue.Queue[BoxView]
@@ -143,7 +143,7 @@ class Feed(threading.Thread):
                 where=link.label,
                 hint="Set the box up again: boxstrap verify",
             )
-        raise LinkLost(link.label, "the box stopped telling how it is")
+        raise LinkLost(link.label, "the box stopped sending samples")
 
     def _enough(self) -> bool:
         return 0 < self._most <= self.view.samples

@@ -37,7 +37,7 @@ class ConsentError(ProfileError):
         super().__init__(
             "\n".join(["this repository's profile takes from you:", *listed]),
             where=where,
-            hint=f"{other}Whoever wrote the repository chose this one. If you agree to it, and to "
+            hint=f"{other}The repository's author chose this one. If you agree to it, and to "
             f"nothing else: --consent {takings.digest}",
         )
 

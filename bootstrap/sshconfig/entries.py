@@ -15,7 +15,7 @@ from bootstrap.sshconfig.entry import (
 )
 
 HEAD = """\
-# Written by boxstrap, and written anew when a box changes: edit nothing here.
+# Written by boxstrap, and again when a box changes: edit nothing here.
 # Your ssh config includes this file. To take it out: boxstrap ssh-config --remove
 """
 TAKEN = "your own ssh config has a host of that name"

@@ -160,7 +160,7 @@ def control_folder(folders: Iterable[Path]) -> str:
 
 
 def _own_part(box: KnownBox) -> str:
-    """What tells apart boxes at one address: `%C` knows nothing else of them.
+    """What distinguishes boxes at one address: `%C` knows nothing else of them.
 
     A box that was forgotten and met again is another one.
     """

@@ -140,7 +140,7 @@ class BoxTask(Task[Callable[..., None]]):
         return arguments
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """As Invoke's, with our short forms in the place of guessed ones."""
+        """As Invoke's, with our short forms instead of guessed ones."""
         options: dict[str, Any] = super().arg_opts(name, default, taken_names)
         if name in self.shorts:
             options["names"] = (*options["names"], self.shorts[name])
@@ -162,8 +162,8 @@ def command(
     def make(body: Callable[[Call], None]) -> BoxTask:
         @functools.wraps(body)
         def run(context: Context, **given: Any) -> None:  # noqa: ANN401
-            # Invoke switches bytecode off, and uv installs none: each start would compile anew what
-            # it imports, for a second.
+            # Invoke switches bytecode off, and uv installs none: each start would compile again
+            # what it imports, for a second.
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
@@ -206,7 +206,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         words = f"\n{interrupted}{_same_host(call)}" if interrupted else ""
         raise Exit(f"{_INTERRUPTED_WORDS}{words}", code=INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read us has gone (`| head`); there is nobody to tell.
+        # The reader of our output has gone (`| head`): there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(code=0) from None
     except Exception as error:
@@ -230,7 +230,7 @@ def _redacting(call: Call) -> Callable[[str], str]:
     return call.redact or (call._screen.redact if call._screen else str)
 
 
-def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - in the place of a task's body
+def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
     raise UsageError(
         "--dry: this would change something, and can't be tried without. Nothing was done.",
         hint="What a setup would do: boxstrap plan, or boxstrap --dry setup",

@@ -15,9 +15,11 @@ def doctor(call: Call) -> None:
 
     findings = examine(call.options(), call.screen)
     marks = {True: "ok", False: "no"}
-    lines = [f"{marks[f.well]:<3} {f.name:<12} {f.says}" for f in findings]
-    data = [{"check": f.name, "ok": f.well, "says": f.says} for f in findings]
+    lines = [f"{marks[f.passed]:<3} {f.name:<12} {f.says}" for f in findings]
+    data = [{"check": f.name, "ok": f.passed, "says": f.says} for f in findings]
     call.screen.result({"checks": data}, "\n".join(lines))
-    ill = [f for f in findings if not f.well]
-    if ill:
-        raise ill[-1].error(f"{len(ill)} of {len(findings)} checks failed.", hint=ill[0].advice)
+    failed = [f for f in findings if not f.passed]
+    if failed:
+        raise failed[-1].error(
+            f"{len(failed)} of {len(findings)} checks failed.", hint=failed[0].advice
+        )

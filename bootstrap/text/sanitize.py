@@ -1,11 +1,11 @@
-"""Take out of a box's text what could command the user's terminal.
+"""Remove from a box's text what could control the user's terminal.
 
 Removed: escape sequences (CSI, OSC, DCS, APC, PM, SOS and the short ones),
 all other C0 and C1 controls but newline and tab, DEL, bidirectional controls
 and the Unicode line separators. Invalid UTF-8 becomes U+FFFD. What remains can
 be printed as it is.
 
-The grammar is local: each introducer begins a sequence anew and a sequence has
+The grammar is local: each introducer begins a new sequence and a sequence has
 a longest length, so cost and memory are bounded, and a text comes out the same
 in whatever pieces it arrives. What a box writes beyond that length is shown as
 the text it is.

@@ -69,10 +69,10 @@ class DocumentScreen(Screen):
         )
 
     def lost(self, seconds: float) -> None:
-        """Nothing: the document tells how it ended."""
+        """Nothing: the document says how it ended."""
 
     def back(self) -> None:
-        """Nothing: the document tells how it ended."""
+        """Nothing: the document says how it ended."""
 
     def failed(self, error: BaseException, code: int) -> None:
         """Keep the error for the document, with the code that the program will exit with."""

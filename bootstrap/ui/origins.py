@@ -1,4 +1,4 @@
-"""A profile as it stands in the end, each value with where it comes from."""
+"""The merged profile, each value with its origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST = 60  # columns; a longer `key: value` pushes its own remark to the right
 
 @dataclass(frozen=True)
 class OriginEntry:
-    """One key of a profile as it stands in the end."""
+    """One key of the merged profile."""
 
     key: str
     value: object

@@ -21,7 +21,7 @@ from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
 from bootstrap.ui.terminal import write_line
 
 EVERY = 5.0  # seconds between two lines of progress of a step, and of a lost link
-MOST = 100  # lines that one step may take: a box could go on for ever
+MOST = 100  # lines that one step may take: a box could go on forever
 _STEP = 9
 _WORD = {OK: "ok", WARNED: "ok", SKIPPED: "skip", FAILED: "fail"}
 

@@ -13,7 +13,7 @@ _MIN_STEP = 0.05  # seconds: closer reports are taken together, or noise becomes
 class Progress:
     """The progress of one thing, from reports of `done` at times `t` (seconds).
 
-    A count that goes down, another unit or another total begin anew; a clock
+    A count that goes down, another unit or another total start over; a clock
     that jumps back never yields a negative speed.
     """
 
@@ -25,7 +25,7 @@ class Progress:
     _from_t: float | None = None
 
     def report(self, done: float, total: float | None, unit: str, t: float) -> None:
-        """Take in one report. Nonsense (negative counts, done over total) is bent straight."""
+        """Take in one report. Nonsense (negative counts, done over total) is corrected."""
         done = max(0.0, done)
         total = total if total and total >= done else None
         if done < self.done or unit != self.unit or self._from_t is None or t < self._from_t:
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def left(self) -> float | None:
-        """Seconds still to go; None where it can't be told."""
+        """Seconds still to go; None if unknown."""
         if self.total is None:
             return None
         if self.unit == "seconds":

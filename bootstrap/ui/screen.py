@@ -23,7 +23,7 @@ Redact = Callable[[str], str]
 
 
 class Screen(Reporter, ABC):
-    """What a task can tell: what a setup reports on its way, and results."""
+    """What a task can show: what a setup reports on its way, and results."""
 
     def __init__(self, redact: Redact = str) -> None:
         self.redact = redact  # a Redactor's `text`, once the secrets are known
@@ -41,14 +41,14 @@ class Screen(Reporter, ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the terminal in order; print what is only printed at the end."""
+        """Restore the terminal; print what is only printed at the end."""
 
     def failed(self, error: BaseException, code: int) -> None:
         """The task ends with this error and exit code; a document holds them."""
 
     def sanitize(self, text: str | bytes) -> str:
-        """The text as it may be shown: bounded, cleaned, redacted."""
-        # Cleaned first: a secret with an escape code in its midst is a secret still.
+        """The text as it may be shown: limited, sanitized, redacted."""
+        # Sanitized first: a secret with an escape code in the middle is still a secret.
         return self.redact(sanitize(text[:TEXT_LENGTH]))
 
     def sanitize_tail(self, lines: Iterable[str | bytes]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which screen suits."""
+"""Which screen fits the output."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ class Steps:
         }
 
     def take(self, event: Event) -> bool:
-        """Take in an event; tells whether it says anything new."""
-        # Events that were waiting for us are older than they look: the youngest tells the lag.
+        """Take in an event; returns whether it changes anything."""
+        # Events that waited for us are older than they look: the newest one shows the lag.
         lag = self._now() - event.t
         self._lag = lag if self._lag is None else min(self._lag, lag)
         if self.setup.started is None:
@@ -124,7 +124,7 @@ class Steps:
         code = event.word("code")
         row.said = explain(code, event.fields).what if code else row.said
         row.has_warned = True
-        # Each once, for the whole setup: a box could warn for ever.
+        # Each once, for the whole setup: a box could warn forever.
         is_news = (row.step, code) not in self._warned
         self._warned.add((row.step, code))
         return is_news

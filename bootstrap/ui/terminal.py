@@ -83,7 +83,7 @@ def silence_keys() -> Callable[[], None]:
 def _is_in_front(fd: int) -> bool:
     try:
         return os.tcgetpgrp(fd) == os.getpgrp()
-    except OSError:  # a terminal, but not the one that controls us
+    except OSError:  # a terminal, but not our controlling one
         return False
 
 

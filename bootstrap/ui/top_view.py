@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SILENT_S = 10.0
-"""Seconds without a look after which a box is said to be silent: a sick driver hangs."""
+"""Seconds without a sample after which a box is called silent: a faulty driver hangs."""
 GIB = 1024**3
 _COLOURS = {"live": "green", "lost": "yellow", "gone": "red"}
 
@@ -36,25 +36,25 @@ class BoxView:
     why: str = ""
     sample: Sample | None = None
     sampled: float = 0.0
-    """When the look came, by this machine's monotonic clock."""
+    """When the sample came, by this machine's monotonic clock."""
     samples: int = 0
     error: BoxstrapError | None = None
     announced: bool = False
-    """It stands in the queue already: a box that tells without end must not fill the memory."""
+    """It is in the queue already: a box that sends without end must not fill the memory."""
 
     def age(self) -> float:
-        """Seconds since its last look."""
+        """Seconds since its last sample."""
         return time.monotonic() - self.sampled
 
 
 class TopScreen(Protocol):
-    """Where looks are shown."""
+    """Where samples are shown."""
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
-        """A box has something new (`changed`), or time went on (None)."""
+        """A box has something new (`changed`), or only time has passed (None)."""
 
     def close(self) -> None:
-        """Leave the terminal in order."""
+        """Restore the terminal."""
 
 
 def make_top_screen(
@@ -67,7 +67,7 @@ def make_top_screen(
 
 
 class JsonLines:
-    """One JSON object for each thing that a box tells, with its version."""
+    """One JSON object for each sample, with its version."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
         self._out, self._redact = out, redact
@@ -112,7 +112,7 @@ class PlainLines:
         now = time.strftime("%H:%M:%S")
         if changed.state == "live" and changed.sample:
             lines = [*map(card_line, changed.sample.gpus), *box_lines(changed.sample)]
-            lines = lines or ["tells nothing of itself"]
+            lines = lines or ["reports nothing about itself"]
         else:
             lines = [f"{changed.state} {changed.why}".strip()]
             if lines[0] == self._said.get(changed.name):
@@ -179,7 +179,7 @@ def _state(view: BoxView) -> str:
 
 
 def card_cells(card: Card) -> tuple[str, ...]:
-    """What is shown of one GPU; "-" is "not told"."""
+    """What is shown of one GPU; "-" means not reported."""
     name = (card.name or "?").removeprefix("NVIDIA ").removeprefix("GeForce ")
     if card.error is not None:
         return (f"{card.index} {name}", f"NVML error {card.error}", "", "", "", "", "")

@@ -1,4 +1,4 @@
-"""What a person does next, told at the end of a setup. Pure."""
+"""What to do next, printed at the end of a setup. Pure."""
 
 from __future__ import annotations
 

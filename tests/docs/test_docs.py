@@ -160,7 +160,9 @@ def test_every_decision_is_listed_and_whole() -> None:
     listed = text_of("docs/adr/README.md")
     pages = sorted((ROOT / "docs/adr").glob("0*.md"))
     assert len(pages) >= 13
+    assert [int(page.name[:4]) for page in pages] == [*range(1, len(pages) + 1)]
     for page in pages:
+        assert page.read_text(encoding="utf-8").startswith(f"# {int(page.name[:4])}. ")
         assert f"]({page.name})" in listed
         titles = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert titles == ["Context", "Decision", "Rejected", "Consequences"]

@@ -31,7 +31,9 @@ def held_for_a_while(rig: Rig, folder: Path, faults: Faults) -> None:
         holder = rented.box.hold_dpkg_lock(90)
         attempt.begin()
         going = rented.begin("setup")
-        going.await_said(f"another package run (process {holder}) holds dpkg's lock", 30)
+        going.await_said(
+            f"another run of the package manager (process {holder}) holds dpkg's lock", 30
+        )
         attempt.noticed(at_most=20)
         done = going.end().must(0)
         assert done.seconds > 80
@@ -48,7 +50,7 @@ def held_for_ever(rig: Rig, folder: Path, faults: Faults) -> None:
     with faults.attempt("dpkg's lock held for ever") as attempt:
         holder = rented.box.hold_dpkg_lock()
         failed = rented.run("setup").must(7)
-        assert "the step tools failed: another package run" in failed.err
+        assert "the step tools failed: another run of the package manager" in failed.err
         assert f"(process {holder})" in failed.err
         assert f"process {holder} ({HOLDER}) has held the lock" in failed.err
         assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # it lives

@@ -204,7 +204,7 @@ def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
     rented = rent("vast")
     repository = rented.user.repository(requirements__txt="nosuchpackage>=2\n")
     failed = rented.run("setup").must(7)
-    assert "the step python failed: the index has no package of a name" in failed.err
+    assert "the step python failed: the index has no package of a required name" in failed.err
     assert ": nosuchpackage." in failed.err
     again = rented.run("setup", "--set", "python.installer=pip").must(7)
     assert ": nosuchpackage." in again.err

@@ -194,7 +194,7 @@ def test_every_code_is_complete_and_uses_only_number_fields():
 
 def test_codes_are_explained_with_the_events_numbers():
     assert explain("dpkg-locked", {"pid": 812}).what == (
-        "another package run (process 812) holds dpkg's lock"
+        "another run of the package manager (process 812) holds dpkg's lock"
     )
     assert "(process ?)" in explain("dpkg-locked", {}).what
     assert "exit code 1.5" in explain("command-failed", {"rc": 1.5}).what

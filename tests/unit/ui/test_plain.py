@@ -11,7 +11,7 @@ GOLDEN = """\
 12:00:00  commit     1a2b3c4 Fix the loss
 12:00:00  plan       preflight, shell, gpu, repo, python, train
 12:00:00  setup      start
-12:00:00  preflight  start  looking whether this box will do
+12:00:00  preflight  start  checking whether this box can be set up
 12:00:00  preflight  ok     0.3 s, $0.0001
 12:00:00  shell      skip   already right
 12:00:00  gpu        start  asking the GPU
