@@ -108,14 +108,14 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
     return Answer(output, code, errors)
 
 
-def stream_answer(wire: Wire, script: str) -> Stream:
+def stream_answer(wire: Wire, script: str) -> AnswerStream:
     """Run `script` on the box with `/bin/sh`; what it prints, as it comes, to its end.
 
     Raises LinkLost; reading raises NoAnswer where the box says something else.
     """
     mark = secrets.token_hex(16)
     stream = wire.start(shell_command(f"echo\necho {mark}\n{script}"))
-    return after_mark(stream, mark, wire.label)
+    return AnswerStream(stream, mark, wire.label)
 
 
 def _frame(script: str, sentinel: str) -> str:
@@ -187,12 +187,15 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
     return NoAnswer(what + shown, where=label, hint=hint)
 
 
-class _AfterMark:
-    """A stream without what came before a mark: noise of rc files, which has its limits."""
+class AnswerStream:
+    """What comes after a line with `mark`; what comes before is noise of rc files.
 
-    def __init__(self, stream: Stream, mark: bytes, label: str) -> None:
+    Reading raises NoAnswer where the mark does not come, or comes late.
+    """
+
+    def __init__(self, stream: Stream, mark: str, label: str) -> None:
         self._stream = stream
-        self._mark: bytes | None = mark
+        self._mark: bytes | None = f"\n{mark}\n".encode()
         self._label = label
         self._held = b""
         self._noise = 0
@@ -202,6 +205,7 @@ class _AfterMark:
         self._timer.start()
 
     def read(self, n: int) -> bytes:
+        """As `Stream.read`. Raises NoAnswer."""
         while self._mark is not None:
             piece = self._stream.read(n)
             if self._is_late:
@@ -226,33 +230,18 @@ class _AfterMark:
                 self._held = self._held[-len(self._mark) :]
         return self._stream.read(n)
 
+    def read_err(self) -> bytes:
+        """As `Stream.read_err`."""
+        return self._stream.read_err()
+
+    def close(self) -> None:
+        """Let go of the command."""
+        self._timer.cancel()
+        self._stream.close()
+
     def _give_up(self) -> None:
         self._is_late = True
         self._stream.close()
 
     def _no_answer(self, what: str) -> NoAnswer:
         return NoAnswer(what, where=self._label, hint="Log in with ssh and look at its rc files.")
-
-    def read_err(self) -> bytes:
-        return self._stream.read_err()
-
-    def write(self, b: bytes) -> None:
-        self._stream.write(b)
-
-    def close_write(self) -> None:
-        self._stream.close_write()
-
-    def exit_status(self) -> int | None:
-        return self._stream.exit_status()
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._stream.close()
-
-
-def after_mark(stream: Stream, mark: str, label: str) -> Stream:
-    """`stream` without all that comes before a line with `mark`: noise of rc files.
-
-    Reading it raises NoAnswer where the mark does not come.
-    """
-    return _AfterMark(stream, f"\n{mark}\n".encode(), label)

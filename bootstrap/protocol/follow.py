@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bootstrap.errors import StepFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import exchange, stream_answer
+from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
 from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
@@ -35,7 +35,7 @@ def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
     return exchange(wire, build_query("tail", workdir=workdir, file=file, bytes=most), timeout=60)
 
 
-def follow_file(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> Stream:
+def follow_file(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> AnswerStream:
     """A stream of `file` (below boxstrap's folder) from byte `start` on; it ends with the link.
 
     Raises LinkLost; a file that isn't there yet is waited for. Reading raises
@@ -53,7 +53,9 @@ class CompletionPoller(threading.Thread):
     it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
     """
 
-    def __init__(self, wire: Wire, stream: Stream, query: str, seen: int = 0) -> None:
+    def __init__(
+        self, wire: Wire, stream: Stream | AnswerStream, query: str, seen: int = 0
+    ) -> None:
         super().__init__(name="end-watch", daemon=True)
         self.seen = seen
         """Bytes of the file that were read so far; the reader keeps it."""

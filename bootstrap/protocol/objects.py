@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
@@ -24,32 +25,23 @@ _MOST_ANSWER = 1024 * 1024
 """Bytes of report, noise before it included: a line for each of our refs, of which there is one."""
 
 
-class Sending(threading.Thread):
+@dataclass(eq=False, repr=False)
+class ObjectSender(threading.Thread):
     """Sends the commit beside everything else; `failed` is called with what went wrong."""
 
-    def __init__(  # noqa: PLR0913
-        self,
-        wire: Wire,
-        here: Here,
-        have: Sequence[str],
-        *,
-        workdir: str,
-        repo_key: str,
-        repo_root: str,
-        progress: ProgressCallback,
-        failed: Callable[[BoxstrapError], None],
-    ) -> None:
+    wire: Wire
+    here: Here
+    have: Sequence[str]
+    workdir: str
+    repo_key: str
+    repo_root: str
+    progress: ProgressCallback
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has the commit."""
+
+    def __post_init__(self) -> None:
         super().__init__(name="objects", daemon=True)
-        self._wire = wire
-        self._here = here
-        self._have = have
-        self._workdir = workdir
-        self._repo_key = repo_key
-        self._repo_root = repo_root
-        self._progress = progress
-        self._failed = failed
-        self.arrived = False
-        """Whether the box has the commit."""
 
     def run(self) -> None:
         """Send; a lost link is no error here, since following logs in again and sends again."""
@@ -58,22 +50,22 @@ class Sending(threading.Thread):
         except LinkLost:
             return
         except BoxstrapError as error:
-            self._failed(error)
+            self.failed(error)
 
     def _send(self) -> None:
         query = build_query(
             "receive",
-            workdir=self._workdir,
-            repo_key=self._repo_key,
-            repo_root=self._repo_root,
-            object_format=self._here.object_format,
+            workdir=self.workdir,
+            repo_key=self.repo_key,
+            repo_root=self.repo_root,
+            object_format=self.here.object_format,
         )
-        stream = self._wire.start(shell_command(query))
+        stream = self.wire.start(shell_command(query))
         objects = ObjectStream(
-            self._here,
-            ref=wanted_ref(self._here.commit),
-            have=have_locally(self._here, self._have),
-            progress=self._progress,
+            self.here,
+            ref=wanted_ref(self.here.commit),
+            have=have_locally(self.here, self.have),
+            progress=self.progress,
         )
         try:
             for piece in objects:
@@ -84,8 +76,8 @@ class Sending(threading.Thread):
             objects.close()
         stream.close_write()
         answer = _answer(stream)
-        if not self._wire.alive():  # it is we who left, or the link did
-            raise LinkLost(self._wire.label)
+        if not self.wire.alive():  # it is we who left, or the link did
+            raise LinkLost(self.wire.label)
         parse_report(answer.rpartition(_MARK)[2], stream.read_err())
         self.arrived = True
 

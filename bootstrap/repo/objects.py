@@ -14,7 +14,6 @@ import re
 import selectors
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import IO, cast
 
 from ..errors import BoxstrapError
@@ -113,17 +112,6 @@ class ObjectStream:
             yield from self._counted(self._pack())
         finally:
             self.close()
-
-    def __enter__(self) -> ObjectStream:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End git, if it runs. What was not yet read of the stream is lost."""

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import stream_answer
+from bootstrap.link.exchange import AnswerStream, stream_answer
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.reconnecting import Backoff
-from bootstrap.link.wire import Stream
 from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import CompletionPoller, follow_file
 from bootstrap.protocol.query import build_query
@@ -92,7 +91,7 @@ def _as_it_is(connection: BoxConnection, file: str) -> Iterator[bytes]:
     yield from _pieces(stream_answer(connection.link.wire, query))
 
 
-def _pieces(stream: Stream) -> Iterator[bytes]:
+def _pieces(stream: AnswerStream) -> Iterator[bytes]:
     while piece := stream.read(_PIECE):
         yield piece
 

@@ -14,7 +14,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.protocol.objects import Sending
+from bootstrap.protocol.objects import ObjectSender
 from bootstrap.setup import secret_values
 from bootstrap.setup.result import SetupEnd, raise_for
 
@@ -48,7 +48,7 @@ class SetupExecutor:
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
-        self._sending: Sending | None = None
+        self._sending: ObjectSender | None = None
         self._last_tell = 0.0
         self._same = 0
         self._telling = threading.Lock()
@@ -186,7 +186,7 @@ class SetupExecutor:
         here = self.payload.here
         if here is None or here.commit in have or self.request.only:
             return
-        self._sending = Sending(
+        self._sending = ObjectSender(
             self.link.wire,
             here,
             have,

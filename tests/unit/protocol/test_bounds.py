@@ -16,12 +16,12 @@ import pytest
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import exchange, reconnecting
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import after_mark, shell_command
+from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.protocol import follow, objects
 from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.objects import Sending
+from bootstrap.protocol.objects import ObjectSender
 
 SETUP = "20260101-000000-abcdef"
 
@@ -99,7 +99,7 @@ def test_one_late_answer_is_no_reason_to_give_up(tmp_path: Path, wires: Wires) -
 
 @pytest.mark.usefixtures("quick")
 def test_an_answer_that_never_begins_has_its_time(wires: Wires) -> None:
-    stream = after_mark(LocalWire.start(wires({}), "exec sleep 30"), "mark", "box")
+    stream = AnswerStream(LocalWire.start(wires({}), "exec sleep 30"), "mark", "box")
     began = time.monotonic()
     with pytest.raises(NoAnswer, match="began no answer"):
         stream.read(100)
@@ -109,7 +109,7 @@ def test_an_answer_that_never_begins_has_its_time(wires: Wires) -> None:
 @pytest.mark.usefixtures("quick")
 def test_one_that_began_may_take_longer(wires: Wires) -> None:
     late = LocalWire.start(wires({}), "echo; echo mark; sleep 0.8; echo late")
-    stream = after_mark(late, "mark", "box")
+    stream = AnswerStream(late, "mark", "box")
     assert stream.read(100) == b"late\n"
     assert stream.read(100) == b""
 
@@ -152,14 +152,16 @@ class _Silent:
 
 
 @pytest.fixture
-def send(monkeypatch: pytest.MonkeyPatch) -> Callable[[Scripted, list[BoxstrapError]], Sending]:
+def send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[Scripted, list[BoxstrapError]], ObjectSender]:
     """Begins to send nothing; what failed is put into the list."""
     monkeypatch.setattr(objects, "ObjectStream", _Silent)
     monkeypatch.setattr(objects, "have_locally", lambda *_: [])
 
-    def begin(wire: Scripted, told: list[BoxstrapError]) -> Sending:
+    def begin(wire: Scripted, told: list[BoxstrapError]) -> ObjectSender:
         here = SimpleNamespace(commit="a" * 40, object_format="sha1")
-        sending = Sending(
+        sending = ObjectSender(
             wire,
             here,  # type: ignore[arg-type]
             [],
