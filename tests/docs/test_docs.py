@@ -180,6 +180,15 @@ def _sources() -> list[str]:
     return [file.read_text(encoding="utf-8") for file in files]
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_classes_that_a_page_names_are_there(page: str) -> None:
+    named = re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)+)`", text_of(page))
+    code = "".join(_sources())
+    assert len(named) >= 3
+    for name in named:
+        assert re.search(rf"^(?:class )?{name}\b", code, re.MULTILINE), name
+
+
 def test_no_page_has_a_part_that_nobody_makes() -> None:
     for page in documents():
         text = page.read_text(encoding="utf-8")
