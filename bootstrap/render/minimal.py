@@ -55,6 +55,8 @@ def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str
             "packages": " ".join(profile.packages),
             "keys": [" ".join(key.split()[:2]) for key in public_keys(profile)],
             "order": _order(profile),
+            "name": profile.gpu.name,
+            "memory": profile.gpu.min_memory_gib,
             "branch": work.branch or "",
             "user_name": profile.git.user.name or work.user_name or "",
             "user_email": profile.git.user.email or work.user_email or "",
@@ -62,10 +64,19 @@ def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str
             "torch": python.torch_backend if python.torch_backend != "none" else "",
             "python": python.version or "",
             "install": _install(profile),
+            "env": " ".join(map(quote, [*(profile.env or [""]), *(profile.env.values() or [""])])),
+            "command": _command(train.command if train else ""),
             "train": train is not None,
             "restart": "yes" if train and train.at_boot == "restart" else "",
         },
     )
+
+
+def _command(command: str) -> str:
+    """The command as a run has it: `python` is the environment's (`absolute_command`)."""
+    program, _, rest = command.partition(" ")
+    own = rest and program in ("python", "python3")
+    return f'"$V/bin/python "{quote(rest)}' if own else '"$T"'
 
 
 _LONGER = "Leave --small out, or: boxstrap oneliner --url https://…"

@@ -12,12 +12,23 @@ find_work() {
 run_of() {
   local dir newest=
   for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ -f "$dir/work" ] && [ "$(<"$dir/work")" = "$1" ]; then
+    if [ -f "$dir/work" ] && is_work "$dir" "$1"; then
       if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
     fi
   done
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }
+
+# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes what the variables were.
+is_work() {
+  case $(<"$1/work") in
+    "$2") ;;
+    "$REPO_COMMIT$TRAIN_COMMAND") [ ! -f "$1/made_of" ] || is_line "$1/made_of" "$(variables_of)" ;;
+    *) return 1 ;;
+  esac
+}
+
+variables_of() { printf 'variables %s\n' "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"; }
 
 # Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
 any_alive_run() {
@@ -60,7 +71,7 @@ new_run() {
 made_of() {
   inputs_python
   printf 'environment %s\n' "$(digest <<<"$INPUTS")"
-  printf 'variables %s\n' "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"
+  variables_of
   [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
 }
 

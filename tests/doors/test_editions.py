@@ -1,0 +1,225 @@
+"""One table of cases through every edition of the script, on real boxes: all leave the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box, Rig
+from tests.cli import User
+from tests.doors.conftest import Hosted
+from tests.doors.static_index import static_index
+from tests.doors.terminal import terminal
+from tests.doors.test_folders import typed
+from tests.doors.test_paste import Rented, login, settled
+
+pytestmark = pytest.mark.boxes
+
+EDITIONS = ("setup", "full", "compact", "minimal")
+"""`setup` is the full script over SSH; the others go through doors."""
+KINDS = {
+    "vast": ("vast", "/workspace"),
+    "bare": ("ssh", "/root"),
+    "nosudo": ("ssh", "/home/student"),
+}
+"""Kind of box -> profile, working folder."""
+
+RECORD = r"""
+cd "$1"
+for file in commit dir venv command session exit; do echo "$file $(cat "$2/$file")"; done
+git -C homework rev-parse HEAD refs/heads/main
+git -C homework status --porcelain
+git -C homework remote get-url origin
+(cd homework && find . -name .git -prune -o -name .venv -prune -o -printf '%P %M\n') | sort
+ls homework/.venv/lib/python*/site-packages | grep -v -e '^_' -e '\.pth$' | sort
+cat .boxstrap/env
+stat -c '%a' .boxstrap/env ~/.ssh ~/.ssh/authorized_keys
+sort ~/.ssh/authorized_keys
+grep -c boxstrap ~/.bashrc ~/.profile
+readlink -f ~/.boxstrap
+"""
+"""What a finished training leaves: its record, the tree, the environment, the shell."""
+
+WAIT = r"""
+for run in "$1"/.boxstrap/runs/*/*; do
+  until [ -f "$run/exit" ]; do sleep 0.1; done
+  echo "$run"
+done
+"""
+WIPE = r"""
+rm -rf "$1/.boxstrap" "$1/homework" ~/.boxstrap ~/.ssh/known_hosts
+sed -i '/# boxstrap$/d' ~/.bashrc ~/.profile 2>/dev/null || :
+"""
+
+
+class Doors:
+    """A box, and the same commit through each edition."""
+
+    def __init__(self, user: User, box: Box, folder: str) -> None:
+        self.user = user
+        self.box = box
+        self.folder = folder
+        self.there = ("--host", box.host_string, "--identity", str(box.identity))
+
+    def go(self, edition: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """One edition on the box; its exit code and what it said."""
+        if edition == "setup":
+            done = self.user.run("setup", *self.there, *words)
+            return subprocess.CompletedProcess([], done.rc, done.out, done.err)
+        if edition != "full":
+            small = ("--small",) if edition == "minimal" else ()
+            return typed(self.box, self.user.run("oneliner", *small, *words).must(0).out)
+        script = self.user.run("render", "--for", "terminal", *words).must(0).out
+        return subprocess.run(
+            self.box.ssh_command(
+                "f=$(mktemp); cat >$f; bash $f </dev/null; rc=$?; rm $f; exit $rc"
+            ),
+            input=script,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    def sh(self, script: str, *words: str) -> str:
+        """What a script of the test says on the box, as the box's own user."""
+        command = ["bash", "-c", script, "bash", self.folder, *words]
+        return self.box.run(command, user=self.box.user)
+
+    def runs(self) -> list[str]:
+        """The runs that there are, once all of them are over."""
+        return self.sh(WAIT).split()
+
+    def state(self) -> list[tuple[str, str, int]]:
+        """Name, state and exit code of each run, as this machine reads them."""
+        document = self.user.run("status", "--json", *self.there).must(0).json()
+        return [(run["name"], run["state"], run["rc"]) for run in document["runs"]]
+
+    def listing(self, *, times: bool) -> list[str]:
+        """All that lies in the home and the working folder."""
+        lines = self.box.listing([self.box.home, self.folder]).splitlines()
+        return [line for line in lines if times or re.match(r"[0-9a-f]{64} ", line)]
+
+
+@pytest.fixture(params=KINDS)
+def doors(request: pytest.FixtureRequest, rented: Rented, hosted: Hosted, user: User) -> Doors:
+    """A box of each kind, and a commit that it can fetch."""
+    profile, folder = KINDS[request.param]
+    box = rented(request.param)
+    hosted(box, extends=profile)
+    return Doors(user, box, folder)
+
+
+def test_every_edition_leaves_the_same_and_no_training_begins_twice(doors: Doors) -> None:
+    left: dict[str, str] = {}
+    for first in EDITIONS:
+        doors.sh(WIPE)
+        said = doors.go(first)
+        assert said.returncode == 0, f"{first}: {said.stdout}{said.stderr}"
+        (run,) = doors.runs()
+        left[first] = doors.sh(RECORD, run)
+        assert doors.state() == [("train-1", "finished", 0)], first
+        # Once more it changes nothing; the minimal one writes what it wrote before.
+        before = doors.listing(times=first != "minimal")
+        assert doors.go(first).returncode == 0
+        assert doors.runs() == [run], first
+        assert doors.listing(times=first != "minimal") == before, first
+        for other in sorted({*EDITIONS} - {first}):
+            said = doors.go(other)
+            assert said.returncode == 0, f"{other} after {first}: {said.stdout}{said.stderr}"
+            assert doors.runs() == [run], f"{other} after {first}"
+    assert left == dict.fromkeys(EDITIONS, left["setup"])
+
+
+def test_what_is_other_work_is_begun_by_each(rented: Rented, hosted: Hosted, user: User) -> None:
+    """What tells works from each other is the same for all: the command, and the variables."""
+    box = rented("vast")
+    hosted(box, extends="vast")
+    doors = Doors(user, box, "/workspace")
+    for number, edition in enumerate(EDITIONS):
+        words = ("--set", f"env.TURN={number}")
+        assert doors.go(edition, *words).returncode == 0
+        assert len(doors.runs()) == 2 * number + 1, edition
+        other = (*words, "--set", "train.command=python train.py --other")
+        for each in (edition, *EDITIONS):
+            assert doors.go(each, *other).returncode == 0
+        assert len(doors.runs()) == 2 * number + 2, edition
+
+
+FAILURES = {
+    "python-version": ("python.version=3.99",),
+    "requirements-missing": ("python.requirements=[none.txt]",),
+    "package-missing": ("python.requirements=[odd.txt]",),
+    "no-gpu": ("gpu.require=true",),
+}
+"""Code -> what of a profile fails with it on a box of the rig."""
+
+
+def test_a_failure_is_said_in_the_same_words(
+    rented: Rented, hosted: Hosted, user: User, tmp_path: Path
+) -> None:
+    box = rented("vast")
+    made, _ = hosted(box, extends="vast")
+    made.commit({"odd.txt": "no-such-package-51c0>=2\n"})
+    made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")
+    made.git("fetch", "-q")
+    doors = Doors(user, box, "/workspace")
+    for code, sets in FAILURES.items():
+        words = [word for each in sets for word in ("--set", each)]
+        said = {edition: doors.go(edition, *words) for edition in ("full", "compact", "minimal")}
+        rc = 6 if code == "no-gpu" else 7
+        for edition in ("full", "compact"):
+            assert said[edition].returncode == rc, code
+            assert re.search(rf"^[a-z]+ fail {code}$", said[edition].stdout, re.MULTILINE), code
+        assert (rc == 6) == (said["minimal"].returncode == 6)
+        assert said["minimal"].returncode != 0
+        # What the step said last is the reason; the full script shows more of what came before.
+        reason = sentences(said["compact"].stderr)[-1]
+        assert reason in sentences(said["full"].stderr), code
+    assert not box.exists("/workspace/.boxstrap/runs") or "train" not in box.run(
+        "ls /workspace/.boxstrap/runs/*"
+    )
+
+
+def sentences(said: str) -> list[str]:
+    """The lines that say something."""
+    return [line.strip() for line in said.splitlines() if line.strip()]
+
+
+def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
+    rented: Rented, hosted: Hosted, user: User
+) -> None:
+    box = rented("vast")
+    hosted(box, extends="vast", more="python: {installer: pip}\n")
+    doors = Doors(user, box, "/workspace")
+    for edition in ("compact", "setup", "full"):
+        assert doors.go(edition).returncode == 0, edition
+        assert len(doors.runs()) == 1, edition
+    assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
+    assert "builds with uv alone" in user.run("oneliner", "--small").must(2).err
+
+
+@pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])
+def test_a_paste_takes_uv_from_an_index_of_plain_static_pages(
+    words: tuple[str, ...],
+    mirror_rig: Rig,
+    rented: Rented,
+    hosted: Hosted,
+    user: User,
+    tmp_path: Path,
+) -> None:
+    box = rented("bare")
+    hosted(box)
+    gateway = box.address.rpartition(".")[0] + ".1"
+    assert mirror_rig.mirror
+    with static_index(gateway, mirror_rig.mirror.index_url) as index:
+        box.run("rm -rf /etc/uv /etc/xdg/uv ~/.config/uv; mkdir -p ~/.config/pip")
+        box.write("/etc/pip.conf", f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n")
+        with terminal(tmp_path, login(box)) as shown:
+            settled(shown)
+            shown.type_lines(user.run("oneliner", *words).must(0).out)
+            shown.wait_for("its log: ")
+    assert "step 1" in box.run("cat /root/.boxstrap/runs/*/train-1/log")
