@@ -58,10 +58,11 @@ lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the s
 typecheck: $(VENV)/dev  ## mypy, strict
 	@$(BIN)/mypy
 
-bench: $(VENV)/dev  ## time boxstrap against the ways of before, on one box; needs root and ten minutes
+bench: $(VENV)/dev  ## time boxstrap against the other ways, on one box; needs root and ten minutes
 	@$(BIN)/python -m tests.bench
 
 picture: $(VENV)/dev  ## record a real setup on a vast box of the rig and draw docs/run.svg from it; needs root
+	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make picture" >&2; exit 1; }
 	@$(BIN)/python -m tests.docs.picture
 
 door-proof: $(VENV)/dev  ## show what doors get to SkyPilot, dstack, hadolint, cloud-init, a notebook; minutes

@@ -1,1 +1,1 @@
-"""Editors that open a folder on a box over ssh, and the settings by which nothing is asked."""
+"""Editors that open a folder on a box over ssh, and the settings that spare its questions."""

@@ -184,7 +184,7 @@ class _JsoncReader:
         while self._at < len(self._text):
             found = _TOKEN.match(self._text, self._at)
             if not found:
-                raise JsoncError(f"character {self._at} has no place there")
+                raise JsoncError(f"character {self._at} is unexpected")
             self._start, self._at = self._at, found.end()
             self._kind, self._word = found.lastgroup or "", found.group()
             if self._kind in ("line", "block"):

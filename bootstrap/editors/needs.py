@@ -14,7 +14,7 @@ from bootstrap.link.parsing import number, version
 OLDEST_GLIBC = (2, 28)
 OLDEST_KERNEL = (4, 18)
 LEAST_FREE_MB = 1000
-"""The server and a few extensions."""
+"""For the server and a few extensions."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ _PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensi
 def tell_editor(editor: Editor, host: str, windows_home: Path | None = None) -> str:
     """Say in the user's settings that `host` runs Linux, and which extensions it wants.
 
-    Returns why nothing could be said; "" where all is well, or the editor was never started here.
+    Returns why that failed; "" on success, or if the editor was never started here.
     """
     path = editor.user_settings(windows_home=windows_home)
     if not path.parents[1].is_dir():

@@ -28,7 +28,7 @@ _OPTIONS = (
     *("-c", "submodule.recurse=false"),
     *("-c", "gc.auto=0"),
     *("-c", "maintenance.auto=false"),
-    # A second wall, which older gits don't have.
+    # A second line of defence, which older gits don't have.
     *("-c", "safe.bareRepository=explicit"),
 )
 
@@ -36,8 +36,8 @@ _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",  # the box gets the objects as they are
-    "GIT_ALLOW_PROTOCOL": "",  # none: what only reads connects to nothing
-    "GIT_NO_LAZY_FETCH": "1",  # a second wall, which older gits don't have
+    "GIT_ALLOW_PROTOCOL": "",  # none: reading connects to nothing
+    "GIT_NO_LAZY_FETCH": "1",  # a second defence; older gits lack it
     "LC_ALL": "C",
 }
 
@@ -63,7 +63,7 @@ class Folders:
     work_tree: Path | None = None
 
     def options(self) -> tuple[str, ...]:
-        """What leads git there, and nowhere else."""
+        """The options that lead git there, and nowhere else."""
         if self.work_tree is None:
             return ("--git-dir", str(self.git_dir))
         tree = str(self.work_tree)

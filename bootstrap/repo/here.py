@@ -59,7 +59,7 @@ class Here:
 
     @property
     def folders(self) -> Folders:
-        """Where git is led when it is asked about this repository."""
+        """The folders that git reads for this repository."""
         return self.repository.folders
 
     @property
@@ -181,7 +181,7 @@ def _branch_by_gitpython(repository: Repository) -> str | None:
 
 
 def _last(settings: Settings, wanted: str) -> str | None:
-    """What a setting says, on one line: it goes into scripts, and is shown."""
+    """A setting's value on one line: it goes into scripts, and is shown."""
     values = [value or "" for key, value in settings if key == wanted]
     return ("".join(filter(str.isprintable, values[-1])).strip() or None) if values else None
 

@@ -38,7 +38,7 @@ class Identity:
 
     @property
     def exists(self) -> bool:
-        """Whether it is still where it was."""
+        """Whether its git folder still exists."""
         return bool(self.git_dir) and os.path.isdir(self.git_dir)  # noqa: PTH112 - never raises
 
     @property
@@ -138,6 +138,6 @@ def _read(file: Path) -> Identity | None:
 
 
 def _write(found: Identity) -> None:
-    """Keep it; where nothing can be written, nothing is remembered."""
+    """Save it; if nothing can be written, nothing is remembered."""
     with contextlib.suppress(OSError):
         write_private(found.file, json.dumps(dataclasses.asdict(found)))

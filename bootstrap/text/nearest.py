@@ -1,4 +1,4 @@
-"""The word that was probably meant."""
+"""The known word nearest to a mistyped one."""
 
 from __future__ import annotations
 

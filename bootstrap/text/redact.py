@@ -60,15 +60,15 @@ class Redactor:
         return RedactStream(self)
 
     def may_hold(self, data: bytes) -> bool:
-        """Whether it is worth a closer look. Runs at memory speed."""
+        """Whether the data may hold a secret. Fast."""
         return any(needle in data for needle in self._needles)
 
     def replacement(self, found: re.Match[bytes]) -> bytes:
-        """What stands in a secret's place."""
+        """What replaces a secret."""
         return self._replacements[found[0]]
 
     def unfinished_at(self, data: bytes, start: int) -> int:
-        """Where, from `start` on, the beginning of a secret runs off the end of the data."""
+        """Where, from `start` on, a secret begins that the end of the data cuts off."""
         return min((_beginning_at(data, start, form) for form in self.forms), default=len(data))
 
 
@@ -85,7 +85,7 @@ class RedactStream:
         self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """What of the data so far can no longer be part of a secret, redacted."""
+        """The data so far that can no longer be part of a secret, redacted."""
         data, redactor = self._held + piece, self._redactor
         done: list[bytes] = []
         at = 0
@@ -102,7 +102,7 @@ class RedactStream:
         return b"".join(done)
 
     def flush(self) -> bytes:
-        """Let out what waits."""
+        """Return what was held back."""
         rest, self._held = self._redactor.redact(self._held), b""
         return rest
 
@@ -153,7 +153,7 @@ def _beginning_at(data: bytes, start: int, form: bytes) -> int:
 
 
 def _shortest(forms: list[bytes]) -> list[bytes]:
-    """The shortest forms, of which each other holds one: to look for these is to look for all."""
+    """The shortest forms; every other form contains one, so looking for these finds all."""
     kept: list[bytes] = []
     for form in sorted(forms, key=len):
         if not any(short in form for short in kept):

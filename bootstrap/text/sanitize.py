@@ -101,7 +101,7 @@ class SanitizeStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes) -> bytes:
-        """The clean part of what came so far; a sequence cut in two waits for its rest."""
+        """The clean part of the data so far; a sequence cut in two waits for its rest."""
         if self._is_clean(piece):
             return piece
         return self._slowly(piece, end=False)

@@ -55,7 +55,7 @@ def line(  # noqa: PLR0913 - a line is made of these
 
 
 def fit(wordings: Sequence[str], room: int, cut: str) -> str:
-    """The longest wording that has room, padded; the shortest is cut if none has."""
+    """The longest wording that fits, padded; the shortest is cut if none fits."""
     for words in wordings:
         if len(words) <= room:
             return words.ljust(room)

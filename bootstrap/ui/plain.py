@@ -1,4 +1,4 @@
-"""Plain lines, one after the other, for pipes, files and simple terminals.
+"""Plain lines, one after another, for pipes, files and simple terminals.
 
 12:03:04  python     start  new requirements
 12:03:10  python     ...    12 of 90 packages, 4.2/s, 19 s left
@@ -57,7 +57,7 @@ class PlainScreen(Screen):
             return
         row = self._steps.rows.get(event.step, self._steps.setup)
         if event.event == "wait" and row.said != self._waits.get(row.step):
-            self._waits[row.step] = row.said  # why it waits is news at once
+            self._waits[row.step] = row.said  # why it waits is shown at once
             self._step(row, "...", row.said)
         elif event.event in {"progress", "wait"}:
             self._progress(row)

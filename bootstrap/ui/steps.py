@@ -29,7 +29,7 @@ _ENDS = {"ok": OK, "skip": SKIPPED, "fail": FAILED, "done": OK}
 
 @dataclass
 class StepRow:
-    """One step: its state, and what to say of it."""
+    """One step: its state, and what to say about it."""
 
     step: str
     state: str = WAITING
@@ -44,7 +44,7 @@ class StepRow:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is expected of the step."""
+        """Whether the step is over."""
         return self.state not in {WAITING, RUNNING}
 
     def words(self) -> list[str]:

@@ -13,7 +13,7 @@ from bootstrap.ui import steps
 
 @dataclass(frozen=True)
 class Marks:
-    """The signs before a step, and what a bar and a cut line are made of."""
+    """The characters for steps' states, bars and cut lines."""
 
     of: Mapping[str, str]
     spinner: str
@@ -28,7 +28,7 @@ ASCII = Marks(dict(zip(_STATES, ".+-!x", strict=True)), "|/-\\", "#", "-", "~")
 
 
 def marks(stream: TextIO) -> Marks:
-    """Marks that the stream's encoding has."""
+    """The marks that the stream's encoding can show."""
     return UNICODE if _is_utf8(stream) else ASCII
 
 

@@ -114,7 +114,7 @@ class TimelineScreen(Screen):
         return terminal.fitting(self._stream, super().sanitize(text))
 
     def frame(self, width: int, height: int | None = None) -> list[Text]:
-        """The lines to show in `width` columns; of more than `height` the least important go."""
+        """The lines to show in `width` columns; above `height` lines the least important go."""
         with self._lock:
             rows = [row for step, row in self._steps.rows.items() if step not in self._left]
             foot = self._foot(width)
@@ -163,7 +163,7 @@ class TimelineScreen(Screen):
             self._show_keys = terminal.silence_keys()
 
     def _end(self) -> None:
-        """Draw the last frame whole; what is over stays above and is not drawn again."""
+        """Draw the last frame in full; finished steps stay above and are not drawn again."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -197,7 +197,7 @@ def _text(parts: Iterable[Part]) -> Text:
 
 
 def _most_important(rows: list[StepRow], most: int) -> list[StepRow]:
-    """What runs before what went wrong before what waits before what is over, in plan order."""
+    """Running first, then failed, then waiting, then finished; each in plan order."""
     rank = {"running": 0, "failed": 1, "warned": 2, "waiting": 3}
     chosen = sorted(rows, key=lambda row: rank.get(row.state, 4))[:most]
     return [row for row in rows if row in chosen]
