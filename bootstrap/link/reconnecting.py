@@ -27,7 +27,7 @@ before its keys are back in place. Longer would be knocking at a stranger's door
 
 
 class Backoff:
-    """A link that comes back, and is lost again before it brought anything: not for ever.
+    """Pauses between reconnects that bring nothing before the link is lost again, and their end.
 
     `ReconnectingLink.reconnect` waits where a login fails; where each login succeeds and what
     follows ends at once, this waits. Call `lost` before the link is taken up again.

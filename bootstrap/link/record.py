@@ -111,13 +111,15 @@ class KnownBox:
 
 _DEFAULT = KnownBox("", "")
 _ROUTE = tuple(f.name for f in dataclasses.fields(Route))
-_FACTS = (
-    "provider", "workdir", "venv", "console", "repo_root", "script", "secrets", "editor_settings"
+_TOP = (
+    "name", "host_text", "address", "port", "user", "profile", "repo_key", "key", "own_pin",
+    "created", "seen", "folder_name",
 )  # fmt: skip
-"""These and the route stand below `extra`, where programs from before `v` look for them."""
-_TOP = tuple(
-    f.name for f in dataclasses.fields(KnownBox) if f.name not in (*_FACTS, "route", "raw")
+"""These stand at the top of the file, and a record in which one is of another type is damaged."""
+_FACTS = tuple(
+    f.name for f in dataclasses.fields(KnownBox) if f.name not in (*_TOP, "route", "raw")
 )
+"""All others, and the route, stand below `extra`, where programs from before `v` look for them."""
 
 
 def boxes_folder() -> Path:

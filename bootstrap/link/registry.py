@@ -66,7 +66,7 @@ def get_or_create(
         name = never_bare(name, endpoint.hostname, endpoint.port)
     owner = entry_owner(endpoint)
     if owner is not None:
-        target = parse_host(owner.host_text)  # an entry of ours is no way that lasts
+        target = parse_host(owner.host_text)  # an entry of ours may change: keep what it led to
     box = (by_name(name) if name else None) or find(target, endpoint)
     if box and not new_box and name in (None, box.name):
         return _at(box, target, endpoint)

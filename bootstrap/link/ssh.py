@@ -34,7 +34,7 @@ from bootstrap.text.sanitize import sanitize
 _BANNER_TIMEOUT = 15
 _AUTH_TIMEOUT = 30
 _START_TIMEOUT = 60
-"""Seconds that a box may take to begin a command; paramiko would wait an hour, or for ever."""
+"""Seconds that a box may take to begin a command; paramiko would wait an hour, or without end."""
 _GULP = 4 * 1024 * 1024
 """Bytes taken from the channel at once: taking them costs as much as what stays behind."""
 _CLOSED_PORT = 9

@@ -90,7 +90,7 @@ def _imports(text: str) -> list[str]:
 
 
 def _own(name: str, value: Value, work: Source) -> Value:
-    """Keys and hashes don't pack: of those that no box needs that it is for, none is carried."""
+    """Keys and hashes don't compress: only those that its boxes need are carried."""
     if name == "EDITION":
         return "compact"
     if name == "UV_WHEELS":

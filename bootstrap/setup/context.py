@@ -15,7 +15,7 @@ from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
 from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
-from bootstrap.setup.early_login import EarlyLogin, Question, ask_box
+from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
@@ -44,9 +44,10 @@ class Payload:
     """What to say of the repository's address, if anything."""
 
     @property
-    def question(self) -> Question:
+    def probe_request(self) -> ProbeRequest:
         """What the box is asked about before this is sent."""
-        return self.profile.box.workdir, self.source.key, self.source.root, self.script_id
+        source = self.source
+        return ProbeRequest(self.profile.box.workdir, source.key, source.root, self.script_id)
 
 
 @dataclass
@@ -63,11 +64,11 @@ class SetupContext:
 
     def box_state(self) -> BoxState:
         """What the box says of this very script: it may have said so already."""
-        return self.early.answer(self.payload.question) or self.link.ask(self.probe)
+        return self.early.answer(self.payload.probe_request) or self.link.ask(self.probe)
 
     def probe(self, wire: Wire) -> BoxState:
         """Ask the box now."""
-        return ask_box(wire, self.payload.question)
+        return ask_box(wire, self.payload.probe_request)
 
     def remember(self) -> None:
         """Keep what later commands need: the working folder, the profile, the repository."""
@@ -212,7 +213,7 @@ def _find_box(request: SetupRequest, loaded: Loaded, reporter: Reporter) -> BoxH
 
 def _recognise(box: BoxHandle, link: ReconnectingLink, reporter: Reporter) -> str:
     """Ask the box which provider's it is, say it, and keep it."""
-    box_state = link.ask(partial(ask_box, question=("", "", "", "")))
+    box_state = link.ask(partial(ask_box, request=ProbeRequest()))
     provider = by_hints(box_state.env, box_state.files)
     signs = _signs(box_state)
     why = f"it shows {signs}" if signs else "it shows no provider's signs"

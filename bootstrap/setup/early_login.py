@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.profile.providers import all_hints
@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
     from bootstrap.link.wire import Wire
 
-Question = tuple[str, str, str, str]
-"""What a box is asked about: working folder, repository, its first commit, script."""
+
+class ProbeRequest(NamedTuple):
+    """What a box is asked about; nothing of it is known before a profile and a repository are."""
+
+    workdir: str = ""
+    repo_key: str = ""
+    repo_root: str = ""
+    """The repository's first commit."""
+    script: str = ""
+    """The id of the script that the box may have."""
 
 
 class EarlyLogin(threading.Thread):
@@ -34,12 +42,8 @@ class EarlyLogin(threading.Thread):
         self._closed = False
         self._wire: Wire | None = None
         self._error: BaseException | None = None
-        self._question: Question = (
-            box.known.workdir,
-            box.known.repo_key,
-            box.known.repo_root,
-            box.known.script,
-        )
+        known = box.known
+        self._request = ProbeRequest(known.workdir, known.repo_key, known.repo_root, known.script)
         self._answer: BoxState | None = None
         self._logged_in = threading.Event()
         # A box that isn't known yet hears of us once everything here is right.
@@ -57,11 +61,11 @@ class EarlyLogin(threading.Thread):
             self._logged_in.set()
         if self._closed:
             self.close()
-        workdir, repo_key, _, script = self._question
-        if self._wire is not None and workdir and repo_key and script:
+        asked = self._request
+        if self._wire is not None and asked.workdir and asked.repo_key and asked.script:
             # What goes wrong here goes wrong again, in its own place, when it is asked for.
             with contextlib.suppress(BoxstrapError):
-                self._answer = ask_box(self._wire, self._question)
+                self._answer = ask_box(self._wire, asked)
 
     def login(self) -> Wire:
         """The login that was begun; called again, a new one.
@@ -87,25 +91,21 @@ class EarlyLogin(threading.Thread):
         if self._wire is not None:
             self._wire.close()
 
-    def answer(self, question: Question) -> BoxState | None:
+    def answer(self, request: ProbeRequest) -> BoxState | None:
         """What the box said to exactly this, once; None where something else was asked."""
-        if question != self._question or self._wire is None:
+        if request != self._request or self._wire is None:
             return None
         self.join()
         answer, self._answer = self._answer, None
         return answer
 
 
-def ask_box(wire: Wire, question: Question) -> BoxState:
+def ask_box(wire: Wire, request: ProbeRequest) -> BoxState:
     """Ask the box what it has of this, and the signs of every provider."""
-    workdir, repo_key, repo_root, script = question
     hints = all_hints()
     return probe(
         wire,
-        workdir=workdir,
-        repo_key=repo_key,
-        repo_root=repo_root,
-        script=script,
+        **request._asdict(),
         hint_names=hints.env,
         hint_files=hints.files,
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bootstrap.setup.context import SetupContext
 
 _OBJECT_TELLS_S = 0.2
-"""Seconds between two words on objects sent."""
+"""Seconds between two reports of how many objects were sent."""
 _MOST_SAME = 5
 """How often a box may answer that the same setup is at work already, without showing one end."""
 _LAUNCHES = 5

@@ -1,4 +1,5 @@
-"""The exit code of each error: the one place where it is chosen."""
+"""The exit code of each error. The script on the box has codes of its own: `exit_of` in
+`templates/lib/engine.sh`; `setup/result.py` makes errors of them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Reporter:
         """The last lines of a step's log, as the box has them."""
 
     def lost(self, seconds: float) -> None:
-        """The link is gone, `seconds` after the last sign of life. May be called often."""
+        """The link was lost `seconds` ago. May be called often."""
 
     def back(self) -> None:
         """The link is there again."""

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
 # launch: takes the script from standard input, looks whether this box will do, and starts it apart
-# from this connection. Then the events of the setup follow, until it is over.
+# from this connection.
 
 receive() { head -c "$1" >"$2" && [ "$(wc -c <"$2")" -eq "$1" ]; }
 
