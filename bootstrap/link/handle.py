@@ -142,6 +142,9 @@ def find_box(  # noqa: PLR0913
     """
     _check(options)
     target, box = registry.lookup(options.host or _only_box(repo_key).name)
+    if target.forwards and options.host == target.text:
+        forwards = " ".join(f"-L {each}" for each in target.forwards)
+        say(f"boxstrap opens no tunnels yet: {forwards} is left out; ssh itself opens it.")
     if target.is_local:
         box = record.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return BoxHandle(options, target, box, None, say)

@@ -50,7 +50,7 @@ def select_runs(
 
 def _nothing(name: str | None, own: str, listed: str, where: str) -> UsageError:
     if not listed:
-        what = f"there is no run {name} on this box" if name else "nothing was started on this box"
+        what = f"there is no run {name} on this box" if name else "no run was started on this box"
         return UsageError(f"{what}.", where=where, hint="To start one: boxstrap setup")
     if name:
         what = f"there is no run {name} on this box; there is:{listed}"

@@ -87,7 +87,7 @@ def test_it_is_followed_and_stopped(rented: Rented, state: str) -> None:
         assert "nothing was running" in rented.run("stop").must(0).out
     else:
         for task in ("logs", "stop"):
-            assert "nothing was started on this box" in rented.run(task).must(2).err
+            assert "no run was started on this box" in rented.run(task).must(2).err
     assert (as_it_was(rented), runs(rented)) == (was, RUNS[state])
     # Whatever ended is begun again only where that is asked for.
     rented.run("setup").must(0)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import UsageError
 from bootstrap.link.target import looks_like_unquoted_ssh, parse_host
+from tests.cli import User
 
-VAST = "ssh -p 46769 root@5.17.27.63 -L 8080:localhost:8080"
+FORWARD = "8080:localhost:8080"
+VAST = f"ssh -p 46769 root@5.17.27.63 -L {FORWARD}"
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,10 @@ def test_an_unquoted_paste_gets_its_quoted_form(line: str, form: str | None) -> 
     assert looks_like_unquoted_ssh(line.split()) == form
     if form:
         parse_host(form.removeprefix("--host ").strip('"'))
+
+
+def test_a_pasted_tunnel_is_said_to_be_left_out_at_once(user: User) -> None:
+    """Where the box can't be reached, too: it comes before the login."""
+    done = user.run("status", "--host", f"ssh -p 1 root@127.0.0.1 -L {FORWARD}").must(3)
+    assert f"no tunnels yet: -L {FORWARD} is left out" in done.err
+    assert "tunnels" not in user.run("status", "--host", "ssh -p 1 root@127.0.0.1").must(3).err

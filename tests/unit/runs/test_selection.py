@@ -73,5 +73,5 @@ def test_two_repositories_of_one_name_are_told_apart() -> None:
 
 
 def test_where_nothing_was_started_there_is_nothing_to_name() -> None:
-    with pytest.raises(UsageError, match="nothing was started on this box"):
+    with pytest.raises(UsageError, match="no run was started on this box"):
         select_runs([], MINE, None)
