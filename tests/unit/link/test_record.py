@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,8 @@ from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
 from bootstrap.link.record import VERSION, KnownBox, Route
 from bootstrap.link.resolve import Endpoint
 from bootstrap.link.target import parse_host
-from tests.cli import HERE, User
+from tests.cli import User
+from tests.main_job.earlier import unpacked
 
 EARLIER = "d9bc910"
 WRITTEN = {
@@ -116,13 +115,7 @@ def test_the_least_that_an_earlier_version_wrote() -> None:
 
 def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
     """Somebody goes back to it and forward again: the box has lost nothing."""
-    archive = subprocess.run(
-        ["git", "-C", str(HERE), "archive", EARLIER, "bootstrap"], capture_output=True, check=False
-    )
-    if archive.returncode:
-        pytest.fail(f"commit {EARLIER} is not here: git fetch --unshallow")
-    with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
-        tar.extractall(tmp_path, filter="data")
+    unpacked(EARLIER, tmp_path)
     record.save(READ)
     program = (
         "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"

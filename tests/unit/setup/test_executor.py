@@ -245,6 +245,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
     assert [setup.well()] == box.setups()
     assert setup.id == asked[-1]
     assert len(asked) == (1 if began else 2)
+    assert not any("at work already" in said for said in setup.told.said)  # it is known as its own
 
 
 def test_a_link_that_breaks_at_every_launch_is_given_up(
@@ -300,8 +301,10 @@ def test_a_token_ends_every_wait(when: str, box: Box, monkeypatch: pytest.Monkey
     while setup.told.said.count("lost") < 3:  # it pauses for longer each time
         assert time.monotonic() < limit
         time.sleep(0.02)
+    began = time.monotonic()
     token.cancel()
     assert isinstance(setup.end().error, CancelledError)
+    assert time.monotonic() - began < 1  # of a pause of two seconds
 
 
 def test_one_that_is_stopped_on_the_box_says_so(box: Box) -> None:
