@@ -184,7 +184,7 @@ class Running:
             time.sleep(0.05)
 
 
-class Repository:
+class UserRepository:
     """A real repository with a training in it."""
 
     def __init__(self, root: Path, env: Mapping[str, str], files: Mapping[str, str]) -> None:
@@ -237,11 +237,11 @@ class User:
         self.env = plain_environment(home)
         self.place = home
 
-    def repository(self, name: str = "homework", **files: str) -> Repository:
+    def repository(self, name: str = "homework", **files: str) -> UserRepository:
         """Make a repository with a training and stand in it; `name__py` is the file name.py."""
         named = {key.replace("__", "."): text for key, text in files.items()}
         found = {"train.py": TRAIN, "boxstrap.yaml": PROFILE, **named}
-        made = Repository(self.home / name, self.env, found)
+        made = UserRepository(self.home / name, self.env, found)
         self.place = made.root
         return made
 

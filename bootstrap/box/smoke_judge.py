@@ -11,7 +11,7 @@ from typing import Any
 
 from . import thresholds
 from .smoke_peaks import Model, model_of
-from .verify_check import GIB, HOST, MIND, NA, PASS, RETURN, SLOWER, WARN
+from .verify_check import ADVICE_WARN, GIB, HOST, NA, PASS, RETURN, SLOWER, WARN
 from .verify_judge import CheckResult
 
 GB, TERA = 1e9, 1e12
@@ -71,7 +71,7 @@ def wrong(
     trial: GpuTrial, check: str, read: str, says: str, code: str = "smoke-failed"
 ) -> CheckResult:
     """A result for which the box is returned."""
-    return CheckResult(check, trial.index, RETURN, read, "", says, code, HOST, MIND)
+    return CheckResult(check, trial.index, RETURN, read, "", says, code, HOST, ADVICE_WARN)
 
 
 def undone(trial: GpuTrial, says: str) -> CheckResult:

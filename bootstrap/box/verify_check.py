@@ -19,8 +19,8 @@ OVERRIDES = {"return": RETURN, "warn": WARN, "ignore": IGNORED}
 
 # Advice that several checks share.
 HOST = "The host's owner must see to this card: return this box."
-MIND = "It may do: return this box if training fails, or is slower than what you pay for."
-STERN = "Return this box: the profile takes no less."
+ADVICE_WARN = "It may do: return this box if training fails, or is slower than what you pay for."
+ADVICE_RETURN = "Return this box: the profile takes no less."
 WRONG = "It isn't what you pay for: return this box."
 SLOWER = "It works, slower than it should: compare with what you pay."
 
@@ -49,8 +49,8 @@ class Check(NamedTuple):
     code: str
     reads: tuple[str, ...]
     judge: Callable[..., Judgement]
-    advice: str = STERN
-    kept: str = MIND
+    advice: str = ADVICE_RETURN
+    kept: str = ADVICE_WARN
     idle: bool = False  # n/a while a run of ours lives on the box
     asks: tuple[str, ...] = ()  # expectations: with one of them set, no reading is a warning
 

@@ -15,7 +15,7 @@ from . import gpu_errors
 from .expected_hardware import ExpectedHardware
 from .gpu_checks import cuda_version
 from .gpu_errors import GpuProblem
-from .verify_check import MIND, NA, OVERRIDES, PASS, RETURN, WARN, Check, Judgement, Reading
+from .verify_check import ADVICE_WARN, NA, OVERRIDES, PASS, RETURN, WARN, Check, Judgement, Reading
 from .verify_readers import LATE, Facts
 from .verify_table import BOX_CHECKS, GPU_CHECKS, OF_GPUS, WHOLE_CHECKS
 
@@ -159,7 +159,7 @@ def apply(check: Check, gpu: int | None, facts: Facts, wanted: ExpectedHardware)
     if failure:
         unread_code = "gpu-unread" if check.name in OF_GPUS_NAMES else "box-unread"
         code = "" if failure.outcome == NA else unread_code
-        return CheckResult(check.name, gpu, *failure, code, MIND, MIND)
+        return CheckResult(check.name, gpu, *failure, code, ADVICE_WARN, ADVICE_WARN)
     found = check.judge(wanted, *map(known, readings))
     return CheckResult(check.name, gpu, *found, check.code, check.advice, check.kept)
 

@@ -39,14 +39,14 @@ class HeardSocket(socket.socket):
     """A socket that remembers when anything last came in: any received byte is life."""
 
     heard: float = 0.0
-    hurried: int = 0
+    quickack_reads: int = 0
     """How many more reads confirm at once: a server that waits for a confirmation before its
     next small packet (Nagle) would else cost the login 40 ms."""
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """As socket.recv."""
-        if self.hurried:
-            self.hurried -= 1
+        if self.quickack_reads:
+            self.quickack_reads -= 1
             self.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
         data = super().recv(bufsize, flags)
         if data:
@@ -54,7 +54,7 @@ class HeardSocket(socket.socket):
         return data
 
 
-class Dialing:
+class PendingConnection:
     """A connection on its way. `socket()` waits for it."""
 
     def __init__(self, endpoint: Endpoint, seen: float = 0.0) -> None:
@@ -112,9 +112,9 @@ class Dialing:
             self.close()
 
 
-def dial(endpoint: Endpoint, seen: float = 0.0) -> Dialing:
+def dial(endpoint: Endpoint, seen: float = 0.0) -> PendingConnection:
     """Begin to connect; returns at once. `seen`: when the box was last logged in to, if ever."""
-    return Dialing(endpoint, seen)
+    return PendingConnection(endpoint, seen)
 
 
 class _Proxy:
@@ -219,7 +219,7 @@ def _ready(connected: socket.socket) -> HeardSocket:
     connected.setblocking(True)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     ready = HeardSocket(fileno=connected.detach())
-    ready.hurried = _LOGIN_READS if _QUICKACK else 0
+    ready.quickack_reads = _LOGIN_READS if _QUICKACK else 0
     return ready
 
 

@@ -19,7 +19,7 @@ from bootstrap.link.target import Target
 from bootstrap.link.wire import Wire
 
 if TYPE_CHECKING:
-    from bootstrap.link.dial import Dialing
+    from bootstrap.link.dial import PendingConnection
     from bootstrap.link.hostkeys import FirstContact
 
 LOCAL = "local"
@@ -55,7 +55,7 @@ class BoxHandle:
     endpoint: Endpoint | None
     say: Callable[[str], None]
     first_contact: FirstContact = "pin"
-    _dialing: Dialing | None = field(default=None, repr=False)
+    _dialing: PendingConnection | None = field(default=None, repr=False)
     _unwritten: bool = False
 
     @property
@@ -75,7 +75,7 @@ class BoxHandle:
             # The login waits for this anyway. Loaded beside other modules it would come last.
             import bootstrap.link.ssh  # noqa: F401
 
-    def _dialed(self) -> Dialing | None:
+    def _dialed(self) -> PendingConnection | None:
         if self.endpoint is None:
             return None
         from bootstrap.link.dial import dial

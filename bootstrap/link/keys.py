@@ -19,7 +19,6 @@ from paramiko.auth_strategy import AuthStrategy
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.agent import Agent, AgentKey
 from bootstrap.link.errors import LoginRefused
 from bootstrap.link.hostkeys import HostKeyCheck
 from bootstrap.link.keyfiles import (
@@ -32,6 +31,7 @@ from bootstrap.link.keyfiles import (
 )
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.resolve import Endpoint
+from bootstrap.link.ssh_agent import Agent, AgentKey
 from bootstrap.link.transport import BoxTransport
 from bootstrap.public_key import PublicKey
 

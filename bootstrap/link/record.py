@@ -218,7 +218,7 @@ def forget(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def never_bare(name: str, address: str, port: int) -> str:
+def name_with_port(name: str, address: str, port: int) -> str:
     """An entry of the ssh config for the bare address would speak for every other port there."""
     return f"{name}-{port}" if name.lower() == address.lower() else name
 
@@ -277,7 +277,7 @@ def _load(folder: Path) -> KnownBox | None:
     )
     if box.host_key_alias != folder.name:
         return None
-    name = never_bare(box.name, box.address, box.port)
+    name = name_with_port(box.name, box.address, box.port)
     return box if name == box.name else dataclasses.replace(box, name=name, folder_name=folder.name)
 
 

@@ -17,7 +17,7 @@ from bootstrap.link.record import (
     all_boxes,
     boxes_folder,
     by_name,
-    never_bare,
+    name_with_port,
     pins_of,
     refuse_newer,
     unreadable,
@@ -63,7 +63,7 @@ def get_or_create(
     """
     if name is not None:
         check_name(name)
-        name = never_bare(name, endpoint.hostname, endpoint.port)
+        name = name_with_port(name, endpoint.hostname, endpoint.port)
     owner = entry_owner(endpoint)
     if owner is not None:
         target = parse_host(owner.host_text)  # an entry of ours may change: keep what it led to
@@ -115,7 +115,7 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
     return name[:56] or "box"
 
 
-def lost_half(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
+def lost_half_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
     """Refuses a box that was met before, and of which `what` can't be read any more."""
     pins = sorted((key for _, key in pins_of(box)), key=str)
     expect = pins[0].fingerprint if pins else "and what the provider's page shows"
@@ -172,4 +172,4 @@ def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
     for box in unreadable():
         if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
             refuse_newer(box.folder)
-            raise lost_half(box, endpoint, "record")
+            raise lost_half_error(box, endpoint, "record")

@@ -19,7 +19,7 @@ from fabric import Config, Connection
 from paramiko.config import SSHConfig
 
 from bootstrap.errors import UnreachableError
-from bootstrap.link.dial import Dialing
+from bootstrap.link.dial import PendingConnection
 from bootstrap.link.errors import LinkLost, LoginBroken
 from bootstrap.link.heartbeat import Heartbeat
 from bootstrap.link.hostkeys import FirstContact, HostKeyCheck
@@ -45,7 +45,7 @@ _ERRORS_KEPT = 64 * 1024
 
 
 def login(
-    dialing: Dialing,
+    dialing: PendingConnection,
     known: KnownBox,
     *,
     host_key: str | None = None,
@@ -75,7 +75,7 @@ def login(
     return SshWire(endpoint.label, connection, dialing, keys.used)
 
 
-def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: Dialing) -> Connection:
+def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: PendingConnection) -> Connection:
     """Fabric's connection, told everything, so that it looks nothing up itself."""
     endpoint = dialing.endpoint
     return Connection(
@@ -95,7 +95,7 @@ def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: Dialing) -> Connec
     )
 
 
-def _open(connection: Connection, dialing: Dialing) -> None:
+def _open(connection: Connection, dialing: PendingConnection) -> None:
     endpoint = dialing.endpoint
     try:
         connection.open()
@@ -130,7 +130,9 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 class SshWire:
     """A login to a box."""
 
-    def __init__(self, label: str, connection: Connection, dialing: Dialing, used_key: str) -> None:
+    def __init__(
+        self, label: str, connection: Connection, dialing: PendingConnection, used_key: str
+    ) -> None:
         self.label = label
         self.used_key = used_key
         """Fingerprint of the key that logged in; `KnownBox.key` keeps it."""

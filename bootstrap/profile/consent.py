@@ -24,7 +24,7 @@ from bootstrap.profile.takes import Takes
 from bootstrap.profile.values import ordinary
 
 if TYPE_CHECKING:
-    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
 
 _FILE_OF_THE_CHAIN = "extends"
@@ -59,7 +59,9 @@ class Takings:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def find_takings(loaded: Loaded, roots: Iterable[Path], kinds: Collection[Takes]) -> Takings | None:
+def find_takings(
+    loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Takes]
+) -> Takings | None:
     """What of `kinds` `loaded` takes by the word of a repository at one of `roots`, if it does."""
     roots = [root.resolve() for root in roots]
     root, labels, found = None, set[str](), list[Taking]()

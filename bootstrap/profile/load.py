@@ -35,7 +35,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedProfile:
     """A profile that is right, and where each of its values comes from.
 
     `origins` has the keys that were given, with dots between; all others have
@@ -57,7 +57,7 @@ class Loaded:
         """Whether no shipped profile is part of it, so that the box may say what it is."""
         return not any(map(find.is_shipped, self.chain))
 
-    def for_provider(self, provider: str) -> Loaded:
+    def for_provider(self, provider: str) -> LoadedProfile:
         """The same with the profile of `provider` underneath, if it has none yet.
 
         Raises ProfileError where `provider` names no profile.
@@ -72,7 +72,7 @@ class Loaded:
 
 def load(
     name_or_path: str | None, *, sets: Sequence[str] = (), repo_root: Path | None = None
-) -> Loaded:
+) -> LoadedProfile:
     """The profile of that name or path, with `sets` (`key.sub=value`) on top.
 
     None means the `boxstrap.yaml` of the repository at `repo_root`. Where there
@@ -91,7 +91,7 @@ def load(
     return _assemble(_chain(path), sets, re.sub(r"[^A-Za-z0-9._-]", "-", name))
 
 
-def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Loaded:
+def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> LoadedProfile:
     set_tree, set_problems = read_sets(sets)
     tree = Branch()
     for layer in reversed(layers):
@@ -103,7 +103,7 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     files = [find.label(layer.path) for layer in layers]
     raise_problems([*problems, *(each for each in wrong if each.key not in known)], files)
     assert profile is not None  # noqa: S101  (no profile, no silence)
-    return Loaded(profile, origins(tree), layers, tuple(sets))
+    return LoadedProfile(profile, origins(tree), layers, tuple(sets))
 
 
 def _chain(path: Path) -> tuple[Layer, ...]:

@@ -64,7 +64,7 @@ class Provider(Section):
     advice: Advice = field("What only this provider's renters can do.")
 
 
-class Box(Section):
+class BoxSection(Section):
     """The rented machine."""
 
     workdir: Free[Workdir] = field(
@@ -199,7 +199,7 @@ class Profile(Section):
     name: str = ""
     """Set by the loader; no key of the YAML."""
     provider: Provider = field("Who rents the box out.")
-    box: Box = field("The rented machine.")
+    box: BoxSection = field("The rented machine.")
     ssh: Ssh = field("How to log in.")
     git: Git = field("What is checked out on the box.")
     python: Python = field("The environment that training runs in.")

@@ -69,7 +69,7 @@ class BoxState:
         return self.facts.get("dir", "")
 
     @property
-    def alive(self) -> Run | None:
+    def live_run(self) -> Run | None:
         """The run that lives in that folder, whoever began it."""
         parts = self.facts.get("alive", "").rsplit("/", 2)[1:]
         return next((run for run in self.runs if [run.repo_key, run.name] == parts), None)

@@ -29,7 +29,7 @@ MARKER = "END_OF_FULL_SCRIPT"
 
 
 def render_carrier(
-    profile: Profile, work: Source, *, wait: bool = False, leave: tuple[str, ...] = ()
+    profile: Profile, source: Source, *, wait: bool = False, leave: tuple[str, ...] = ()
 ) -> str:
     """A script that takes the box it runs on to the profile.
 
@@ -37,16 +37,16 @@ def render_carrier(
     """
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
-    values = variables(by_address(profile), work, steps, local=False, secrets_id=mark)
+    values = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
     script = render_script(profile.name, values, steps)
     revive = profile.train is not None and profile.train.at_boot == "restart"
     own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),
-        ("REPO_KEY", work.key),
-        ("REPO_ROOT", work.root),
-        ("REPO_NAME", work.name),
-        ("REPO_COMMIT", work.commit),
-        ("REPO_URL", (work.url or "") if "repo" not in leave else ""),
+        ("REPO_KEY", source.key),
+        ("REPO_ROOT", source.root),
+        ("REPO_NAME", source.name),
+        ("REPO_COMMIT", source.commit),
+        ("REPO_URL", (source.url or "") if "repo" not in leave else ""),
         ("SECRETS", profile.secrets),
         ("WORDS", "revive" if revive else ""),
         ("WAIT", wait),

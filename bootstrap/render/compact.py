@@ -35,7 +35,7 @@ SHELL_PROGRAMS = ("runner.sh",)
 _IMPORTED = re.compile(r"^from \.(\w*) import (.*)$", re.MULTILINE)
 
 
-def render_compact(profile: Profile, work: Source) -> str:
+def render_compact(profile: Profile, source: Source) -> str:
     """The compact script, bare: no comments, no indentation."""
     steps = carried_steps(profile, LEFT_OUT_STEPS)
     library = [*own_parts(), *library_parts()]
@@ -44,9 +44,9 @@ def render_compact(profile: Profile, work: Source) -> str:
     parts = reachable_shell([*library, *step_parts], ["main", *roots])
     named = set(re.findall(r"[A-Z_]+", "".join(parts)))
     mark = "door" if profile.secrets else ""
-    every = variables(by_address(profile), work, steps, local=False, secrets_id=mark)
+    every = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
     every.append(("SECRETS", profile.secrets))
-    values = [(name, _own(name, value, work)) for name, value in every if name in named]
+    values = [(name, _own(name, value, source)) for name, value in every if name in named]
     carried = Parts(parts[: len(library)], parts[len(library) :], files())
     return assemble_script(profile.name, values, carried, bare=True)
 
@@ -89,7 +89,7 @@ def _imports(text: str) -> list[str]:
     return found
 
 
-def _own(name: str, value: Value, work: Source) -> Value:
+def _own(name: str, value: Value, source: Source) -> Value:
     """Keys and hashes don't compress: only those that its boxes need are carried."""
     if name == "EDITION":
         return "compact"
@@ -97,5 +97,5 @@ def _own(name: str, value: Value, work: Source) -> Value:
         return [row for row in uv_release.rows() if row.startswith("Linux")]
     if name == "KNOWN_HOSTS":
         own = (line for line in known_hosts() if " ssh-ed25519 " in line)
-        return [line for line in own if line.split()[0] in (work.url or "")]
+        return [line for line in own if line.split()[0] in (source.url or "")]
     return value

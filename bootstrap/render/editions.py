@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile
-    from bootstrap.render.doors import Door
-    from bootstrap.render.variables import Source
-
 FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 
 IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
@@ -38,19 +30,3 @@ def left_out(edition: str) -> tuple[str, ...]:
     """What an edition does not do, for people."""
     whole = LEFT_OUT.get(edition, ())
     return (*LEFT_OUT[COMPACT], *whole[1:]) if edition == MINIMAL else whole
-
-
-def edition_of(name: str, door: Door, profile: Profile, work: Source) -> str:
-    """The script in that edition."""
-    from bootstrap.render.carrier import render_carrier
-    from bootstrap.render.compact import render_compact
-    from bootstrap.render.minimal import render_minimal
-
-    if door.bakes and profile.python.torch_backend == "auto":
-        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
-    makers: dict[str, Callable[[], str]] = {
-        FULL: lambda: render_carrier(profile, work, leave=door.leave),
-        COMPACT: lambda: render_compact(profile, work),
-        MINIMAL: lambda: render_minimal(profile, work),
-    }
-    return makers[name]()

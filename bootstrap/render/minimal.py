@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TEMPLATE = "minimal.sh.j2"
 
 
-def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str:
-    """The minimal script. `full` keeps the lines that only a linter reads.
+def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) -> str:
+    """The minimal script. `for_lint` keeps the lines that only a linter reads.
 
     Raises UsageError for a profile that needs more than it can.
     """
@@ -34,11 +34,11 @@ def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str
         )
     variables: list[tuple[str, Value]] = [
         ("W", profile.box.workdir),
-        ("K", work.key),
-        ("N", work.name),
-        ("Q", work.root[:16] or "none"),
-        ("U", work.url or ""),
-        ("C", work.commit),
+        ("K", source.key),
+        ("N", source.name),
+        ("Q", source.root[:16] or "none"),
+        ("U", source.url or ""),
+        ("C", source.commit),
         ("V", python.venv),
         ("E", "".join(f"export {name}={quote(value)}\n" for name, value in profile.env.items())),
     ]
@@ -47,7 +47,7 @@ def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str
     return render_text(
         TEMPLATE,
         {
-            "full": full,
+            "for_lint": for_lint,
             "version": __version__,
             "profile_name": harmless(profile.name),
             "variables": variables,
@@ -57,9 +57,9 @@ def render_minimal(profile: Profile, work: Source, *, full: bool = False) -> str
             "order": _order(profile),
             "name": profile.gpu.name,
             "memory": profile.gpu.min_memory_gib,
-            "branch": work.branch or "",
-            "user_name": profile.git.user.name or work.user_name or "",
-            "user_email": profile.git.user.email or work.user_email or "",
+            "branch": source.branch or "",
+            "user_name": profile.git.user.name or source.user_name or "",
+            "user_email": profile.git.user.email or source.user_email or "",
             "uv": _uv(),
             "torch": python.torch_backend if python.torch_backend != "none" else "",
             "python": python.version or "",

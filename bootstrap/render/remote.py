@@ -40,8 +40,8 @@ PLACE = "~/.boxstrap-door"
 """The folder on the box for what goes with the paste; it is removed at the end."""
 
 
-def by_uvx(source: str, profile: Profile, work: Source) -> str:
-    """A paste that lets uvx install boxstrap from `source` there, and make the script from the
+def by_uvx(package: str, profile: Profile, source: Source) -> str:
+    """A paste that lets uvx install boxstrap from `package` there, and make the script from the
     profile and the public keys that come with it.
 
     A profile can't say which first commit the repository has; without it the box would take
@@ -53,7 +53,7 @@ def by_uvx(source: str, profile: Profile, work: Source) -> str:
     values = _without_nothing(profile.as_dict())
     del values["name"]
     values.pop("extends", None)
-    values["git"].update(url=work.url, ref=work.commit, access="url")
+    values["git"].update(url=source.url, ref=source.commit, access="url")
     values["ssh"].update(authorized_keys=[f"{PLACE}/{number}.pub" for number in range(len(keys))])
     values["ssh"].pop("identity", None)
     files = {"boxstrap.yaml": json.dumps(values, indent=0)}
@@ -61,7 +61,7 @@ def by_uvx(source: str, profile: Profile, work: Source) -> str:
     laid = "".join(f"cat >{PLACE}/{name}<<'E'\n{text}\nE\n" for name, text in files.items())
     return (
         f"mkdir -p {PLACE}\n{laid}"
-        f"{ROOT}={work.root} uvx --from {shlex.quote(source)} boxstrap render --for terminal "
+        f"{ROOT}={source.root} uvx --from {shlex.quote(package)} boxstrap render --for terminal "
         f"--profile {PLACE}/boxstrap.yaml --output {PLACE}/box.sh&&bash {PLACE}/box.sh;"
         f"rm -r {PLACE}\n"
     )

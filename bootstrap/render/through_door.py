@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
 from bootstrap.errors import UsageError
 from bootstrap.render.doors import Door, door_named
-from bootstrap.render.editions import edition_of
+from bootstrap.render.editions import COMPACT, FULL, MINIMAL
 from bootstrap.render.pack import encoded, folded, paste
 from bootstrap.render.quote import harmless
 from bootstrap.render.script import render_text
@@ -34,7 +35,7 @@ class Rendering:
         return len(self.text.encode())
 
 
-def render_door(name: str, profile: Profile, work: Source) -> Rendering:
+def render_door(name: str, profile: Profile, source: Source) -> Rendering:
     """What that door gets: its longest edition that fits.
 
     Raises UsageError for a door that isn't one, and where no edition fits: with the
@@ -43,8 +44,10 @@ def render_door(name: str, profile: Profile, work: Source) -> Rendering:
     door = door_named(name)
     tried = []
     for edition in door.editions:
-        script = edition_of(edition, door, profile, work)
-        text = render_text(f"doors/{door.template}", _values(door, edition, script, profile, work))
+        script = _edition_of(edition, door, profile, source)
+        text = render_text(
+            f"doors/{door.template}", _values(door, edition, script, profile, source)
+        )
         made = Rendering(door, edition, text)
         if door.limit is None or made.size <= door.limit:
             return made
@@ -92,10 +95,10 @@ def as_user(user: str) -> str:
 
 
 def _values(
-    door: Door, edition: str, script: str, profile: Profile, work: Source
+    door: Door, edition: str, script: str, profile: Profile, source: Source
 ) -> dict[str, object]:
     gpu, python = profile.gpu, profile.python
-    folder = posixpath.join(_absolute(profile.box.workdir), work.name)
+    folder = posixpath.join(_absolute(profile.box.workdir), source.name)
     values: dict[str, object] = {
         "version": __version__,
         "profile_name": harmless(profile.name),
@@ -106,8 +109,8 @@ def _values(
         "script": script,
         "paste": paste(script),
         "as_user": as_user(profile.ssh.user or door.user),
-        "name": work.name,
-        "run_name": re.sub(r"[^a-z0-9-]+", "-", f"box-{work.name}".lower()).strip("-")[:40],
+        "name": source.name,
+        "run_name": re.sub(r"[^a-z0-9-]+", "-", f"box-{source.name}".lower()).strip("-")[:40],
         "secrets": profile.secrets,
         "folder": folder,
         "needs_gpu": gpu.require,
@@ -136,3 +139,19 @@ def dstack_gpu(profile: Profile) -> dict[str, object]:
     if gpu.min_memory_gib:
         found["memory"] = f"{gpu.min_memory_gib:g}GB.."
     return found
+
+
+def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
+    """The script in that edition."""
+    from bootstrap.render.carrier import render_carrier
+    from bootstrap.render.compact import render_compact
+    from bootstrap.render.minimal import render_minimal
+
+    if door.bakes and profile.python.torch_backend == "auto":
+        profile = profile.replace(python=profile.python.replace(torch_backend="none"))
+    makers: dict[str, Callable[[], str]] = {
+        FULL: lambda: render_carrier(profile, source, leave=door.leave),
+        COMPACT: lambda: render_compact(profile, source),
+        MINIMAL: lambda: render_minimal(profile, source),
+    }
+    return makers[name]()

@@ -54,7 +54,7 @@ NO_SOURCE = Source("none", "none", "", None, None, None, None)
 
 
 def variables(
-    profile: Profile, work: Source, steps: tuple[Step, ...], *, local: bool, secrets_id: str
+    profile: Profile, source: Source, steps: tuple[Step, ...], *, local: bool, secrets_id: str
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
@@ -67,18 +67,18 @@ def variables(
         ("MIN_FREE_MB", MIN_FREE_MB),
         ("AUTHORIZED_KEYS", [] if local else public_keys(profile)),
         ("KNOWN_HOSTS", list(known_hosts())),
-        ("REPO_KEY", work.key),
-        ("REPO_USUAL_KEY", work.usual_key),
-        ("REPO_ROOT", work.root),
-        ("REPO_NAME", work.name),
-        ("REPO_COMMIT", work.commit),
-        ("REPO_BRANCH", work.branch or ""),
-        ("REPO_URL", without_user_info(work.url or "")),
+        ("REPO_KEY", source.key),
+        ("REPO_USUAL_KEY", source.usual_key),
+        ("REPO_ROOT", source.root),
+        ("REPO_NAME", source.name),
+        ("REPO_COMMIT", source.commit),
+        ("REPO_BRANCH", source.branch or ""),
+        ("REPO_URL", without_user_info(source.url or "")),
         ("REPO_ACCESS", profile.git.access),
         ("COMMIT_PATIENCE", COMMIT_PATIENCE_S),
         ("LOCK_PATIENCE", LOCK_PATIENCE_S),
-        ("GIT_USER_NAME", profile.git.user.name or work.user_name or ""),
-        ("GIT_USER_EMAIL", profile.git.user.email or work.user_email or ""),
+        ("GIT_USER_NAME", profile.git.user.name or source.user_name or ""),
+        ("GIT_USER_EMAIL", profile.git.user.email or source.user_email or ""),
         ("PYTHON_VERSION", python.version or ""),
         ("VENV", python.venv),
         ("INSTALLER", python.installer),
@@ -89,7 +89,7 @@ def variables(
         ("EXTRAS", python.extras),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
-        ("CLONE_URL", _clone_url(profile, work)),
+        ("CLONE_URL", _clone_url(profile, source)),
         ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
@@ -110,9 +110,9 @@ def variables(
     ]
 
 
-def _clone_url(profile: Profile, work: Source) -> str:
+def _clone_url(profile: Profile, source: Source) -> str:
     """The git host that the box itself asks; whatever credential the URL has stays here."""
-    url = (work.url or profile.git.url) if profile.git.access == "url" else None
+    url = (source.url or profile.git.url) if profile.git.access == "url" else None
     return without_user_info(url or "")
 
 

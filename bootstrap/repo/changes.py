@@ -10,7 +10,7 @@ from pathlib import Path
 from ..paths import temporary_dir
 from .filters import as_git_wrote_them
 from .git import Folders, GitError, broken, run
-from .here import Here
+from .here import LocalRepository
 from .names import decoded, shown
 
 _SUBMODULE = "160000"
@@ -66,7 +66,7 @@ class Changes:
         yield "lfs", self.lfs
 
 
-def left_behind(here: Here) -> Changes:
+def left_behind(here: LocalRepository) -> Changes:
     """What the box would not get of the work around `here`.
 
     Submodules and LFS files are those of `here.commit`. Changes are those of the working
@@ -95,7 +95,7 @@ def left_behind(here: Here) -> Changes:
     )
 
 
-def missing(here: Here) -> list[str]:
+def missing(here: LocalRepository) -> list[str]:
     """Files of the commit that a partial clone doesn't have, as they may be shown.
 
     Nothing is fetched. Raises BoxstrapError where a folder's list is missing too.
@@ -123,7 +123,7 @@ def _entries(printed: bytes) -> list[bytes]:
     return [entry for entry in printed.split(b"\0") if entry]
 
 
-def _status(here: Here) -> tuple[set[bytes], set[bytes], set[bytes]]:
+def _status(here: LocalRepository) -> tuple[set[bytes], set[bytes], set[bytes]]:
     """Modified files, untracked ones, and submodules that were added or moved."""
     printed = run(
         here.folders,
@@ -147,7 +147,7 @@ def _status(here: Here) -> tuple[set[bytes], set[bytes], set[bytes]]:
     return modified, untracked, moved
 
 
-def _hidden(here: Here) -> set[bytes]:
+def _hidden(here: LocalRepository) -> set[bytes]:
     """Changed files that git was told not to look at.
 
     `update-index --assume-unchanged` and `--skip-worktree` hide changes from
@@ -170,12 +170,12 @@ def _hidden(here: Here) -> set[bytes]:
         return set(_entries(run(here.folders, *compare, env=own)))
 
 
-def _exists(here: Here, path: bytes) -> bool:
+def _exists(here: LocalRepository, path: bytes) -> bool:
     place = here.root / decoded(path)
     return place.exists() or place.is_symlink()
 
 
-def _listing(here: Here) -> tuple[set[bytes], list[bytes], list[bytes]]:
+def _listing(here: LocalRepository) -> tuple[set[bytes], list[bytes], list[bytes]]:
     """Of the commit: its submodules, its files, and the ids of its .gitattributes."""
     submodules, paths, attribute_blobs = set[bytes](), list[bytes](), list[bytes]()
     for entry in _entries(run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)):
@@ -190,7 +190,7 @@ def _listing(here: Here) -> tuple[set[bytes], list[bytes], list[bytes]]:
     return submodules, paths, attribute_blobs
 
 
-def _may_use_lfs(here: Here, attribute_blobs: list[bytes]) -> bool:
+def _may_use_lfs(here: LocalRepository, attribute_blobs: list[bytes]) -> bool:
     """Whether an attributes file of the commit, or of this clone, mentions lfs at all."""
     own = here.git_dir / "info" / "attributes"
     if own.is_file() and b"lfs" in own.read_bytes():
@@ -200,7 +200,7 @@ def _may_use_lfs(here: Here, attribute_blobs: list[bytes]) -> bool:
     return b"lfs" in run(here.folders, "cat-file", "--batch", stdin=b"\n".join(attribute_blobs))
 
 
-def _lfs(here: Here, paths: list[bytes]) -> set[bytes]:
+def _lfs(here: LocalRepository, paths: list[bytes]) -> set[bytes]:
     """The files with the attribute `filter=lfs`, as the commit's own attributes say."""
     with tempfile.TemporaryDirectory(prefix="boxstrap-", dir=temporary_dir()) as folder:
         own = {"GIT_INDEX_FILE": str(Path(folder) / "index")}

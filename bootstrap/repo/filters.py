@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .git import Folders, run
-from .here import Here
+from .here import LocalRepository
 from .names import decoded
 
 _NONE = (b"unspecified", b"unset", b"set", b"lfs")
@@ -21,7 +21,7 @@ _ENTRY = re.compile(
 )
 
 
-def as_git_wrote_them(here: Here, paths: set[bytes]) -> set[bytes]:
+def as_git_wrote_them(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
     """Those of `paths` that have a filter, and the size and times of the file that git wrote.
 
     Raises GitError.
@@ -37,7 +37,7 @@ def as_git_wrote_them(here: Here, paths: set[bytes]) -> set[bytes]:
     }
 
 
-def _filtered(here: Here, paths: set[bytes]) -> set[bytes]:
+def _filtered(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
     view = Folders(here.repository.view.with_filters, here.root)
     ask = ("check-attr", "--stdin", "-z", "filter")
     fields = run(view, *ask, stdin=b"\0".join(paths)).split(b"\0")
@@ -45,7 +45,7 @@ def _filtered(here: Here, paths: set[bytes]) -> set[bytes]:
     return {path for path, value in rows if value not in _NONE}
 
 
-def _is_as_written(here: Here, path: bytes, numbers: list[int]) -> bool:
+def _is_as_written(here: LocalRepository, path: bytes, numbers: list[int]) -> bool:
     changed_s, changed_ns, written_s, written_ns, size = numbers
     try:
         found = (here.root / decoded(path)).lstat()

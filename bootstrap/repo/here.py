@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import BoxstrapError, UsageError
 from .git import AT_ONCE_S, Folders, GitError, broken, run
 from .identity import identify
-from .names import decoded, sanitised, shown
+from .names import decoded, shown, slug
 from .place import head, text
 from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
@@ -29,7 +29,7 @@ _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Here:
+class LocalRepository:
     """The repository that a command is about, as it was when it was read.
 
     `url` is the address of `origin` (else of the only remote) where another machine
@@ -73,7 +73,7 @@ class Here:
         return "sha256" if len(self.commit) == 64 else "sha1"
 
 
-def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
+def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalRepository:
     """The repository around `path`, at `ref` (a branch, tag or commit) or where it stands.
 
     `exactly`: `path` is a bare repository of ours, whatever lies around it.
@@ -89,7 +89,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
     name, usual = name_and_key(url, root)
     shallow = (place.common_dir / "shallow").is_file()
     known = identify(repository.folders, place.common_dir, usual, shallow=shallow)
-    return Here(
+    return LocalRepository(
         root=root,
         name=name,
         commit=commit,
@@ -109,7 +109,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> Here:
     )
 
 
-def is_boxstrap_checkout(here: Here) -> bool:
+def is_boxstrap_checkout(here: LocalRepository) -> bool:
     """Whether `here` is boxstrap's own source, which is no training to set a box up for."""
     project = text(here.root / "pyproject.toml", _LONGEST_PROJECT)
     named = re.search(r"""^name\s*=\s*["']boxstrap["']\s*$""", project, re.MULTILINE)
@@ -220,6 +220,6 @@ def _instead(url: str, settings: Settings) -> str:
 def name_and_key(url: str | None, root: Path) -> tuple[str, str]:
     """What a repository's address, else its place, gives it: a name, and a key with eight hex
     digits that stay the same when the way to the same repository changes."""
-    name = name_of(url) if url else sanitised(root.name.removesuffix(".git"))
+    name = name_of(url) if url else slug(root.name.removesuffix(".git"))
     same = as_https(url).removesuffix("/").removesuffix(".git") if url else str(root)
     return name, f"{name}-{hashlib.sha256(same.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

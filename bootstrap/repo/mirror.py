@@ -18,7 +18,7 @@ from pathlib import Path
 from ..errors import BoxstrapError, ProfileError
 from ..paths import state_dir, write_private
 from .git import Folders, GitError, broken, run
-from .here import Here, read
+from .here import LocalRepository, read
 from .hosts import ask_host
 from .urls import name_of, without_user_info
 
@@ -28,7 +28,7 @@ _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
 _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
 
 
-def read_url(url: str, ref: str | None) -> Here:
+def read_url(url: str, ref: str | None) -> LocalRepository:
     """The repository at `url` as its host has it now, at `ref` or on its default branch.
 
     Raises ProfileError where the host can't be asked, UsageError where there is no such ref.

@@ -27,7 +27,7 @@ def shown(name: str) -> str:
     return "".join(character if _is_plain(character) else _escape(character) for character in name)
 
 
-def sanitised(name: str, default: str = "repo") -> str:
+def slug(name: str, default: str = "repo") -> str:
     """`name` as a folder name: letters, digits, `._-`, at most 64 characters.
 
     It never starts with a dot or a dash, so it is neither hidden nor an option.

@@ -18,7 +18,7 @@ from typing import IO, cast
 
 from ..errors import BoxstrapError
 from .git import GitError, broken, run, start
-from .here import Here
+from .here import LocalRepository
 from .names import shown
 
 PIECE = 64 * 1024
@@ -40,7 +40,7 @@ def wanted_ref(commit: str) -> str:
     return f"refs/boxstrap/{_checked_id(commit)}"
 
 
-def have_locally(here: Here, commits: Iterable[str]) -> list[str]:
+def have_locally(here: LocalRepository, commits: Iterable[str]) -> list[str]:
     """Those of `commits` (full ids, as a box names them) that this repository has too.
 
     What isn't a full id is left out. Raises BoxstrapError where git fails.
@@ -78,7 +78,7 @@ class ObjectStream:
 
     def __init__(
         self,
-        here: Here,
+        here: LocalRepository,
         *,
         ref: str,
         old: str = "",

@@ -13,7 +13,7 @@ from enum import Enum
 from urllib.parse import unquote
 
 from ..errors import UsageError
-from .names import sanitised, shown
+from .names import shown, slug
 
 LONGEST = 2048
 
@@ -114,7 +114,7 @@ def name_of(url: str) -> str:
     """The folder that a clone of `url` gets: its last part without `.git`, sanitised."""
     path = re.split(r"[?#]", without_user_info(url), maxsplit=1)[0].rstrip("/")
     last = unquote(re.split(r"[/:\\]", path)[-1])
-    return sanitised(last.removesuffix(".git"))
+    return slug(last.removesuffix(".git"))
 
 
 def _check_characters(url: str) -> None:

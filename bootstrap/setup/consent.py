@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import BoxstrapError, ProfileError
 from bootstrap.profile import find
 from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takings, values_of
-from bootstrap.profile.load import Loaded, load
+from bootstrap.profile.load import LoadedProfile, load
 from bootstrap.profile.schema import taking_keys
 from bootstrap.profile.takes import Takes
 from bootstrap.repo.place import repository_root
@@ -47,7 +47,7 @@ class ConsentError(ProfileError):
         return {**super().as_dict(), "digest": self.takings.digest, "takes": takes}
 
 
-def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> Loaded:
+def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> LoadedProfile:
     """The profile that `options` means, once the person agreed to what of `kinds` it takes.
 
     They agreed before, or with `--consent`, or are asked now, on their terminal.
@@ -65,7 +65,7 @@ def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) 
     return loaded
 
 
-def _check_keys(loaded: Loaded) -> None:
+def _check_keys(loaded: LoadedProfile) -> None:
     """Read the public keys that the profile names, before any box hears of it.
 
     Raises ProfileError with the file and line that names the wrong one.

@@ -19,11 +19,11 @@ from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
-    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.render.variables import Source
-    from bootstrap.repo.here import Here
+    from bootstrap.repo.here import LocalRepository
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
 
@@ -33,7 +33,7 @@ class Payload:
     """What is sent: the script, the commit and the secrets."""
 
     profile: Profile
-    here: Here | None
+    here: LocalRepository | None
     """The repository whose objects are sent; None where the box clones by itself, or needs none."""
     source: Source
     steps: tuple[Step, ...]
@@ -58,7 +58,7 @@ class SetupContext:
     reporter: Reporter
     box: BoxHandle
     link: ReconnectingLink
-    loaded: Loaded
+    loaded: LoadedProfile
     payload: Payload
     early: EarlyLogin
 
@@ -114,7 +114,7 @@ def get_context(
 def _context(  # noqa: PLR0913 - the parts that a context is made of
     request: SetupRequest,
     reporter: Reporter,
-    loaded: Loaded,
+    loaded: LoadedProfile,
     box: BoxHandle,
     early: EarlyLogin,
     *,
@@ -155,7 +155,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
 
 
 def build_payload(
-    loaded: Loaded,
+    loaded: LoadedProfile,
     request: SetupRequest,
     *,
     local: bool,
@@ -191,7 +191,7 @@ def build_payload(
     )
 
 
-def _find_box(request: SetupRequest, loaded: Loaded, reporter: Reporter) -> BoxHandle:
+def _find_box(request: SetupRequest, loaded: LoadedProfile, reporter: Reporter) -> BoxHandle:
     """The box that is meant; the connection to it begins."""
     repo_key = ""
     if not request.host:

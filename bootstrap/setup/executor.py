@@ -14,7 +14,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.protocol.objects import ObjectSender
+from bootstrap.protocol.send_commit import CommitSender
 from bootstrap.setup import secret_values
 from bootstrap.setup.result import SetupEnd, raise_for
 
@@ -48,7 +48,7 @@ class SetupExecutor:
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
-        self._sending: ObjectSender | None = None
+        self._sending: CommitSender | None = None
         self._last_tell = 0.0
         self._same = 0
         self._telling = threading.Lock()
@@ -72,8 +72,10 @@ class SetupExecutor:
             return ""
         if self.payload.secrets:
             self.reporter.note("secrets", ", ".join(self.payload.secrets))
-        if self.request.restart and box_state.alive:
-            self.reporter.note("restart", f"{box_state.alive.name} is running: it is stopped first")
+        if self.request.restart and box_state.live_run:
+            self.reporter.note(
+                "restart", f"{box_state.live_run.name} is running: it is stopped first"
+            )
         setup = new_setup_id()
         self.link.cancel.check()
         try:
@@ -186,7 +188,7 @@ class SetupExecutor:
         here = self.payload.here
         if here is None or here.commit in have or self.request.only:
             return
-        self._sending = ObjectSender(
+        self._sending = CommitSender(
             self.link.wire,
             here,
             have,

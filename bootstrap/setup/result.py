@@ -127,7 +127,7 @@ def repo_dir(box_state: BoxState, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class FirstOutput:
     """A run's first lines, or its last where it failed at once."""
 
     state: str
@@ -165,7 +165,7 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
     )
 
 
-def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
+def watch_beginning(wire: Wire, run: Run, workdir: str) -> FirstOutput:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
     answer = exchange(
         wire,
@@ -183,7 +183,7 @@ def watch_beginning(wire: Wire, run: Run, workdir: str) -> Beginning:
     state, _, rc = head.partition(" ")
     failed = state == "finished" and rc != "0"
     lines = [line for line in log.splitlines() if line.strip()]
-    return Beginning(
+    return FirstOutput(
         state=state if state in STATES else "died",
         rc=exit_code(rc),
         lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),

@@ -13,7 +13,7 @@ from bootstrap.render.variables import ROOT, Source
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.repo.changes import Changes
-    from bootstrap.repo.here import Here
+    from bootstrap.repo.here import LocalRepository
     from bootstrap.setup.request import SetupRequest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -22,7 +22,9 @@ _MEANT = (
 )
 
 
-def resolve_source(profile: Profile, request: SetupRequest) -> tuple[Here | None, Source]:
+def resolve_source(
+    profile: Profile, request: SetupRequest
+) -> tuple[LocalRepository | None, Source]:
     """The commit, and the repository that sends it (None: the box clones it by its URL).
 
     Raises ProfileError, UsageError: no repository, boxstrap's own checkout, or work that would
@@ -51,7 +53,7 @@ def resolve_source(profile: Profile, request: SetupRequest) -> tuple[Here | None
     return here, _source_of(here)
 
 
-def _source_of(here: Here) -> Source:
+def _source_of(here: LocalRepository) -> Source:
     return Source(
         key=here.key,
         name=here.name,
@@ -109,7 +111,7 @@ def _resolved(url: str, ref: str | None) -> str:
     )
 
 
-def _of_url(url: str, ref: str | None, place: Path) -> Here:
+def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
     """The repository at the URL; where you stand in it, yours."""
     from bootstrap.repo.here import read
     from bootstrap.repo.mirror import read_url
@@ -130,7 +132,7 @@ def address_warning(profile: Profile, source: Source) -> str | None:
     return check_url(url).warning if url else None
 
 
-def nothing_stays_behind(here: Here) -> None:
+def nothing_stays_behind(here: LocalRepository) -> None:
     """Raise UsageError where the repository has work that is in no commit."""
     from bootstrap.profile.find import OF_A_REPOSITORY
     from bootstrap.repo.changes import left_behind
@@ -146,7 +148,7 @@ def nothing_stays_behind(here: Here) -> None:
         )
 
 
-def nothing_is_missing(here: Here) -> None:
+def nothing_is_missing(here: LocalRepository) -> None:
     """Raise UsageError where a partial clone lacks files of the commit: none is fetched for it."""
     if not here.partial:
         return

@@ -32,7 +32,7 @@ def setup(call: Call) -> None:
     if call.dry:
         _show_plan(call, call.request())
         return
-    from bootstrap.setup.run import run_setup
+    from bootstrap.setup.run_setup import run_setup
     from bootstrap.tasks.setup_report import show_result
 
     try:
@@ -58,7 +58,7 @@ def plan(call: Call) -> None:
 
 
 def _show_plan(call: Call, request: SetupRequest) -> None:
-    from bootstrap.setup.run import plan_setup
+    from bootstrap.setup.run_setup import plan_setup
     from bootstrap.tasks.setup_report import plan_line
 
     found = plan_setup(request, call.screen)
@@ -84,7 +84,7 @@ def verify(call: Call) -> None:
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
     from bootstrap.paths import expanded
-    from bootstrap.setup.verify import verify_box
+    from bootstrap.setup.verify_box import verify_box
 
     report = expanded(call.given["report"]) if call.given["report"] else None
     if report:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
-from bootstrap.ui.words import Next, what_next
+from bootstrap.ui.words import NextCommands, what_next
 
 if TYPE_CHECKING:
     from bootstrap.plan import PlanRow
@@ -36,7 +36,7 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
     run = result.run
     lines = [] if result.setup else ["nothing to do: the box is as the profile says"]
     if result.first_lines is not None:
-        lines += [f"  {screen.sanitize(line)}" for line in result.first_lines]
+        lines += [f"  {screen.safe_text(line)}" for line in result.first_lines]
     elif run:
         lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
     if run and run.state == "running" and result.differs == ("secrets",):
@@ -52,7 +52,7 @@ def next_steps(result: SetupResult) -> str:
     # Whose run is meant goes by where the person stands: here they named another place.
     there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
     return what_next(
-        Next(
+        NextCommands(
             box=name,
             run=run.name if run else "",
             state=run.outcome() if run else "",

@@ -47,25 +47,25 @@ class DocumentScreen(Screen):
 
     def say(self, text: str) -> None:
         if len(self._said) < MOST:
-            self._said.append(self.sanitize(text))
+            self._said.append(self.safe_text(text))
 
     def note(self, label: str, text: str) -> None:
         if len(self._notes) < MOST:
-            self._notes[self.sanitize(label)] = self.sanitize(text)
+            self._notes[self.safe_text(label)] = self.safe_text(text)
 
     def warn(self, text: str) -> None:
         if len(self._warnings) < MOST:
-            self._warnings.append(self.sanitize(text))
+            self._warnings.append(self.safe_text(text))
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         if len(self._logs) < MOST:
-            self._logs[self.sanitize(step)] = self.sanitize_tail(lines)
+            self._logs[self.safe_text(step)] = self.safe_tail(lines)
 
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
         self._parts.update(
-            {self.sanitize(key): self._fair_value(value) for key, value in data.items()}
+            {self.safe_text(key): self._fair_value(value) for key, value in data.items()}
         )
 
     def lost(self, seconds: float) -> None:
@@ -81,7 +81,7 @@ class DocumentScreen(Screen):
         elif isinstance(error, KeyboardInterrupt):
             told = {"error": "Interrupted", "what": "interrupted here"}
         else:
-            what = self.sanitize(f"{type(error).__name__}: {error}")
+            what = self.safe_text(f"{type(error).__name__}: {error}")
             told = {"error": "Internal", "what": what}
         self._exit, self._error = code, {**told, "exit": code}
 
@@ -118,11 +118,11 @@ class DocumentScreen(Screen):
     def _fair_value(self, value: object) -> object:
         """The value with each text redacted and cleaned; raises TypeError for no JSON."""
         if isinstance(value, str):
-            return self.sanitize(value)
+            return self.safe_text(value)
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):
-            return {self.sanitize(key): self._fair_value(each) for key, each in value.items()}
+            return {self.safe_text(key): self._fair_value(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
             return [self._fair_value(each) for each in value]
         raise TypeError(f"a result of type {type(value).__name__} is no JSON")

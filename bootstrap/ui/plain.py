@@ -70,24 +70,24 @@ class PlainScreen(Screen):
             self._step(row, _WORD[row.state], self._end_of(row))
 
     def say(self, text: str) -> None:
-        for line in self.sanitize(text).splitlines():
+        for line in self.safe_text(text).splitlines():
             write_line(self._stream, f"{self._clock()}  {line}")
 
     def note(self, label: str, text: str) -> None:
-        self._line(self.sanitize(label), "", self.sanitize(text))
+        self._line(self.safe_text(label), "", self.safe_text(text))
 
     def warn(self, text: str) -> None:
-        self._line("warning", "", self.sanitize(text))
+        self._line("warning", "", self.safe_text(text))
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
-        for line in self.sanitize_tail(lines):
+        for line in self.safe_tail(lines):
             self._line(step, "|", line)
 
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
         if text:
-            write_line(self._out, self.sanitize(text))
+            write_line(self._out, self.safe_text(text))
 
     def lost(self, seconds: float) -> None:
         if self._lost_at is None:

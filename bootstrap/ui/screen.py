@@ -46,14 +46,14 @@ class Screen(Reporter, ABC):
     def failed(self, error: BaseException, code: int) -> None:
         """The task ends with this error and exit code; a document holds them."""
 
-    def sanitize(self, text: str | bytes) -> str:
+    def safe_text(self, text: str | bytes) -> str:
         """The text as it may be shown: limited, sanitized, redacted."""
         # Sanitized first: a secret with an escape code in the middle is still a secret.
         return self.redact(sanitize(text[:TEXT_LENGTH]))
 
-    def sanitize_tail(self, lines: Iterable[str | bytes]) -> list[str]:
+    def safe_tail(self, lines: Iterable[str | bytes]) -> list[str]:
         """Log lines as they may be shown; of a progress bar, what it showed last."""
         tail = (
-            self.sanitize(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
+            self.safe_text(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
         )
         return [line[:TAIL_WIDTH].expandtabs(4) for line in tail]

@@ -71,20 +71,22 @@ class TimelineScreen(Screen):
             self.warn(warning)
 
     def say(self, text: str) -> None:
-        self._above(Text(self.sanitize(text)))
+        self._above(Text(self.safe_text(text)))
 
     def note(self, label: str, text: str) -> None:
         self._above(
-            Text.assemble((f"   {self.sanitize(label):<{_LABEL}}  ", "dim"), self.sanitize(text))
+            Text.assemble((f"   {self.safe_text(label):<{_LABEL}}  ", "dim"), self.safe_text(text))
         )
 
     def warn(self, text: str) -> None:
-        self._above(Text.assemble((f" {self._marks.of['warned']} ", "yellow"), self.sanitize(text)))
+        self._above(
+            Text.assemble((f" {self._marks.of['warned']} ", "yellow"), self.safe_text(text))
+        )
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
         self._end()
         self._above(Text(f" {step}:", "dim"))
-        for each in self.sanitize_tail(lines):
+        for each in self.safe_tail(lines):
             self._above(Text.assemble((" | ", "dim"), each))
 
     def result(
@@ -92,8 +94,8 @@ class TimelineScreen(Screen):
     ) -> None:
         if text:
             self._end()
-            sanitize = self.sanitize(text)
-            terminal.write_line(self._out, paint(sanitize) if paint and self._paints else sanitize)
+            shown = self.safe_text(text)
+            terminal.write_line(self._out, paint(shown) if paint and self._paints else shown)
 
     def lost(self, seconds: float) -> None:
         with self._lock:
@@ -110,8 +112,8 @@ class TimelineScreen(Screen):
     def close(self) -> None:
         self._end()
 
-    def sanitize(self, text: str | bytes) -> str:
-        return terminal.fitting(self._stream, super().sanitize(text))
+    def safe_text(self, text: str | bytes) -> str:
+        return terminal.fitting(self._stream, super().safe_text(text))
 
     def frame(self, width: int, height: int | None = None) -> list[Text]:
         """The lines to show in `width` columns; above `height` lines the least important go."""

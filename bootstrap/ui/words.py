@@ -9,7 +9,7 @@ from bootstrap.text import sizes
 
 
 @dataclass(frozen=True)
-class Next:
+class NextCommands:
     """What there is to do with a box; an empty field leaves its line out."""
 
     box: str
@@ -27,7 +27,7 @@ class Next:
     price: float | None = None  # dollars an hour
 
 
-def what_next(following: Next) -> str:
+def what_next(following: NextCommands) -> str:
     """The block that ends a setup: the state, the commands aligned, the warning of the bill."""
     run = f"run {following.run}: {following.state}" if following.run else "set up"
     commands = [

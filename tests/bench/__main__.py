@@ -13,9 +13,9 @@ from pathlib import Path
 from tests.bench import again, breakdown, fresh, logs, quiet, start, verify
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
-from tests.bench.fresh import Fresh
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Row, as_text
+from tests.bench.fresh import FreshBench
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import BenchRow, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
@@ -26,9 +26,9 @@ def main() -> int:
     """Measure what was asked for; the exit code."""
     asked = _arguments()
     parts = [asked.only] if asked.only else _PARTS
-    rows: list[Row] = []
-    found: dict[str, Fresh] = {}
-    places: dict[str, Place] = {}
+    rows: list[BenchRow] = []
+    found: dict[str, FreshBench] = {}
+    places: dict[str, StagePlace] = {}
     before = load()
     with Stage() as stage:
         if "fresh" in parts:
@@ -79,7 +79,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _document(
-    machine: str, before: str, rows: list[Row], found: dict[str, Fresh]
+    machine: str, before: str, rows: list[BenchRow], found: dict[str, FreshBench]
 ) -> dict[str, object]:
     return {
         "v": 1,

@@ -9,8 +9,8 @@ from statistics import median
 from tests.bench import clock
 from tests.bench.competitors import ANSIBLE, BARE, BOXSTRAP, PYINFRA, Competitor, ssh_true
 from tests.bench.fresh import once
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Bar, Row
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
 
 GROUPS = {
@@ -24,8 +24,8 @@ _FAR_FACTOR, _FAR_MORE_S = 1.1, 0.2
 
 
 def measure(
-    stage: Stage, runs: int, places: dict[str, Place], *, with_peers: bool = True
-) -> list[Row]:
+    stage: Stage, runs: int, places: dict[str, StagePlace], *, with_peers: bool = True
+) -> list[BenchRow]:
     """Everybody by turns. `places` are boxes that are set up; missing ones are made."""
     parts = (*_QUICK, *(_PEERS if with_peers else ()))
     for competitor in parts:
@@ -47,20 +47,22 @@ def measure(
     return _rows(found, parts)
 
 
-def _at(stage: Stage, place: Place, is_far: bool) -> Place:
+def _at(stage: Stage, place: StagePlace, is_far: bool) -> StagePlace:
     return stage.far(place) if is_far else place
 
 
-def _again(stage: Stage, competitor: Competitor, place: Place, is_far: bool) -> float:
+def _again(stage: Stage, competitor: Competitor, place: StagePlace, is_far: bool) -> float:
     calls = competitor.calls(stage, _at(stage, place, is_far))
     return sum(clock.run(call, stage.file("again.out")) for call in calls)
 
 
-def _login(stage: Stage, place: Place, is_far: bool) -> float:
+def _login(stage: Stage, place: StagePlace, is_far: bool) -> float:
     return clock.run(ssh_true(stage, _at(stage, place, is_far)), stage.file("true.out"))
 
 
-def _rows(found: dict[tuple[bool, str], list[float]], parts: Sequence[Competitor]) -> list[Row]:
+def _rows(
+    found: dict[tuple[bool, str], list[float]], parts: Sequence[Competitor]
+) -> list[BenchRow]:
     near = _NEAR_FACTOR * median(found[False, _TRUE])
     far = _FAR_FACTOR * median(found[True, _TRUE]) + _FAR_MORE_S
     bars = {
@@ -69,7 +71,7 @@ def _rows(found: dict[tuple[bool, str], list[float]], parts: Sequence[Competitor
     }
     names = [_TRUE, *(competitor.name for competitor in parts)]
     return [
-        Row(GROUPS[is_far], name, found[is_far, name], bar=bars.get((is_far, name)))
+        BenchRow(GROUPS[is_far], name, found[is_far, name], bar=bars.get((is_far, name)))
         for is_far in GROUPS
         for name in names
     ]

@@ -16,7 +16,7 @@ class BenchError(Exception):
 
 
 @dataclass(frozen=True)
-class Call:
+class TimedCall:
     """A program to run: its arguments, environment, folder and standard input."""
 
     argv: Sequence[str]
@@ -25,7 +25,7 @@ class Call:
     stdin: Path | None = None
 
 
-def run(call: Call, log: Path, limit: float = 600) -> float:
+def run(call: TimedCall, log: Path, limit: float = 600) -> float:
     """Run it to its end, its output going to `log`; seconds. BenchError when it fails."""
     with log.open("wb") as said, (call.stdin or Path(os.devnull)).open("rb") as given:
         began = time.perf_counter()
@@ -49,7 +49,7 @@ def run(call: Call, log: Path, limit: float = 600) -> float:
     return took
 
 
-def first_output(call: Call) -> float:
+def first_output(call: TimedCall) -> float:
     """Seconds until it writes its first byte, to standard output or error."""
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -69,7 +69,7 @@ def first_output(call: Call) -> float:
     return took
 
 
-class Watch(threading.Thread):
+class Stopwatch(threading.Thread):
     """Looks every 10 ms from the side whether `seen()` is true; `at` is when it was."""
 
     def __init__(self, seen: Callable[[], bool]) -> None:

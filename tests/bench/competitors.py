@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.clock import Call
-from tests.bench.stage import PEERS, Place, Stage
+from tests.bench.clock import TimedCall
+from tests.bench.stage import PEERS, Stage, StagePlace
 
-Calls = Callable[[Stage, Place], Sequence[Call]]
+Calls = Callable[[Stage, StagePlace], Sequence[TimedCall]]
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Competitor:
     can_repeat: bool = True
 
 
-def _boxstrap(stage: Stage, place: Place) -> Sequence[Call]:
+def _boxstrap(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     words = ("setup", "--host", place.host, "--identity", str(place.box.identity))
     return [stage.boxstrap(*words, state=place.ssh_config.stem)]
 
 
-def _hand_kept(stage: Stage, place: Place) -> Sequence[Call]:
+def _hand_kept(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     text = (PEERS / "hand_kept.sh").read_text()
     for blank, value in {
         "@PRIVATE_KEY@": place.box.identity.read_text().rstrip("\n"),
@@ -47,7 +47,7 @@ def _hand_kept(stage: Stage, place: Place) -> Sequence[Call]:
     folder = "/root/homework"
     train = f"{folder}/homework-env/bin/python {folder}/train.py >{folder}/train.log 2>&1"
     return [
-        Call(argv, stage.environment(), stage.folder)
+        TimedCall(argv, stage.environment(), stage.folder)
         for argv in (
             ["scp", "-q", "-F", config, str(filled), "box:setup.sh"],
             ["ssh", "-F", config, "box", "bash setup.sh"],
@@ -56,7 +56,7 @@ def _hand_kept(stage: Stage, place: Place) -> Sequence[Call]:
     ]
 
 
-def _ansible(stage: Stage, place: Place) -> Sequence[Call]:
+def _ansible(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     inventory = stage.file(f"{place.ssh_config.stem}.inventory")
     inventory.write_text(f"box ansible_ssh_common_args='-F {place.ssh_config}'\n")
     values = {
@@ -75,11 +75,13 @@ def _ansible(stage: Stage, place: Place) -> Sequence[Call]:
     )
     sockets.mkdir()
     return [
-        Call([program, "-i", str(inventory), playbook, "-e", json.dumps(values)], env, stage.folder)
+        TimedCall(
+            [program, "-i", str(inventory), playbook, "-e", json.dumps(values)], env, stage.folder
+        )
     ]
 
 
-def _pyinfra(stage: Stage, place: Place) -> Sequence[Call]:
+def _pyinfra(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     values = {
         "ssh_config_file": place.ssh_config,
         "ssh_known_hosts_file": _by_address(stage, place),
@@ -92,10 +94,10 @@ def _pyinfra(stage: Stage, place: Place) -> Sequence[Call]:
     argv = [str(stage.peers_bin / "pyinfra"), "@ssh/box", str(PEERS / "deploy.py"), "-y"]
     for name, value in values.items():
         argv += ["--data", f"{name}={value}"]
-    return [Call(argv, stage.environment(), stage.folder)]
+    return [TimedCall(argv, stage.environment(), stage.folder)]
 
 
-def _by_address(stage: Stage, place: Place) -> Path:
+def _by_address(stage: Stage, place: StagePlace) -> Path:
     """A known_hosts as paramiko looks it up: HostKeyAlias is unknown to it."""
     known = stage.file(f"{place.ssh_config.stem}.pyinfra_known_hosts")
     name = place.address if place.port == 22 else f"[{place.address}]:{place.port}"
@@ -103,16 +105,16 @@ def _by_address(stage: Stage, place: Place) -> Path:
     return known
 
 
-def _bare(stage: Stage, place: Place) -> Sequence[Call]:
+def _bare(stage: Stage, place: StagePlace) -> Sequence[TimedCall]:
     argv = ["ssh", "-A", "-F", str(place.ssh_config), "box", f"bash -s {stage.git_url}"]
     env = stage.environment(SSH_AUTH_SOCK=stage.agent_socket)
-    return [Call(argv, env, stage.folder, stdin=PEERS / "bare.sh")]
+    return [TimedCall(argv, env, stage.folder, stdin=PEERS / "bare.sh")]
 
 
-def ssh_true(stage: Stage, place: Place) -> Call:
+def ssh_true(stage: Stage, place: StagePlace) -> TimedCall:
     """`ssh host true`: as little as a login can be."""
     argv = ["ssh", "-F", str(place.ssh_config), "box", "true"]
-    return Call(argv, stage.environment(), stage.folder)
+    return TimedCall(argv, stage.environment(), stage.folder)
 
 
 _RUNS = "/workspace/.boxstrap/runs/*/*/log"

@@ -12,8 +12,8 @@ from tests.bench import clock, quiet
 from tests.bench.breakdown import Moments, moments
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV, QUICK, SLOW, Competitor
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Bar, Row
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
 
 GROUP = "fresh: from the command to the first training step"
@@ -23,7 +23,7 @@ _FOR_UV_S = 1.0
 
 
 @dataclass
-class Fresh:
+class FreshBench:
     """All fresh runs of one competitor."""
 
     first_step: list[float] = field(default_factory=list)
@@ -32,10 +32,10 @@ class Fresh:
 
 
 @dataclass(frozen=True)
-class Once:
+class FreshRun:
     """One fresh run: seconds to its first step and to the command's end, and its box."""
 
-    place: Place
+    place: StagePlace
     first_step: float
     returned: float
     moments: Moments
@@ -43,17 +43,17 @@ class Once:
 
 def measure(
     stage: Stage, runs: int, slow_runs: int, patience: float
-) -> tuple[dict[str, Fresh], dict[str, Place]]:
+) -> tuple[dict[str, FreshBench], dict[str, StagePlace]]:
     """Run all of them by turns; the figures, and one box of each that is set up."""
-    found: dict[str, Fresh] = {}
-    places: dict[str, Place] = {}
+    found: dict[str, FreshBench] = {}
+    places: dict[str, StagePlace] = {}
     warm(stage)
     for turn in range(max(runs, slow_runs)):
         for competitor in _order(turn, runs, slow_runs):
             quiet.wait(patience)
             done = once(stage, competitor)
             tell(f"{competitor.name}: first step after {done.first_step:.2f} s")
-            fresh = found.setdefault(competitor.key, Fresh())
+            fresh = found.setdefault(competitor.key, FreshBench())
             fresh.first_step.append(done.first_step)
             fresh.returned.append(done.returned)
             fresh.moments.append(done.moments)
@@ -73,7 +73,7 @@ def _order(turn: int, runs: int, slow_runs: int) -> Iterator[Competitor]:
         yield from SLOW
 
 
-def once(stage: Stage, competitor: Competitor) -> Once:
+def once(stage: Stage, competitor: Competitor) -> FreshRun:
     """One run on a box of its own. The clock is this machine's, the same for all."""
     place = stage.box(competitor.kind)
     calls = competitor.calls(stage, place)
@@ -81,7 +81,7 @@ def once(stage: Stage, competitor: Competitor) -> Once:
     # Seen through /proc: nothing runs on the box for it.
     root = Path(f"/proc/{place.box._alive()}/root")
     pattern = competitor.log.lstrip("/")
-    watch = clock.Watch(lambda: any(_has_begun(file) for file in root.glob(pattern)))
+    watch = clock.Stopwatch(lambda: any(_has_begun(file) for file in root.glob(pattern)))
     watch.start()
     epoch = time.time()
     began = time.perf_counter()
@@ -93,7 +93,7 @@ def once(stage: Stage, competitor: Competitor) -> Once:
     except BenchError as error:
         said = "\n".join(file.read_text()[-2000:] for file in root.glob(pattern))
         raise BenchError(f"{competitor.name}: {error}; the training's output:\n{said}") from None
-    return Once(place, first_step, returned, moments(root, epoch))
+    return FreshRun(place, first_step, returned, moments(root, epoch))
 
 
 def _has_begun(file: Path) -> bool:
@@ -115,7 +115,7 @@ def warm(stage: Stage) -> None:
     place.box.stop()
 
 
-def rows(found: dict[str, Fresh]) -> list[Row]:
+def rows(found: dict[str, FreshBench]) -> list[BenchRow]:
     """The figures, with the bars of those that have one."""
     bare = median(found[BARE.key].first_step)
     ours = median(found[BOXSTRAP.key].first_step)
@@ -124,7 +124,7 @@ def rows(found: dict[str, Fresh]) -> list[Row]:
         BOXSTRAP_NOUV.key: Bar(ours + _FOR_UV_S, f"{_FOR_UV_S} s over boxstrap with uv there"),
     }
     return [
-        Row(
+        BenchRow(
             GROUP,
             competitor.name,
             found[competitor.key].first_step,

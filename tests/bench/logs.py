@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import clock
-from tests.bench.clock import BenchError, Call
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Bar, Row
+from tests.bench.clock import BenchError, TimedCall
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
 
 GROUP = "logs -f of 1 GB"
@@ -33,7 +33,7 @@ class Followed:
     """The most that the program's process held."""
 
 
-def measure(stage: Stage, runs: int) -> list[Row]:
+def measure(stage: Stage, runs: int) -> list[BenchRow]:
     """Make the run, then read its log, near and far by turns."""
     near = stage.box("vast")
     repository = stage.repository_for_log(SIZE)
@@ -61,12 +61,12 @@ def measure(stage: Stage, runs: int) -> list[Row]:
     return _rows(found)
 
 
-def _call(stage: Stage, place: Place) -> Call:
+def _call(stage: Stage, place: StagePlace) -> TimedCall:
     words = ("--host", place.host, "--identity", str(place.box.identity))
     return stage.boxstrap("logs", "-f", *words, state="logs", repository=stage.folder / "longlog")
 
 
-def _await_end(place: Place) -> None:
+def _await_end(place: StagePlace) -> None:
     end = time.monotonic() + _WRITE_LIMIT_S
     while time.monotonic() < end:
         if place.box.run("cat /workspace/.boxstrap/runs/*/*/exit 2>/dev/null; true").strip() == "0":
@@ -75,7 +75,7 @@ def _await_end(place: Place) -> None:
     raise BenchError("the training that writes the log did not end well")
 
 
-def _follow(call: Call) -> Followed:
+def _follow(call: TimedCall) -> Followed:
     """Read all of it as a pipe would; the bytes go nowhere, and are counted on the way."""
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -107,12 +107,12 @@ def _follow(call: Call) -> Followed:
     return Followed(last - began, usage.ru_maxrss * 1024 / 1e6)
 
 
-def _rows(found: dict[bool, list[Followed]]) -> list[Row]:
+def _rows(found: dict[bool, list[Followed]]) -> list[BenchRow]:
     rows = []
     for is_far, readings in found.items():
         where = "100 ms away" if is_far else "near"
         rows.append(
-            Row(
+            BenchRow(
                 GROUP,
                 f"boxstrap, {where}",
                 [SIZE / 1e6 / reading.seconds for reading in readings],
@@ -123,6 +123,6 @@ def _rows(found: dict[bool, list[Followed]]) -> list[Row]:
         )
         memory = [reading.memory_mb for reading in readings]
         rows.append(
-            Row(GROUP, f"  its memory, {where}", [max(memory)], "MB", Bar(_MOST_MB), digits=0)
+            BenchRow(GROUP, f"  its memory, {where}", [max(memory)], "MB", Bar(_MOST_MB), digits=0)
         )
     return rows

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tests.bench.clock import BenchError, Call
+from tests.bench.clock import BenchError, TimedCall
 from tests.boxes import Box, Rig
 from tests.cli import plain_environment
 
@@ -23,7 +23,7 @@ _FAR_S = 0.1
 
 
 @dataclass(frozen=True)
-class Place:
+class StagePlace:
     """A box as a client reaches it: directly, or through the proxy that makes it far away."""
 
     box: Box
@@ -46,7 +46,7 @@ class Stage:
         self.folder = Path(tempfile.mkdtemp(prefix="boxstrap-bench-"))
         self._rig: Rig | None = None
         self._agent: subprocess.Popen[bytes] | None = None
-        self._far: dict[str, Place] = {}
+        self._far: dict[str, StagePlace] = {}
 
     def __enter__(self) -> Stage:
         try:
@@ -78,12 +78,12 @@ class Stage:
         assert self._rig is not None
         return self._rig
 
-    def box(self, kind: str) -> Place:
+    def box(self, kind: str) -> StagePlace:
         """A fresh box. Its uv knows the mirror, whoever calls it, as its pip does."""
         box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml})
         return self._place(box, box.address, box.port)
 
-    def far(self, place: Place) -> Place:
+    def far(self, place: StagePlace) -> StagePlace:
         """The same box, 100 ms away."""
         if place.box.name not in self._far:
             address, port = self.rig.delay_proxy(place.box, _FAR_S)
@@ -107,13 +107,13 @@ class Stage:
         """Of an agent that holds our key."""
         return str(self.folder / "agent")
 
-    def boxstrap(self, *words: str, state: str, repository: Path | None = None) -> Call:
+    def boxstrap(self, *words: str, state: str, repository: Path | None = None) -> TimedCall:
         """A call of boxstrap whose memory of boxes is `state`."""
         program = Path(sys.executable).parent / "boxstrap"
         if not program.exists():
             raise BenchError(f"{program} is not there: make install")
         env = self.environment(XDG_STATE_HOME=str(self.folder / "state" / state))
-        return Call([str(program), *words], env, repository or self.homework)
+        return TimedCall([str(program), *words], env, repository or self.homework)
 
     def repository_for_log(self, size: int) -> Path:
         """A repository whose training does nothing but write a log of this size."""
@@ -132,7 +132,7 @@ class Stage:
             self._rig.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _place(self, box: Box, address: str, port: int, *, is_far: bool = False) -> Place:
+    def _place(self, box: Box, address: str, port: int, *, is_far: bool = False) -> StagePlace:
         name = f"{box.name}-{'far' if is_far else 'near'}"
         known = self.file(f"{name}.known_hosts")
         known.write_text(f"{name} {box.host_key}\n")
@@ -143,7 +143,7 @@ class Stage:
             f"  UserKnownHostsFile {known}\n  GlobalKnownHostsFile /dev/null\n"
             "  StrictHostKeyChecking yes\n"
         )
-        return Place(box, address, port, config, is_far)
+        return StagePlace(box, address, port, config, is_far)
 
     def _repository(
         self, name: str, files: Sequence[str], texts: dict[str, str] | None = None

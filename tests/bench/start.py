@@ -5,15 +5,15 @@ from __future__ import annotations
 from tests.bench import clock
 from tests.bench.competitors import BOXSTRAP
 from tests.bench.fresh import once
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Bar, Row
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import Bar, BenchRow
 
 GROUP = "start: until the first byte of output"
 _WORDS = (("--version",), ("profiles",), ("setup", "--help"), ("boxes",))
 _BAR = Bar(0.4)
 
 
-def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
+def measure(stage: Stage, runs: int, places: dict[str, StagePlace]) -> list[BenchRow]:
     """Tasks without a box, and a setup of a box that is set up already."""
     if BOXSTRAP.key not in places:
         places[BOXSTRAP.key] = once(stage, BOXSTRAP).place
@@ -28,4 +28,4 @@ def measure(stage: Stage, runs: int, places: dict[str, Place]) -> list[Row]:
             took = clock.first_output(call)
             if turn:
                 found[name].append(took)
-    return [Row(GROUP, f"boxstrap {name}", values, bar=_BAR) for name, values in found.items()]
+    return [BenchRow(GROUP, f"boxstrap {name}", values, bar=_BAR) for name, values in found.items()]

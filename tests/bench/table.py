@@ -21,7 +21,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One figure: the median of what was measured."""
 
     group: str
@@ -57,7 +57,7 @@ class Row:
         }
 
 
-def as_text(rows: Sequence[Row]) -> str:
+def as_text(rows: Sequence[BenchRow]) -> str:
     """The table, a heading for each group."""
     lines: list[str] = []
     group = ""
@@ -69,7 +69,7 @@ def as_text(rows: Sequence[Row]) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def _line(row: Row) -> str:
+def _line(row: BenchRow) -> str:
     figure = f"{row.value:8.{row.digits}f} {row.unit}"
     values = sorted(row.values)
     spread = f"{values[0]:.{row.digits}f} to {values[-1]:.{row.digits}f}"

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from tests.bench import clock, quiet
-from tests.bench.stage import Place, Stage
-from tests.bench.table import Bar, Row
+from tests.bench.stage import Stage, StagePlace
+from tests.bench.table import Bar, BenchRow
 from tests.bench.tell import tell
 from tests.nvml import scenarios, stub
 
@@ -18,7 +18,7 @@ _READ = "NVML_SCENARIO=/etc/nvml-scenario {home}/agent/bin/python -B {home}/box/
 _HOME = "/workspace/.boxstrap"
 
 
-def measure(stage: Stage, runs: int, again: int, patience: float) -> list[Row]:
+def measure(stage: Stage, runs: int, again: int, patience: float) -> list[BenchRow]:
     """Fresh boxes, then the last one again and again, then the reading of the GPUs alone."""
     if stub.compiler() is None:
         raise clock.BenchError("the stand-in for NVML needs a C compiler")
@@ -31,20 +31,20 @@ def measure(stage: Stage, runs: int, again: int, patience: float) -> list[Row]:
         if turn:
             there.append(took)
     inside = ("nsenter", "-t", str(place.box._alive()), "-m", "-n", "-p", "--", "sh", "-c")
-    read = clock.Call([*inside, _READ.format(home=_HOME)], stage.environment(), stage.folder)
+    read = clock.TimedCall([*inside, _READ.format(home=_HOME)], stage.environment(), stage.folder)
     alone = [clock.run(read, stage.file("read.out")) for _ in range(again)]
     place.box.stop()
     return [
-        Row(GROUP, "fresh box, tools to install", with_uv, bar=Bar(_FRESH_S)),
-        Row(GROUP, "fresh box, uv and tools to install", without, bar=Bar(_FRESH_S)),
-        Row(GROUP, "tools are there", there, bar=Bar(_THERE_S)),
-        Row(GROUP, "reading NVML alone, on the box", alone, bar=Bar(_NVML_S)),
+        BenchRow(GROUP, "fresh box, tools to install", with_uv, bar=Bar(_FRESH_S)),
+        BenchRow(GROUP, "fresh box, uv and tools to install", without, bar=Bar(_FRESH_S)),
+        BenchRow(GROUP, "tools are there", there, bar=Bar(_THERE_S)),
+        BenchRow(GROUP, "reading NVML alone, on the box", alone, bar=Bar(_NVML_S)),
     ]
 
 
 def _fresh(
     stage: Stage, kind: str, library: bytes, runs: int, patience: float
-) -> tuple[list[float], Place]:
+) -> tuple[list[float], StagePlace]:
     took: list[float] = []
     for turn in range(runs + 1):
         place = _box(stage, kind, library)
@@ -58,7 +58,7 @@ def _fresh(
     return took, place
 
 
-def _box(stage: Stage, kind: str, library: bytes) -> Place:
+def _box(stage: Stage, kind: str, library: bytes) -> StagePlace:
     place = stage.box(kind)
     root = Path(f"/proc/{place.box._alive()}/root")
     (root / f"usr/lib/{os.uname().machine}-linux-gnu" / stub.LIBRARY).write_bytes(library)
@@ -66,7 +66,7 @@ def _box(stage: Stage, kind: str, library: bytes) -> Place:
     return place
 
 
-def _verify(stage: Stage, place: Place) -> float:
+def _verify(stage: Stage, place: StagePlace) -> float:
     words = ("verify", "--host", place.host, "--identity", str(place.box.identity))
     asked = ("--set", "gpu.require=true", "--set", "gpu.count=8", "--set", "gpu.name=H100")
     call = stage.boxstrap(*words, *asked, state=place.ssh_config.stem)

@@ -13,7 +13,7 @@ class GitServer:
     """Serves the repositories below a folder at `url(name)`."""
 
     def __init__(self, listen: str, folder: Path) -> None:
-        self._server = _Server((listen, 0), _Handler)
+        self._server = _Server((listen, 0), _GitHandler)
         self._server.folder = folder
         self.host, self.port = listen, self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -71,7 +71,7 @@ class _Server(ThreadingHTTPServer):
         self.mended.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _GitHandler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, *_: object) -> None:

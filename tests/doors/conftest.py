@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Box, Rig
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 
 PROFILE = """\
@@ -29,7 +29,7 @@ print("step 1", os.environ["GREETING"], os.environ.get("API_KEY", "-"), sys.pref
 time.sleep(float(os.environ.get("LINGER", "0")))
 """
 
-Hosted = Callable[..., tuple[Repository, GitHost]]
+Hosted = Callable[..., tuple[UserRepository, GitHost]]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
 
         def make(
             box: Box, *, token: str = "", extends: str = "ssh", more: str = ""
-        ) -> tuple[Repository, GitHost]:
+        ) -> tuple[UserRepository, GitHost]:
             user.home.joinpath("rig.pub").write_text(Path(f"{box.identity}.pub").read_text())
             text = PROFILE.format(extends=extends, user=box.user, more=more)
             made = user.repository(

@@ -21,7 +21,7 @@ class GitHost(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, address: str, folder: Path, token: str = "") -> None:
-        super().__init__((address, 0), _Handler)
+        super().__init__((address, 0), _PrivateGitHandler)
         self.address = address
         self.folder = folder
         self.token = token
@@ -34,7 +34,7 @@ class GitHost(ThreadingHTTPServer):
         return f"http://{self.address}:{self.server_port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PrivateGitHandler(BaseHTTPRequestHandler):
     server: GitHost
 
     def log_message(self, *_: object) -> None:

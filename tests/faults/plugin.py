@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.table import FAILED, Row, Try, lines, rows
+from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 
 _MARK = "faults"
 # What a test's report carries to the controller: that it is a row, and each of its tries.
@@ -128,7 +128,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         return
     terminalreporter.section("faults")
     for row, line in zip([None, *table], lines(table), strict=True):
-        terminalreporter.write_line(line, red=isinstance(row, Row) and FAILED in row.outcome)
+        terminalreporter.write_line(line, red=isinstance(row, FaultRow) and FAILED in row.outcome)
     for count, words in ((failed, "failed before the first try"), (skipped, "left out")):
         if count:
             terminalreporter.write_line(f"tests of this table {words}: {count}")

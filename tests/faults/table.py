@@ -27,7 +27,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Row:
+class FaultRow:
     """All tries of one fault."""
 
     fault: str
@@ -41,18 +41,20 @@ class Row:
         return self.fault, str(self.tries), self.outcome, _seconds(self.noticed_s)
 
 
-def rows(tries: Iterable[Try]) -> list[Row]:
+def rows(tries: Iterable[Try]) -> list[FaultRow]:
     """One row a fault, in the order of their names."""
     by_fault: dict[str, list[Try]] = {}
     for one in tries:
         by_fault.setdefault(one.fault, []).append(one)
     return [
-        Row(fault, len(of), _outcome(of), tuple(t.noticed_s for t in of if t.noticed_s is not None))
+        FaultRow(
+            fault, len(of), _outcome(of), tuple(t.noticed_s for t in of if t.noticed_s is not None)
+        )
         for fault, of in sorted(by_fault.items())
     ]
 
 
-def lines(table: Sequence[Row]) -> list[str]:
+def lines(table: Sequence[FaultRow]) -> list[str]:
     """The table as aligned text, its head first."""
     cells = [HEAD, *(row.cells for row in table)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEAD))]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
@@ -24,14 +24,14 @@ SAYS = "the box's disk is full"
 MB = 1_000_000
 
 
-def large_commit(repository: Repository) -> None:
+def large_commit(repository: UserRepository) -> None:
     """80 MB that don't compress."""
     repository.git("config", "core.compression", "0")  # trying takes its time
     (repository.root / "data.bin").write_bytes(os.urandom(80 * MB))
     repository.commit({})
 
 
-def large_package(repository: Repository) -> None:
+def large_package(repository: UserRepository) -> None:
     """A wheel of 300 MB unpacked, and a few hundred KB as it lies in the commit."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
@@ -47,14 +47,14 @@ def large_package(repository: Repository) -> None:
 
 
 # Which step it hits, MB that are left, and what doesn't fit into them.
-ROWS: tuple[tuple[str, int, Callable[[Repository], None]], ...] = (
+ROWS: tuple[tuple[str, int, Callable[[UserRepository], None]], ...] = (
     ("repo", 60, large_commit),
     ("python", 150, large_package),
 )
 
 
 def test_a_disk_that_becomes_full(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
-    def one(row: tuple[str, int, Callable[[Repository], None]]) -> None:
+    def one(row: tuple[str, int, Callable[[UserRepository], None]]) -> None:
         step, left_mb, grow = row
         rented = Rented(User(tmp_path / step), mirror_rig.start("vast", disk="900M"))
         grow(rented.user.repository())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.faults.kills import (
     KILLS,
     Eye,
@@ -59,10 +59,10 @@ SECOND = "iniconfig>=2\npluggy\npackaging\n"
 
 
 @dataclass
-class Source:
+class KilledWork:
     """A repository with two commits, and what each becomes on a box when nothing disturbs."""
 
-    repository: Repository
+    repository: UserRepository
     rig: Rig
     home: Path
     _usual: dict[str, tuple[Undisturbed, Undisturbed]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Source:
 
 
 @pytest.fixture(scope="session")
-def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Source:
+def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> KilledWork:
     """The repository: binary data too, so that objects travel for a moment."""
     home = tmp_path_factory.mktemp("work")
     chance = random.Random(7)
@@ -114,7 +114,7 @@ def work(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Source:
         "Second",
     )
     made.git("branch", "second")
-    return Source(made, mirror_rig, home)
+    return KilledWork(made, mirror_rig, home)
 
 
 def end_training(rented: Rented) -> None:
@@ -132,7 +132,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.mark.parametrize("what", KILLS)
 def test_killed_at_a_random_moment(
     rent: Rent,
-    work: Source,
+    work: KilledWork,
     seeded: random.Random,
     faults: Faults,
     what: str,

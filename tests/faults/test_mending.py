@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
@@ -36,7 +36,7 @@ TREE = "/workspace/homework"
 PACKAGES = f"{TREE}/.venv/lib/python3*/site-packages"
 
 
-def set_up(rented: Rented) -> Repository:
+def set_up(rented: Rented) -> UserRepository:
     (rented.user.home / "laptop.pub").write_text(f"{KEY}\n")
     repository = rented.user.repository(**FILES)
     rented.user.agree()
@@ -49,11 +49,11 @@ class Mended:
 
     def __init__(self, rig: Rig, homes: Path) -> None:
         self._rig, self._homes = rig, homes
-        self._kept: list[tuple[Rented, Repository]] = []
+        self._kept: list[tuple[Rented, UserRepository]] = []
         self._count = 0
 
     @contextmanager
-    def lent(self, *, fresh: bool) -> Iterator[tuple[Rented, Repository]]:
+    def lent(self, *, fresh: bool) -> Iterator[tuple[Rented, UserRepository]]:
         """The box, set up and in order; a test that fails has it thrown away."""
         if fresh:
             self.close()

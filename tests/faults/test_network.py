@@ -25,7 +25,7 @@ NAME = "packages.rig.test"
 
 
 @dataclass
-class World:
+class NetworkWorld:
     """A box, who rented it, and all that it reaches: its own, so that no other box is hit."""
 
     rented: Rented
@@ -40,52 +40,52 @@ class World:
 
 
 @dataclass(frozen=True)
-class Case:
+class NetworkCase:
     """One row: what breaks, what is said, how it is mended."""
 
     fault: str
     at: str
     says: str
-    break_: Callable[[World], object]
-    mend: Callable[[World], object]
+    break_: Callable[[NetworkWorld], object]
+    mend: Callable[[NetworkWorld], object]
     kind: str = "vast"
     step: str = "agent"
     tries_again: bool = True
     at_most_s: float = 150
 
 
-def no_names(world: World) -> None:
+def no_names(world: NetworkWorld) -> None:
     box = world.rented.box
     box.write("/etc/pip.conf", world.box_pip)
     box.write("/etc/resolv.conf", f"nameserver {world.rig.mirror.host}\n")
 
 
-def names_again(world: World) -> None:
+def names_again(world: NetworkWorld) -> None:
     world.rented.box.run(f"echo {world.rig.mirror.host} {NAME} >>/etc/hosts")
 
 
 CASES = (
-    Case("no DNS", "uv", DNS_SAYS, no_names, names_again),
-    Case("no DNS", "no uv", DNS_SAYS, no_names, names_again, kind="vast-nouv"),
-    Case(
+    NetworkCase("no DNS", "uv", DNS_SAYS, no_names, names_again),
+    NetworkCase("no DNS", "no uv", DNS_SAYS, no_names, names_again, kind="vast-nouv"),
+    NetworkCase(
         *("index answers 503", "uv", INDEX_SAYS),
         lambda world: world.rig.mirror.break_with(503),
         lambda world: world.rig.mirror.mend(),
     ),
-    Case(
+    NetworkCase(
         *("index answers 503", "apt", INDEX_SAYS),
         lambda world: world.rig.mirror.break_with(503),
         lambda world: world.rig.mirror.mend(),
         kind="runpod",
         step="tools",
     ),
-    Case(
+    NetworkCase(
         *("index stalls", "uv", INDEX_SAYS),
         lambda world: world.rig.mirror.stall(),
         lambda world: world.rig.mirror.mend(),
         tries_again=False,  # uv did, for over a minute
     ),
-    Case(
+    NetworkCase(
         *("index stalls", "no uv", INDEX_SAYS),
         lambda world: world.rig.mirror.stall(),
         lambda world: world.rig.mirror.mend(),
@@ -94,14 +94,16 @@ CASES = (
 )
 
 
-def world_for(kind: str, folder: Path) -> World:
+def world_for(kind: str, folder: Path) -> NetworkWorld:
     rig = Rig(mirror=True)
     rented = Rented(User(folder / "home"), rig.start(kind))
     rented.user.repository(requirements__txt="iniconfig>=2\n")
-    return World(rented, rig, folder)
+    return NetworkWorld(rented, rig, folder)
 
 
-def stopped_then_finished(world: World, case: Case, faults: Faults, *options: str) -> None:
+def stopped_then_finished(
+    world: NetworkWorld, case: NetworkCase, faults: Faults, *options: str
+) -> None:
     """It ends in good time and names the fault, has stamped nothing, and goes on when asked."""
     rented = world.rented
     with faults.attempt(case.fault, case.at) as attempt:
@@ -125,7 +127,7 @@ def stopped_then_finished(world: World, case: Case, faults: Faults, *options: st
 
 
 def test_names_and_indexes_that_do_not_answer(tmp_path: Path, faults: Faults) -> None:
-    def one(case: Case) -> None:
+    def one(case: NetworkCase) -> None:
         world = world_for(case.kind, tmp_path / f"{case.fault} {case.at}")
         with world.rig:
             stopped_then_finished(world, case, faults)
@@ -145,7 +147,7 @@ def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> No
         fault, break_, tries_again = row
         world = world_for("vast", tmp_path / fault)
         server = GitServer(world.rig.mirror.host, world.folder)
-        case = Case(
+        case = NetworkCase(
             *(fault, "access: url", GIT_SAYS),
             lambda _: break_(server),
             lambda _: server.mend(),
@@ -160,7 +162,7 @@ def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> No
     at_once(one, GIT_CASES)
 
 
-def serve(world: World, server: GitServer) -> None:
+def serve(world: NetworkWorld, server: GitServer) -> None:
     """The user's repository, on the server, is where the box is to clone it from."""
     place = world.rented.user.place
     subprocess.run(

@@ -20,7 +20,7 @@ GONE_S = 30
 
 
 @dataclass(frozen=True)
-class Row:
+class LinkFault:
     """What is being fetched, on which kind of box, and what is seen right before."""
 
     fetched: str
@@ -33,12 +33,12 @@ class Row:
 
 
 ROWS = (
-    Row("uv", "vast-nouv", "agent", "preflight start"),
-    Row("our own environment", "vast", "agent", "preflight start"),
-    Row("apt", "runpod", "tools", "preflight start"),
-    Row("git by url", "vast", "repo", "preflight start", ("--set", "git.access=url")),
-    Row("environment", "vast", "python", "python start", tries_itself=True),
-    Row(
+    LinkFault("uv", "vast-nouv", "agent", "preflight start"),
+    LinkFault("our own environment", "vast", "agent", "preflight start"),
+    LinkFault("apt", "runpod", "tools", "preflight start"),
+    LinkFault("git by url", "vast", "repo", "preflight start", ("--set", "git.access=url")),
+    LinkFault("environment", "vast", "python", "python start", tries_itself=True),
+    LinkFault(
         *("environment, by pip", "vast", "python", "python start"),
         ("--set", "python.installer=pip"),
         tries_itself=True,
@@ -47,7 +47,7 @@ ROWS = (
 
 
 def test_it_is_gone_for_half_a_minute(tmp_path: Path, faults: Faults) -> None:
-    def one(row: Row) -> None:
+    def one(row: LinkFault) -> None:
         world = world_for(row.kind, tmp_path / row.fetched)
         server = GitServer(world.rig.mirror.host, world.folder)
         serve(world, server)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import HERE
-from tests.faults.table import FAILED, Row, Try, lines, rows
+from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 
 TESTS = """\
 import pytest, random
@@ -84,7 +84,7 @@ def test_a_seed_brings_the_same_choices_again(tmp_path: Path) -> None:
 
 def test_rows_are_aligned_and_in_the_order_of_their_names() -> None:
     table = rows([Try("b", outcome="exit 4"), Try("a long one", noticed_s=3.14), Try("b", "x")])
-    assert table == [Row("a long one", 1, "held", (3.14,)), Row("b", 2, "exit 4, held")]
+    assert table == [FaultRow("a long one", 1, "held", (3.14,)), FaultRow("b", 2, "exit 4, held")]
     assert lines(table) == [
         "fault       tries  outcome       time to notice (median, worst)",
         "a long one      1  held          3.1 s",

@@ -20,7 +20,7 @@ from bootstrap.render.doors import DOORS
 from bootstrap.repo.hosts import _ASKPASS
 from bootstrap.setup.context import build_payload
 from bootstrap.setup.request import SetupRequest
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
 from tests.faults.plugin import Faults
 
@@ -37,7 +37,7 @@ git: {{url: "{url}", access: {access}}}
 class Hosted:
     """A repository on a git host, the profile that names it, and where the mirror of it lies."""
 
-    def __init__(self, user: User, origin: Repository, host: GitHost, token: str) -> None:
+    def __init__(self, user: User, origin: UserRepository, host: GitHost, token: str) -> None:
         self._person = user
         self.origin = origin
         self.host = host
@@ -89,7 +89,7 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Host]:
         yield make
 
 
-class Watch:
+class ArgumentWatch:
     """Looks at the arguments of every process, again and again."""
 
     def __init__(self, needle: str) -> None:
@@ -99,7 +99,7 @@ class Watch:
         self.found: set[bytes] = set()
         self.seen_git = False
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> ArgumentWatch:
         self._thread.start()
         return self
 
@@ -135,7 +135,7 @@ def test_a_token_is_in_no_argument_file_or_output(user: User, hosted: Host, acce
         tasks += [("render", "--for", door) for door in DOORS]
         tasks += [("oneliner",), ("oneliner", "--small"), ("oneliner", "--uvx", "boxstrap")]
         tasks += [("oneliner", "--url", "https://x.org/b", "--output", str(user.home / "b.sh"))]
-    with Watch(TOKEN) as watch:
+    with ArgumentWatch(TOKEN) as watch:
         for task in tasks:
             words = (*task, *profile) if task[0] not in ("init", "profiles") else task
             if task[0] == "profiles":

@@ -30,7 +30,7 @@ from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
-from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, Case, yaml_text
+from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
 
 VALUES = "hostile value of a profile"
 HOST = "hostile host"
@@ -40,7 +40,7 @@ _HARMLESS = {"git", "ssh"}
 
 
 @dataclass
-class Watch:
+class ProcessWatch:
     """What was started and connected meanwhile."""
 
     started: list[list[str]] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Watch:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+def watch(monkeypatch: pytest.MonkeyPatch) -> ProcessWatch:
     """Look over this process's shoulder; a shell is refused."""
-    seen = Watch()
+    seen = ProcessWatch()
     popen = subprocess.Popen.__init__
 
     def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
@@ -94,7 +94,7 @@ def place(stand: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert {path.name for path in stand.place.iterdir()} == {".git", "train.py", "boxstrap.yaml"}
 
 
-def refused(watch: Watch, **asked: Any) -> UsageError:
+def refused(watch: ProcessWatch, **asked: Any) -> UsageError:
     """The error, after it was seen that nothing happened before it."""
     asked.setdefault("host", f"root@{ADDRESS}")
     with pytest.raises(UsageError) as caught:
@@ -118,7 +118,7 @@ GROUPS = {case.key for case in REFUSED}
 
 
 @pytest.mark.parametrize("key", sorted(GROUPS))
-def test_values_of_a_profile(key: str, place: Path, watch: Watch, faults: Faults) -> None:
+def test_values_of_a_profile(key: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for case in REFUSED:
         if case.key == key:
             with faults.attempt(VALUES, at=f"{key}: {case.value[:40]!a}"):
@@ -129,7 +129,7 @@ def test_values_of_a_profile(key: str, place: Path, watch: Watch, faults: Faults
 
 
 @pytest.mark.parametrize("key", sorted(GROUPS - {"extends"}))
-def test_the_same_values_in_set(key: str, place: Path, watch: Watch, faults: Faults) -> None:
+def test_the_same_values_in_set(key: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for case in REFUSED:
         if case.key == key and "\0" not in case.value:
             with faults.attempt(VALUES, at=f"--set {key}: {case.value[:40]!a}"):
@@ -137,19 +137,19 @@ def test_the_same_values_in_set(key: str, place: Path, watch: Watch, faults: Fau
                 assert said.startswith(f"--set {key.removesuffix('[]')}")
 
 
-def _as_set(case: Case) -> str:
+def _as_set(case: HostileCase) -> str:
     value = f"[{yaml_text(case.value)}]" if case.key.endswith("[]") else case.value
     return f"{case.key.removesuffix('[]')}={value}"
 
 
-def test_names_of_variables_and_secrets(place: Path, watch: Watch, faults: Faults) -> None:
+def test_names_of_variables_and_secrets(place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for name in REFUSED_NAMES:
         for text in (f"secrets: [{yaml_text(name)}]", f'env: {{{yaml_text(name)}: "x"}}'):
             with faults.attempt(VALUES, at=f"name: {name!a}"):
                 assert ":2: " in refused(watch, profile=write(place, f"version: 1\n{text}")).text()
 
 
-def test_documents(place: Path, watch: Watch, faults: Faults) -> None:
+def test_documents(place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for name, text in DOCUMENTS.items():
         with faults.attempt(VALUES, at=f"document: {name}") as attempt:
             assert "hostile.yaml" in refused(watch, profile=write(place, text)).text()
@@ -158,7 +158,7 @@ def test_documents(place: Path, watch: Watch, faults: Faults) -> None:
 
 @pytest.mark.parametrize("text", ["-----BEGIN OPENSSH PRIVATE KEY-----", "ssh-rsa", "a\nb", "\0"])
 def test_public_keys_are_read_before_any_box_hears_of_them(
-    text: str, place: Path, watch: Watch, faults: Faults
+    text: str, place: Path, watch: ProcessWatch, faults: Faults
 ) -> None:
     file = place.parent / "key.pub"
     file.write_text(text)
@@ -171,7 +171,7 @@ def test_public_keys_are_read_before_any_box_hears_of_them(
         fifo.unlink()
 
 
-def test_hosts(place: Path, watch: Watch, faults: Faults) -> None:
+def test_hosts(place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for host in HOSTS:
         with faults.attempt(HOST, at=f"{host[:60]!a}"):
             assert "--host" in refused(watch, host=host or " ").text()
@@ -179,7 +179,7 @@ def test_hosts(place: Path, watch: Watch, faults: Faults) -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_options(option: str, place: Path, watch: Watch, faults: Faults) -> None:
+def test_options(option: str, place: Path, watch: ProcessWatch, faults: Faults) -> None:
     for value in OPTIONS[option]:
         with faults.attempt(OPTION, at=f"--{option} {value[:40]!a}"):
             refused(watch, **{option: Path(value) if option == "repo" else value})
@@ -215,7 +215,9 @@ def victim(user: User, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 @pytest.mark.parametrize("text", GREEDY)
-def test_what_a_cloned_profile_takes(text: str, victim: User, watch: Watch, faults: Faults) -> None:
+def test_what_a_cloned_profile_takes(
+    text: str, victim: User, watch: ProcessWatch, faults: Faults
+) -> None:
     said = GREEDY[text].format(home=victim.home.resolve())
     (victim.place / "boxstrap.yaml").write_text(f"version: 1\n{text}\n")
     (victim.place / "other.yaml").symlink_to("boxstrap.yaml")
@@ -229,7 +231,7 @@ def test_what_a_cloned_profile_takes(text: str, victim: User, watch: Watch, faul
 
 @pytest.mark.parametrize("path", NO_FILES)
 def test_what_the_kernel_makes_up_is_no_file_of_a_profile(
-    path: str, victim: User, watch: Watch, faults: Faults
+    path: str, victim: User, watch: ProcessWatch, faults: Faults
 ) -> None:
     keys = ("extends: {}.yaml", "ssh: {{identity: {}}}", "ssh: {{authorized_keys: [{}.pub]}}")
     for key in keys:
@@ -262,7 +264,7 @@ def test_a_folder_under_two_names_is_one_repository(victim: User, faults: Faults
 @pytest.mark.boxes  # only root may give a file away
 @pytest.mark.parametrize("whose", ["file", "link"])
 def test_a_profile_of_another_user_is_not_obeyed(
-    whose: str, victim: User, watch: Watch, faults: Faults, monkeypatch: pytest.MonkeyPatch
+    whose: str, victim: User, watch: ProcessWatch, faults: Faults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named, shared = victim.place / "boxstrap.yaml", victim.home / "shared"
     shared.mkdir()
@@ -344,7 +346,9 @@ def test_there_are_more_than_200_of_them() -> None:
     assert len(REFUSED) + len(REFUSED_NAMES) + len(DOCUMENTS) + len(HOSTS) > 200
 
 
-def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(place: Path, watch: Watch) -> None:
+def test_the_watch_sees_a_connection_so_the_tests_above_can_fail(
+    place: Path, watch: ProcessWatch
+) -> None:
     from bootstrap.errors import UnreachableError
 
     with pytest.raises(UnreachableError):

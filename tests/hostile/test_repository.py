@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.git import AT_ONCE_S
-from tests.cli import PROFILE, Repository, User, plain_environment
+from tests.cli import PROFILE, User, UserRepository, plain_environment
 from tests.faults.plugin import Faults
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
@@ -198,12 +198,12 @@ def config(traps: Traps, way: str) -> str:
     return "".join(lines)
 
 
-def plant(repository: Repository, traps: Traps, env: dict[str, str]) -> None:
+def plant(repository: UserRepository, traps: Traps, env: dict[str, str]) -> None:
     """Every key in the repository's configuration, and in each file that it may include."""
     dot_git = repository.root / ".git"
     repository.commit({".gitattributes": "* diff=trap merge=trap filter=trap\n"}, "Attributes")
     for name in ("vendor", "beside"):  # one is a submodule, the other lies there
-        inner = Repository(repository.root / name, env, {"a.py": "1\n"})
+        inner = UserRepository(repository.root / name, env, {"a.py": "1\n"})
         if name == "vendor":
             repository.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head},{name}")
             repository.git("commit", "-qm", "A submodule")
@@ -223,7 +223,7 @@ def plant(repository: Repository, traps: Traps, env: dict[str, str]) -> None:
     shutil.copytree(traps.folder("hooks"), dot_git / "hooks", dirs_exist_ok=True)
 
 
-def bare_inside(repository: Repository, traps: Traps) -> Path:
+def bare_inside(repository: UserRepository, traps: Traps) -> Path:
     """A bare repository in a subfolder, as a commit can carry one; its objects are elsewhere."""
     inner = repository.root / "data" / "inner"
     for name in ("objects/pack", "refs/heads"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from tests.cli import Repository
+from tests.cli import UserRepository
 from tests.main_job.rented import Rented
 
 # A package that takes its time: a build that sleeps, so that a setup lasts as long as a test needs.
@@ -45,7 +45,7 @@ train: {command: python train.py}
 """
 
 
-def slow(rented: Rented, name: str = "homework") -> Repository:
+def slow(rented: Rented, name: str = "homework") -> UserRepository:
     """A repository whose environment is not built before /tmp/go-on is there."""
     return rented.user.repository(name, boxstrap__yaml=LONG, pyproject__toml=SLOW, slow__py=BACKEND)
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import BIN, PROFILE, Repository
+from tests.cli import BIN, PROFILE, UserRepository
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
@@ -70,7 +70,7 @@ def test_pip_is_brought_where_uv_built_the_environment(rent: Rent) -> None:
     rented.run("setup", "--set", "python.installer=pip").must(0)
 
 
-def lock(repository: Repository, rented: Rented, rig: Rig) -> None:
+def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
     """Write a uv.lock that names the mirror, as a user's uv would."""
     subprocess.run(
         [str(BIN / "uv"), "lock", "--quiet", "--default-index", rig.mirror.index_url],

@@ -12,7 +12,15 @@ import pytest
 from tests.cli import HERE, User
 from tests.main_job.conftest import Rent
 
-HEAVY = ("bootstrap.link", "bootstrap.setup.run", "invoke", "git", "jinja2", "paramiko", "pydantic")
+HEAVY = (
+    "bootstrap.link",
+    "bootstrap.setup.run_setup",
+    "invoke",
+    "git",
+    "jinja2",
+    "paramiko",
+    "pydantic",
+)
 
 
 @pytest.mark.boxes

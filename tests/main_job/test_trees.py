@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 
@@ -36,13 +36,13 @@ def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -
 
 
 @pytest.fixture
-def cloned(user: User) -> Repository:
+def cloned(user: User) -> UserRepository:
     """The user's own clone in the work folder, with all that a clone has."""
     repository = user.repository(boxstrap__yaml=PROFILE)
     own = user.home / "work" / "homework"
     own.parent.mkdir()
     repository.git("clone", "-q", str(repository.root), str(own))
-    clone = Repository.__new__(Repository)
+    clone = UserRepository.__new__(UserRepository)
     clone.__dict__.update(repository.__dict__, root=own)
     clone.git("remote", "add", "upstream", UPSTREAM)
     clone.git("branch", "other")
@@ -51,7 +51,7 @@ def cloned(user: User) -> Repository:
     return clone
 
 
-def told(clone: Repository) -> str:
+def told(clone: UserRepository) -> str:
     """What the clone knows of others: remotes, branches of theirs, upstreams."""
     return clone.git("config", "--get-regexp", r"^(remote|branch)\.") + clone.git(
         "for-each-ref", "refs/remotes", "refs/heads/other"
@@ -59,7 +59,7 @@ def told(clone: Repository) -> str:
 
 
 def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
-    user: User, cloned: Repository, faults: Faults
+    user: User, cloned: UserRepository, faults: Faults
 ) -> None:
     before = told(cloned), cloned.head, cloned.git("status", "--porcelain", "--ignored")
     with faults.attempt("a clone of one's own in the tree's place", "repo") as attempt:
@@ -70,12 +70,12 @@ def test_a_clone_of_ones_own_is_refused_and_left_as_it_is(
         assert cloned.git("status", "--porcelain", "--ignored") == before[2]
         attempt.outcome("exit 7, nothing changed")
     # Neither a new commit nor a second try makes it ours.
-    Repository.commit(_of(cloned, user.place), {"train.py": "print('step 9')\n"})
+    UserRepository.commit(_of(cloned, user.place), {"train.py": "print('step 9')\n"})
     user.run("setup", "--host", "local").must(7)
     assert (told(cloned), cloned.head) == before[:2]
 
 
-def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: Repository) -> None:
+def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: UserRepository) -> None:
     source = _of(cloned, user.place)
     source.git("remote", "add", "origin", URL)
     before = told(cloned)
@@ -87,7 +87,9 @@ def test_an_adopted_clone_keeps_remotes_and_branches(user: User, cloned: Reposit
     assert (told(cloned), cloned.head) == (before, commit)
 
 
-def test_an_adopted_clone_keeps_its_own_edits_and_commits(user: User, cloned: Repository) -> None:
+def test_an_adopted_clone_keeps_its_own_edits_and_commits(
+    user: User, cloned: UserRepository
+) -> None:
     source = _of(cloned, user.place)
     source.commit({"train.py": "print('step 9')\n"})
     (cloned.root / "train.py").write_text("print('mine')")
@@ -120,8 +122,8 @@ def test_a_folder_that_is_no_repository_is_refused(user: User) -> None:
         assert [path.name for path in mine.parent.iterdir()] == ["thesis.tex"]
 
 
-def _of(like: Repository, root: Path) -> Repository:
-    other = Repository.__new__(Repository)
+def _of(like: UserRepository, root: Path) -> UserRepository:
+    other = UserRepository.__new__(UserRepository)
     other.__dict__.update(like.__dict__, root=root)
     return other
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import Repository, User
+from tests.cli import User, UserRepository
 from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
@@ -25,10 +25,10 @@ class Two:
     """A box on which two repositories train, and where their user stands."""
 
     rented: Rented
-    mine: Repository
-    theirs: Repository
+    mine: UserRepository
+    theirs: UserRepository
 
-    def standing_in(self, where: Repository | None) -> Rented:
+    def standing_in(self, where: UserRepository | None) -> Rented:
         user = self.rented.user
         user.place = where.root if where else user.home
         return self.rented

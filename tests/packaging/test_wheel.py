@@ -37,7 +37,7 @@ sys.stdout.write(render_script(profile.name, values, steps))
 """
 
 
-class Place:
+class InstalledPlace:
     """A folder outside the checkout, with its own home, environment and terminal server."""
 
     def __init__(self, folder: Path) -> None:
@@ -86,8 +86,8 @@ def _index_settings() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    made = Place(tmp_path_factory.mktemp("far"))
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledPlace]:
+    made = InstalledPlace(tmp_path_factory.mktemp("far"))
     yield made
     if shutil.which("tmux"):
         subprocess.run(
@@ -99,7 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def built(place: Place) -> Path:
+def built(place: InstalledPlace) -> Path:
     """The folder of both archives; the wheel is made from the source archive."""
     place.run(UV, "build", "--quiet", "--out-dir", place.folder / "dist", ROOT)
     return place.folder / "dist"
@@ -112,7 +112,7 @@ def wheel(built: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(place: Place, wheel: Path) -> Place:
+def installed(place: InstalledPlace, wheel: Path) -> InstalledPlace:
     """The wheel in an environment of its own, made by uv: nothing in it that it did not ask for."""
     place.run(UV, "venv", "--quiet", "--python", sys.executable, place.folder / "venv")
     place.run(UV, "pip", "install", "--quiet", "--python", place.bin / "python", wheel)
@@ -155,7 +155,7 @@ def test_the_metadata_is_whole(wheel: Path) -> None:
     assert any(c.startswith("Typing :: Typed") for c in told.get_all("Classifier", []))
 
 
-def test_it_names_itself_and_its_profiles(installed: Place) -> None:
+def test_it_names_itself_and_its_profiles(installed: InstalledPlace) -> None:
     assert __version__ in installed.boxstrap("--version")
     listed = installed.boxstrap("profiles")
     for name in shipped_ones():
@@ -163,12 +163,12 @@ def test_it_names_itself_and_its_profiles(installed: Place) -> None:
         installed.boxstrap("profiles", "--validate", name)
 
 
-def test_invokes_own_program_comes_with_it(installed: Place) -> None:
+def test_invokes_own_program_comes_with_it(installed: InstalledPlace) -> None:
     assert (installed.bin / "inv").exists()
 
 
 @pytest.mark.parametrize("name", sorted(shipped_ones()))
-def test_it_renders_each_shipped_profile(installed: Place, name: str) -> None:
+def test_it_renders_each_shipped_profile(installed: InstalledPlace, name: str) -> None:
     script = installed.run(installed.bin / "python", "-c", RENDER, name)
     assert f'"{name}"' in script.splitlines()[1]
     file = installed.folder / f"{name}.sh"
@@ -176,20 +176,20 @@ def test_it_renders_each_shipped_profile(installed: Place, name: str) -> None:
     installed.run("bash", "-n", file)
 
 
-def test_a_box_without_pip_gets_an_index(installed: Place) -> None:
+def test_a_box_without_pip_gets_an_index(installed: InstalledPlace) -> None:
     """uv's environments hold no pip unless something asks for it; its default is needed."""
     ask = "from bootstrap.render.index import default_index; print(default_index())"
     assert installed.run(installed.bin / "python", "-c", ask).startswith("https://")
 
 
-def test_the_demo_trains_there(installed: Place) -> None:
+def test_the_demo_trains_there(installed: InstalledPlace) -> None:
     told = installed.boxstrap("demo")
     assert "step   1  loss" in told
     assert "running" in installed.boxstrap("status", "--host", "local")
     installed.boxstrap("stop", "--host", "local")
 
 
-def test_uvx_runs_it_without_installing(place: Place, wheel: Path) -> None:
+def test_uvx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
     words: list[str | Path] = [
         UV,
         "tool",
@@ -203,7 +203,7 @@ def test_uvx_runs_it_without_installing(place: Place, wheel: Path) -> None:
     assert __version__ in place.run(*words, "boxstrap", "--version")
 
 
-def test_pipx_runs_it_without_installing(place: Place, wheel: Path) -> None:
+def test_pipx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> None:
     if not shutil.which("pipx"):
         pytest.skip("pipx is not installed")
     assert __version__ in place.run("pipx", "run", "--spec", wheel, "boxstrap", "--version")

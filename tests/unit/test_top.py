@@ -34,7 +34,7 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
             feed._take(Sample(t=float(number)))
             longest = max(longest, feed._changes.qsize())
 
-    class Screen:
+    class RecordingScreen:
         shown: float = -1.0
 
         def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
@@ -45,7 +45,7 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
             assert queues[0].qsize() <= 1
 
     monkeypatch.setattr(top.Feed, "run", run)
-    screen = Screen()
+    screen = RecordingScreen()
     watch_boxes(BoxOptions(), ["local"], TopOptions(samples=MANY), screen)
     assert longest == 1
     assert screen.shown >= 0

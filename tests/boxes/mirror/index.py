@@ -15,7 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from tests.boxes.mirror.store import NotFoundError, Store
+from tests.boxes.mirror.store import MirrorStore, NotFoundError
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _PAGE_AGE = 12 * 3600.0
@@ -59,7 +59,7 @@ class Index:
     """
 
     def __init__(
-        self, store: Store, upstream: str, indexes: Sequence[Path], wheels: Sequence[Path]
+        self, store: MirrorStore, upstream: str, indexes: Sequence[Path], wheels: Sequence[Path]
     ) -> None:
         self._store = store
         self._upstream = upstream

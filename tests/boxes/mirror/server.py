@@ -19,30 +19,30 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tests.boxes.mirror.index import Index, normal
-from tests.boxes.mirror.store import NotFoundError, Store
+from tests.boxes.mirror.store import MirrorStore, NotFoundError
 
 _JSON = "application/vnd.pypi.simple.v1+json"
 _LONG = "max-age=31536000, immutable"
 _RELEASE_AGE = 3600.0
 
 
-class Server(ThreadingHTTPServer):
+class MirrorServer(ThreadingHTTPServer):
     """Index, apt proxy and the fault that is on."""
 
     daemon_threads = True
     request_queue_size = 256
 
     def __init__(self, config: dict[str, Any]) -> None:
-        super().__init__((config["listen"], 0), Handler)
+        super().__init__((config["listen"], 0), MirrorHandler)
         folder = Path(config["folder"])
-        self.packages = Store(folder / "index")
+        self.packages = MirrorStore(folder / "index")
         self.index = Index(
             self.packages,
             config["index"],
             [Path(place) for place in config["indexes"]],
             [Path(place) for place in config["wheels"]],
         )
-        self.debian = Store(folder / "debian", config["apt_proxy"])
+        self.debian = MirrorStore(folder / "debian", config["apt_proxy"])
         self.debian_hosts = frozenset(config["debian_hosts"])
         self.fault = "none"
 
@@ -52,10 +52,10 @@ class Server(ThreadingHTTPServer):
         return self.index.page(project, form, packed)
 
 
-class Handler(BaseHTTPRequestHandler):
+class MirrorHandler(BaseHTTPRequestHandler):
     """One connection, kept alive over many requests."""
 
-    server: Server
+    server: MirrorServer
     protocol_version = "HTTP/1.1"
     timeout = 300
     disable_nagle_algorithm = True
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         lasting = url.endswith(".deb") or "/by-hash/" in url
         self._through(self.server.debian, url, max_age=None if lasting else _RELEASE_AGE)
 
-    def _through(self, store: Store, url: str, **how: Any) -> None:
+    def _through(self, store: MirrorStore, url: str, **how: Any) -> None:
         """Send a file; while it is fetched for the first time, pass it on piece by piece."""
         whole = self.command == "GET" and "Range" not in self.headers
 
@@ -210,7 +210,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Serve until standard input ends."""
-    server = Server(json.loads(sys.argv[1]))
+    server = MirrorServer(json.loads(sys.argv[1]))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     for line in sys.stdin:

@@ -31,7 +31,7 @@ class NotFoundError(Exception):
         self.status = status
 
 
-class Store:
+class MirrorStore:
     """A folder of files named by the hash of what they were asked for."""
 
     def __init__(self, folder: Path, proxy: str | None = None) -> None:

@@ -194,13 +194,13 @@ def test_a_stopped_program_gives_the_box_a_fresh_chance(
     ahead = 0.0
     clock = time.monotonic
 
-    class Clock:
+    class BeatClock:
         @staticmethod
         def monotonic() -> float:
             return clock() + ahead
 
-    monkeypatch.setattr(heartbeat, "time", Clock)
-    monkeypatch.setattr("bootstrap.link.dial.time.monotonic", Clock.monotonic, raising=True)
+    monkeypatch.setattr(heartbeat, "time", BeatClock)
+    monkeypatch.setattr("bootstrap.link.dial.time.monotonic", BeatClock.monotonic, raising=True)
     ahead = 600.0
     time.sleep(0.5)
     assert exchange(wire, "echo alive") == b"alive\n"

@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 Talk = Callable[[socket.socket], None]
 
 
-class Server:
+class HostileServer:
     """A TCP server on loopback; `talk` is what it does with each connection."""
 
     def __init__(self, talk: Talk) -> None:
@@ -62,11 +62,11 @@ class Server:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Talk], Server]]:
-    made: list[Server] = []
+def serve() -> Iterator[Callable[[Talk], HostileServer]]:
+    made: list[HostileServer] = []
 
-    def start(talk: Talk) -> Server:
-        made.append(Server(talk))
+    def start(talk: Talk) -> HostileServer:
+        made.append(HostileServer(talk))
         return made[-1]
 
     yield start
@@ -101,7 +101,7 @@ def test_a_flood_before_the_login(
     begin: bytes,
     piece: bytes,
     at_most: int,
-    serve: Callable[[Talk], Server],
+    serve: Callable[[Talk], HostileServer],
     ssh_user: SshUser,
     faults: Faults,
     monkeypatch: pytest.MonkeyPatch,
@@ -174,7 +174,7 @@ class Mangler:
 def test_a_mangled_handshake_is_an_unreachable_box(
     ssh_user: SshUser,
     server: Sshd,
-    serve: Callable[[Talk], Server],
+    serve: Callable[[Talk], HostileServer],
     seeded: random.Random,
     faults: Faults,
     monkeypatch: pytest.MonkeyPatch,
@@ -226,7 +226,9 @@ class Rude(paramiko.ServerInterface):
 
 
 @pytest.fixture
-def rude(serve: Callable[[Talk], Server]) -> Iterator[Callable[..., tuple[int, list[object]]]]:
+def rude(
+    serve: Callable[[Talk], HostileServer],
+) -> Iterator[Callable[..., tuple[int, list[object]]]]:
     """Start a server of another implementation; its port, and its channels once they are open."""
     transports: list[paramiko.Transport] = []
     rudes: list[Rude] = []
@@ -309,7 +311,7 @@ def test_nothing_weak_is_agreed_on(
     option: str,
     weak: str,
     strong: str,
-    serve: Callable[[Talk], Server],
+    serve: Callable[[Talk], HostileServer],
     ssh_user: SshUser,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -386,7 +388,7 @@ def test_a_certificate_is_no_pin(
 
 
 def test_a_server_that_says_nothing_has_its_time(
-    serve: Callable[[Talk], Server], ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
+    serve: Callable[[Talk], HostileServer], ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dialing, "_GREETING_TIMEOUT", 0.5)
     for words in (b"", b"SSH-2.0-half a line", b"wait\r\n"):

@@ -31,7 +31,7 @@ class FakeWire:
         self.closed += 1
 
 
-class World:
+class RefusingWorld:
     """A clock that only pauses move, and a box that lets nobody in for a while."""
 
     def __init__(self) -> None:
@@ -63,8 +63,8 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World()
+def world(monkeypatch: pytest.MonkeyPatch) -> RefusingWorld:
+    made = RefusingWorld()
     monkeypatch.setattr(CancelToken, "wait", lambda _, seconds: made.sleep(seconds))
     monkeypatch.setattr("bootstrap.link.reconnecting.time.monotonic", lambda: made.now)
     return made
@@ -73,7 +73,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 LOST = LinkLost("root@box:22")
 
 
-def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
+def test_a_link_that_is_back_at_once_costs_no_pause(world: RefusingWorld) -> None:
     link = world.link()
     link.reconnect(LOST)
     assert (world.pauses, world.told) == ([], ["lost 0", "back"])
@@ -81,7 +81,7 @@ def test_a_link_that_is_back_at_once_costs_no_pause(world: World) -> None:
     assert world.wires[0].closed == 1
 
 
-def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: World) -> None:
+def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: RefusingWorld) -> None:
     broken = LoginBroken("it hung up.")
     world.errors = [broken, broken]
     link = world.link()
@@ -94,7 +94,7 @@ def test_a_first_login_that_breaks_off_is_tried_again_within_bounds(world: World
         world.link()
 
 
-def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: World) -> None:
+def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: RefusingWorld) -> None:
     link = world.link()
     asked: list[Wire] = []
 
@@ -109,7 +109,7 @@ def test_a_question_is_asked_anew_on_the_wire_that_is_back(world: World) -> None
     assert len(world.wires) == 3
 
 
-def test_pauses_grow_and_then_stay(world: World) -> None:
+def test_pauses_grow_and_then_stay(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no")] * 9
     link.reconnect(LOST)
@@ -118,7 +118,7 @@ def test_pauses_grow_and_then_stay(world: World) -> None:
     assert world.told.count("back") == 1
 
 
-def test_patience_ends_with_what_stood_in_the_way_last(world: World) -> None:
+def test_patience_ends_with_what_stood_in_the_way_last(world: RefusingWorld) -> None:
     link = world.link(patience_s=60)
     world.errors = [UnreachableError("no route")] * 3 + [UnreachableError("no answer")] * 1000
     with pytest.raises(UnreachableError, match="no answer"):
@@ -126,7 +126,7 @@ def test_patience_ends_with_what_stood_in_the_way_last(world: World) -> None:
     assert 60 < sum(world.pauses) <= 60 + 2 * PAUSES_S[-1]
 
 
-def test_each_reason_is_said_once(world: World) -> None:
+def test_each_reason_is_said_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [UnreachableError("no route")] * 5 + [LoginRefused("no key fits")] * 3
     link.reconnect(LOST)
@@ -137,7 +137,7 @@ def test_each_reason_is_said_once(world: World) -> None:
     ]
 
 
-def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: World) -> None:
+def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 1000
     with pytest.raises(LoginRefused):
@@ -145,14 +145,14 @@ def test_a_box_that_refuses_us_is_not_asked_for_an_hour(world: World) -> None:
     assert REFUSED_PATIENCE_S < sum(world.pauses) <= REFUSED_PATIENCE_S + 2 * PAUSES_S[-1]
 
 
-def test_a_box_whose_keys_come_back_late_is_waited_for(world: World) -> None:
+def test_a_box_whose_keys_come_back_late_is_waited_for(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [LoginRefused("no key fits")] * 7
     link.reconnect(LOST)
     assert world.told[-1] == "back"
 
 
-def test_a_changed_host_key_ends_it_at_once(world: World) -> None:
+def test_a_changed_host_key_ends_it_at_once(world: RefusingWorld) -> None:
     link = world.link()
     world.errors = [HostKeyError("changed")]
     with pytest.raises(HostKeyError):
@@ -160,7 +160,7 @@ def test_a_changed_host_key_ends_it_at_once(world: World) -> None:
     assert world.pauses == []
 
 
-def test_what_else_is_to_be_done_is_done_each_time(world: World) -> None:
+def test_what_else_is_to_be_done_is_done_each_time(world: RefusingWorld) -> None:
     link = world.link()
     done: list[int] = []
     link.on_reconnect.append(lambda: done.append(len(done)))
@@ -169,7 +169,7 @@ def test_what_else_is_to_be_done_is_done_each_time(world: World) -> None:
     assert done == [0, 1]
 
 
-def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: World) -> None:
+def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: RefusingWorld) -> None:
     link = world.link()
     broken = [LinkLost("root@box:22")]
 

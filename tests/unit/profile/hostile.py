@@ -124,7 +124,7 @@ _ACCEPTED: dict[str, list[str]] = {
 }
 
 
-class Case(NamedTuple):
+class HostileCase(NamedTuple):
     """A value at a key, and its place in the YAML that `document` makes of it."""
 
     key: str
@@ -153,14 +153,14 @@ def _escaped(char: str) -> str:
     return char if " " <= char <= "~" else f"\\U{ord(char):08x}"
 
 
-def refused() -> Iterator[Case]:
+def refused() -> Iterator[HostileCase]:
     for key, values in _REFUSED.items():
-        yield from (Case(key, value) for value in values)
+        yield from (HostileCase(key, value) for value in values)
 
 
-def accepted() -> Iterator[Case]:
+def accepted() -> Iterator[HostileCase]:
     for key, values in _ACCEPTED.items():
-        yield from (Case(key, value) for value in values)
+        yield from (HostileCase(key, value) for value in values)
 
 
 REFUSED = list(refused())

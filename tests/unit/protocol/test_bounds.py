@@ -19,9 +19,9 @@ from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import AnswerStream, shell_command
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
-from bootstrap.protocol import follow, objects
+from bootstrap.protocol import follow, send_commit
 from bootstrap.protocol.follow import follow_events
-from bootstrap.protocol.objects import ObjectSender
+from bootstrap.protocol.send_commit import CommitSender
 
 SETUP = "20260101-000000-abcdef"
 
@@ -154,14 +154,14 @@ class _Silent:
 @pytest.fixture
 def send(
     monkeypatch: pytest.MonkeyPatch,
-) -> Callable[[Scripted, list[BoxstrapError]], ObjectSender]:
+) -> Callable[[Scripted, list[BoxstrapError]], CommitSender]:
     """Begins to send nothing; what failed is put into the list."""
-    monkeypatch.setattr(objects, "ObjectStream", _Silent)
-    monkeypatch.setattr(objects, "have_locally", lambda *_: [])
+    monkeypatch.setattr(send_commit, "ObjectStream", _Silent)
+    monkeypatch.setattr(send_commit, "have_locally", lambda *_: [])
 
-    def begin(wire: Scripted, told: list[BoxstrapError]) -> ObjectSender:
+    def begin(wire: Scripted, told: list[BoxstrapError]) -> CommitSender:
         here = SimpleNamespace(commit="a" * 40, object_format="sha1")
-        sending = ObjectSender(
+        sending = CommitSender(
             wire,
             here,  # type: ignore[arg-type]
             [],

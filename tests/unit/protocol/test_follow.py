@@ -154,7 +154,7 @@ def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: s
     (folder / "events.jsonl").write_text(told + rest)
     (folder / "pid").write_text(DEAD + "\n")
 
-    class Once(LocalWire):
+    class BreakingAtTheEnd(LocalWire):
         """Breaks when it has brought everything."""
 
         def start(self, command: str) -> LocalStream:
@@ -173,7 +173,7 @@ def test_a_setup_that_died_while_the_link_was_away_is_told(folder: Path, rest: s
             stream.read = read  # type: ignore[method-assign]
             return stream
 
-    wires: list[type[LocalWire]] = [LocalWire, Once]
+    wires: list[type[LocalWire]] = [LocalWire, BreakingAtTheEnd]
 
     def login() -> LocalWire:
         return wires.pop()()

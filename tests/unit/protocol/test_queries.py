@@ -124,7 +124,7 @@ def test_another_script_is_not_asked_for_its_plan(box_home: BoxHome, tmp_path: P
     [case for case in hostile.ACCEPTED if case.key == "env.A" and case.value],
     ids=lambda case: case.value[:20],
 )
-def test_values_of_a_question_are_data(case: hostile.Case, box_home: BoxHome) -> None:
+def test_values_of_a_question_are_data(case: hostile.HostileCase, box_home: BoxHome) -> None:
     folder = box_home.path / "runs"
     text = build_query("tail", workdir=case.value, file=case.value, bytes=1)
     done = subprocess.run(

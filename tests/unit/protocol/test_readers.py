@@ -77,7 +77,7 @@ class Saying:
     def close(self) -> None: ...
 
 
-class Once(SimpleNamespace):
+class LinkMadeOnce(SimpleNamespace):
     """A link that is not made again."""
 
     label = "root@box"
@@ -125,18 +125,20 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/top.py": looked,
     "editors/on_box.py": edited,
     "link/exchange.py": lambda wire: ask(wire, "x"),
-    "setup/run.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
+    "setup/run_setup.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
     "setup/result.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
-    "protocol/follow.py": lambda wire: list(follow_events(Once(wire=wire), SETUP, workdir="/w")),  # type: ignore[arg-type]
+    "protocol/follow.py": lambda wire: list(
+        follow_events(LinkMadeOnce(wire=wire), SETUP, workdir="/w")
+    ),  # type: ignore[arg-type]
     "protocol/follow.py: its tail": lambda wire: file_tail(wire, "x", "/w", 100),
     "protocol/follow.py: its end": lambda wire: CompletionPoller._is_over(
         SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
     ),
     "protocol/probe.py": probe,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
-    "protocol/objects.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
+    "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module, and where it has several which -> what it makes of a box's words. Whoever asks a box
 stands here."""

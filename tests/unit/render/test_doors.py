@@ -25,7 +25,7 @@ from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.render.parts import box_files
 from bootstrap.render.reduce import without_full
 from bootstrap.render.through_door import render_door
-from bootstrap.setup.doors import MINIMAL_LIMIT, PASTE_LIMIT, door_url
+from bootstrap.setup.render_for_door import MINIMAL_LIMIT, PASTE_LIMIT, door_url
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts
@@ -77,7 +77,7 @@ def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_p
     editions = {
         **({"full": render_carrier(what, WORK)} if name == "vast" else {}),
         "compact": f"{LINT}{compact.render_compact(what, WORK)}",
-        "minimal": minimal.render_minimal(what, WORK, full=True),
+        "minimal": minimal.render_minimal(what, WORK, for_lint=True),
     }
     for edition, script in editions.items():
         file = tmp_path / f"{edition}.sh"

@@ -93,7 +93,7 @@ def test_a_comment_stays_a_comment(text: str) -> None:
 
 
 @pytest.mark.parametrize("case", hostile.ACCEPTED, ids=lambda case: f"{case.key}={case.value[:20]}")
-def test_a_hostile_value_is_data_from_end_to_end(case: hostile.Case, tmp_path: Path) -> None:
+def test_a_hostile_value_is_data_from_end_to_end(case: hostile.HostileCase, tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(case.document())
     sets = () if case.key.startswith("train") else ("train.command=true",)

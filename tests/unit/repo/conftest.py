@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.repo.repositories import Repository, listing
+from tests.unit.repo.repositories import SampleRepository, listing
 
 
 @pytest.fixture(autouse=True)
@@ -30,13 +30,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def new(tmp_path: Path) -> Callable[..., Repository]:
+def new(tmp_path: Path) -> Callable[..., SampleRepository]:
     """Make an empty repository below the test's folder."""
 
-    def make(name: str = "homework", *options: str) -> Repository:
+    def make(name: str = "homework", *options: str) -> SampleRepository:
         root = tmp_path / name
         root.mkdir()
-        repository = Repository(root)
+        repository = SampleRepository(root)
         repository.git("init", "-q", *options)
         return repository
 
@@ -44,7 +44,7 @@ def new(tmp_path: Path) -> Callable[..., Repository]:
 
 
 @pytest.fixture
-def repo(new: Callable[..., Repository]) -> Repository:
+def repo(new: Callable[..., SampleRepository]) -> SampleRepository:
     """A repository with one commit of two files."""
     repository = new()
     repository.commit("Train a little", train_py="print(1)\n", README="read me\n")
@@ -66,6 +66,6 @@ def untouched_root() -> Iterator[Callable[[Path], None]]:
 
 
 @pytest.fixture
-def untouched(repo: Repository, untouched_root: Callable[[Path], None]) -> Callable[[], None]:
+def untouched(repo: SampleRepository, untouched_root: Callable[[Path], None]) -> Callable[[], None]:
     """`untouched_root` for the repository that the test has."""
     return lambda: untouched_root(repo.root)

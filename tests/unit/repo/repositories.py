@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 
-class Repository:
+class SampleRepository:
     """A repository of a test, and the commands that its user would type."""
 
     def __init__(self, root: Path) -> None:

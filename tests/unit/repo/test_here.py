@@ -13,12 +13,12 @@ import pytest
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.repo.here import is_boxstrap_checkout, read
 from bootstrap.tasks.exit_codes import exit_code
-from tests.unit.repo.repositories import Repository
+from tests.unit.repo.repositories import SampleRepository
 
-New = Callable[..., Repository]
+New = Callable[..., SampleRepository]
 
 
-def test_a_plain_repository(repo: Repository, untouched: Callable[[], None]) -> None:
+def test_a_plain_repository(repo: SampleRepository, untouched: Callable[[], None]) -> None:
     repo.git("remote", "add", "origin", "https://me:s3cret@github.com/me/homework.git")
     untouched()
     here = read(repo.root)
@@ -33,30 +33,30 @@ def test_a_plain_repository(repo: Repository, untouched: Callable[[], None]) -> 
     assert len(here.key) == len("homework-") + 8
 
 
-def test_from_a_subdirectory_and_from_a_file(repo: Repository) -> None:
+def test_from_a_subdirectory_and_from_a_file(repo: SampleRepository) -> None:
     repo.commit(**{"deep/er/a.py": "1\n"})
     assert read(repo.root / "deep" / "er") == read(repo.root)
     assert read(repo.root / "deep" / "er" / "a.py") == read(repo.root)
 
 
-def test_through_a_link_it_is_the_same_repository(repo: Repository, tmp_path: Path) -> None:
+def test_through_a_link_it_is_the_same_repository(repo: SampleRepository, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(repo.root)
     assert read(tmp_path / "link") == read(repo.root)
 
 
-def test_no_upstream_no_remote(repo: Repository) -> None:
+def test_no_upstream_no_remote(repo: SampleRepository) -> None:
     here = read(repo.root)
     assert here.url is None
     assert here.key == read(repo.root).key
     assert here.name == "homework"
 
 
-def test_detached(repo: Repository) -> None:
+def test_detached(repo: SampleRepository) -> None:
     repo.git("checkout", "-q", "--detach")
     assert read(repo.root).branch is None
 
 
-def test_a_worktree_shares_its_repository(repo: Repository, tmp_path: Path) -> None:
+def test_a_worktree_shares_its_repository(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
     here = read(tmp_path / "tree")
     assert here.root == tmp_path / "tree"
@@ -72,14 +72,14 @@ def test_a_git_file_instead_of_a_folder(new: New, tmp_path: Path) -> None:
     assert here.git_dir == tmp_path / "elsewhere"
 
 
-def test_a_bare_repository(repo: Repository, tmp_path: Path) -> None:
+def test_a_bare_repository(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
     here = read(tmp_path / "work.git")
     assert here.bare
     assert (here.name, here.commit) == ("work", repo.git("rev-parse", "HEAD"))
 
 
-def test_a_shallow_clone(repo: Repository, tmp_path: Path) -> None:
+def test_a_shallow_clone(repo: SampleRepository, tmp_path: Path) -> None:
     repo.commit("Second", a="1")
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
     assert read(tmp_path / "shallow").shallow
@@ -94,7 +94,7 @@ def test_sha256(new: New) -> None:
     assert (here.commit, here.object_format) == (commit, "sha256")
 
 
-def test_a_sparse_checkout(repo: Repository) -> None:
+def test_a_sparse_checkout(repo: SampleRepository) -> None:
     repo.commit(**{"big/a": "1", "small/b": "2"})
     repo.git("sparse-checkout", "set", "small")
     assert read(repo.root / "small").commit == repo.git("rev-parse", "HEAD")
@@ -123,7 +123,7 @@ def test_no_commit_yet(new: New) -> None:
     assert "Commit" in caught.value.hint
 
 
-def test_an_orphan_branch_has_no_commit_but_others_do(repo: Repository) -> None:
+def test_an_orphan_branch_has_no_commit_but_others_do(repo: SampleRepository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "empty")
     with pytest.raises(UsageError, match="no commit yet"):
@@ -131,7 +131,7 @@ def test_an_orphan_branch_has_no_commit_but_others_do(repo: Repository) -> None:
     assert read(repo.root, "main").commit == commit
 
 
-def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None:
+def test_a_damaged_repository_is_not_the_users_mistake(repo: SampleRepository) -> None:
     commit = repo.git("rev-parse", "HEAD")
     (repo.root / ".git" / "objects" / commit[:2] / commit[2:]).unlink()
     with pytest.raises(BoxstrapError) as caught:
@@ -140,13 +140,15 @@ def test_a_damaged_repository_is_not_the_users_mistake(repo: Repository) -> None
     assert "fsck" in caught.value.hint
 
 
-def test_without_git(repo: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_git(
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="git is not installed"):
         read(repo.root)
 
 
-def test_without_git_from_the_start(repo: Repository, tmp_path: Path) -> None:
+def test_without_git_from_the_start(repo: SampleRepository, tmp_path: Path) -> None:
     code = """
 import sys
 from pathlib import Path
@@ -172,7 +174,7 @@ except UsageError as error:
 # Refs
 
 
-def test_a_ref_that_was_asked_for(repo: Repository) -> None:
+def test_a_ref_that_was_asked_for(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("tag", "-a", "-m", "one", "v1")
     repo.git("branch", "größe")
@@ -183,14 +185,14 @@ def test_a_ref_that_was_asked_for(repo: Repository) -> None:
         assert (here.branch, here.asked) == (None, ref)
 
 
-def test_a_branch_that_only_origin_has(repo: Repository, tmp_path: Path) -> None:
+def test_a_branch_that_only_origin_has(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("branch", "remote-only")
     repo.git("clone", "-q", ".", str(tmp_path / "clone"))
     assert read(tmp_path / "clone", "remote-only").commit == repo.git("rev-parse", "HEAD")
 
 
 @pytest.mark.parametrize("ref", ["nope", "0" * 40, "a" * 40, "HEAD~99", "HEAD^{tree}", "origin/x"])
-def test_an_unknown_ref(repo: Repository, ref: str) -> None:
+def test_an_unknown_ref(repo: SampleRepository, ref: str) -> None:
     with pytest.raises(UsageError, match="no branch, tag or commit"):
         read(repo.root, ref)
 
@@ -200,19 +202,19 @@ def test_an_unknown_ref(repo: Repository, ref: str) -> None:
     ["", "-1", "--output=x", "a..b", "HEAD...x", ":/Train", "HEAD:a", "a b", "a\nb", "$(id)", "a;b",
      "^HEAD", "HEAD^@", "HEAD^!", "HEAD^-", "x" * 300, "a\u202eb"],
 )  # fmt: skip
-def test_what_names_no_one_commit(repo: Repository, ref: str) -> None:
+def test_what_names_no_one_commit(repo: SampleRepository, ref: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(repo.root, ref)
     assert "does not name one commit" in caught.value.what or "no branch" in caught.value.what
     assert caught.value.what.isprintable()
 
 
-def test_a_subject_cannot_move_the_cursor(repo: Repository) -> None:
+def test_a_subject_cannot_move_the_cursor(repo: SampleRepository) -> None:
     repo.commit("Nice\x1b[2J \u202edne\r and é")
     assert read(repo.root).subject == "Nice\\x1b[2J \\u202edne\\x0d and é"
 
 
-def test_a_subject_in_another_encoding(repo: Repository) -> None:
+def test_a_subject_in_another_encoding(repo: SampleRepository) -> None:
     repo.git("config", "i18n.commitEncoding", "latin1")
     repo.git("commit", "-q", "--allow-empty", "-F", "-", stdin="Größe".encode("latin1"))
     assert read(repo.root).subject == "Größe"
@@ -221,40 +223,42 @@ def test_a_subject_in_another_encoding(repo: Repository) -> None:
 # Identity, address, key
 
 
-def test_the_repositorys_identity_wins(repo: Repository) -> None:
+def test_the_repositorys_identity_wins(repo: SampleRepository) -> None:
     repo.git("config", "user.email", "work@example.org")
     here = read(repo.root)
     assert (here.identity_name, here.identity_email) == ("Me Myself", "work@example.org")
 
 
-def test_no_identity(repo: Repository, home: Path) -> None:
+def test_no_identity(repo: SampleRepository, home: Path) -> None:
     (home / ".gitconfig").unlink()
     here = read(repo.root)
     assert (here.identity_name, here.identity_email) == (None, None)
 
 
 @pytest.mark.parametrize("url", ["/srv/git/x.git", "../x", "file:///srv/x", "ext::sh -c id"])
-def test_an_address_only_for_this_machine_is_none(repo: Repository, url: str) -> None:
+def test_an_address_only_for_this_machine_is_none(repo: SampleRepository, url: str) -> None:
     repo.git("remote", "add", "origin", url)
     here = read(repo.root)
     assert (here.url, here.name) == (None, "homework")
 
 
-def test_the_only_remote_serves_as_origin(repo: Repository) -> None:
+def test_the_only_remote_serves_as_origin(repo: SampleRepository) -> None:
     repo.git("remote", "add", "upstream", "git@host:me/x.git")
     assert read(repo.root).url == "git@host:me/x.git"
     repo.git("remote", "add", "other", "git@host:me/y.git")
     assert read(repo.root).url is None
 
 
-def test_instead_of_is_spelled_out(repo: Repository) -> None:
+def test_instead_of_is_spelled_out(repo: SampleRepository) -> None:
     repo.git("config", "--global", "url.git@github.com:.insteadOf", "gh:")
     repo.git("config", "--global", "url.https://s3cret@github.com/Me/.insteadOf", "gh:me/")
     repo.git("remote", "add", "origin", "gh:me/x")
     assert read(repo.root).url == "https://github.com/Me/x"
 
 
-def test_the_usual_key_follows_the_repository_not_the_clone(repo: Repository, new: New) -> None:
+def test_the_usual_key_follows_the_repository_not_the_clone(
+    repo: SampleRepository, new: New
+) -> None:
     other = new("copy")
     other.commit(a="1")
     repo.git("remote", "add", "origin", "git@github.com:me/x.git")
@@ -272,7 +276,7 @@ def test_a_key_is_a_plain_folder_name(new: New) -> None:
 
 
 def test_a_hook_of_git_that_runs_us_does_not_mislead(
-    repo: Repository, new: New, monkeypatch: pytest.MonkeyPatch
+    repo: SampleRepository, new: New, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new("other")
     other.commit(a="1")
@@ -285,7 +289,7 @@ def test_a_hook_of_git_that_runs_us_does_not_mislead(
     assert commit == repo.git("rev-parse", "HEAD")
 
 
-def test_no_program_of_the_repository_runs(repo: Repository, tmp_path: Path) -> None:
+def test_no_program_of_the_repository_runs(repo: SampleRepository, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
     trap.chmod(0o755)
@@ -298,7 +302,7 @@ def test_no_program_of_the_repository_runs(repo: Repository, tmp_path: Path) -> 
     assert not (tmp_path / "sprung").exists()
 
 
-def test_settings_that_name_no_program_still_count(repo: Repository, home: Path) -> None:
+def test_settings_that_name_no_program_still_count(repo: SampleRepository, home: Path) -> None:
     """Of the repository and of the user, with what they include."""
     repo.git("config", "--global", f"includeIf.gitdir:{repo.root.parent}/.path", str(home / "work"))
     (home / "work").write_text("[user]\n\temail = work@example.org\n")
@@ -311,7 +315,7 @@ def test_settings_that_name_no_program_still_count(repo: Repository, home: Path)
     assert read(repo.root, "HEAD@{1}").commit == repo.git("rev-parse", "HEAD~1")
 
 
-def test_what_is_read_is_one_line_that_can_be_shown(repo: Repository) -> None:
+def test_what_is_read_is_one_line_that_can_be_shown(repo: SampleRepository) -> None:
     """It goes into scripts and onto terminals."""
     repo.git("config", "user.name", "Me\nEND_OF_WHOLE_SCRIPT\x1b[2J")
     repo.git("checkout", "-q", "-b", "a\u202eb")
@@ -320,7 +324,7 @@ def test_what_is_read_is_one_line_that_can_be_shown(repo: Repository) -> None:
     assert here.branch is None
 
 
-def test_boxstraps_own_checkout(repo: Repository) -> None:
+def test_boxstraps_own_checkout(repo: SampleRepository) -> None:
     assert not is_boxstrap_checkout(read(repo.root))
     repo.write("pyproject.toml", '[project]\nname = "boxstrap"\n')
     assert not is_boxstrap_checkout(read(repo.root)), "someone's project of the same name"
@@ -331,7 +335,7 @@ def test_boxstraps_own_checkout(repo: Repository) -> None:
 
 
 def test_relative_and_home_paths(
-    repo: Repository, home: Path, monkeypatch: pytest.MonkeyPatch
+    repo: SampleRepository, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repo.root)
     assert read(Path()) == read(repo.root)

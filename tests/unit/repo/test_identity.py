@@ -12,13 +12,13 @@ import pytest
 from bootstrap.paths import state_dir
 from bootstrap.repo import identity
 from bootstrap.repo.here import read
-from tests.unit.repo.repositories import Repository, listing
+from tests.unit.repo.repositories import SampleRepository, listing
 
-New = Callable[..., Repository]
+New = Callable[..., SampleRepository]
 URL = "https://example.org/me/x.git"
 
 
-def test_it_stays_itself_when_a_remote_is_added(repo: Repository) -> None:
+def test_it_stays_itself_when_a_remote_is_added(repo: SampleRepository) -> None:
     before = read(repo.root)
     assert before.key == before.usual_key
     repo.git("remote", "add", "origin", URL)
@@ -27,7 +27,7 @@ def test_it_stays_itself_when_a_remote_is_added(repo: Repository) -> None:
     assert after.usual_key != before.key
 
 
-def test_its_root_is_the_first_commit_of_its_main_line(repo: Repository) -> None:
+def test_its_root_is_the_first_commit_of_its_main_line(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     repo.git("checkout", "-q", "--orphan", "pages")
     repo.commit("Pages")
@@ -36,14 +36,14 @@ def test_its_root_is_the_first_commit_of_its_main_line(repo: Repository) -> None
     assert read(repo.root).root_commit == first
 
 
-def test_it_is_known_after_it_was_moved(repo: Repository, tmp_path: Path) -> None:
+def test_it_is_known_after_it_was_moved(repo: SampleRepository, tmp_path: Path) -> None:
     key = read(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
     assert read(moved).key == key
     assert read(moved).key == key
 
 
-def test_two_clones_that_are_there_are_two(repo: Repository, tmp_path: Path) -> None:
+def test_two_clones_that_are_there_are_two(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("remote", "add", "origin", URL)
     copy = Path(shutil.copytree(repo.root, tmp_path / "copy", symlinks=True))
     keys = read(repo.root).key, read(copy).key
@@ -52,12 +52,12 @@ def test_two_clones_that_are_there_are_two(repo: Repository, tmp_path: Path) -> 
     assert (read(repo.root).key, read(copy).key) == keys
 
 
-def test_worktrees_of_one_are_one(repo: Repository, tmp_path: Path) -> None:
+def test_worktrees_of_one_are_one(repo: SampleRepository, tmp_path: Path) -> None:
     repo.git("worktree", "add", "-q", str(tmp_path / "beside"))
     assert read(tmp_path / "beside").key == read(repo.root).key
 
 
-def test_made_anew_at_its_place_it_is_another_one(repo: Repository, new: New) -> None:
+def test_made_anew_at_its_place_it_is_another_one(repo: SampleRepository, new: New) -> None:
     """Again and again: the numbers of files are used again."""
     key = read(repo.root).key
     keys = {key}
@@ -72,7 +72,9 @@ def test_made_anew_at_its_place_it_is_another_one(repo: Repository, new: New) ->
         assert len(keys) == number + 1
 
 
-def test_cloned_anew_at_its_place_it_is_the_same_one(repo: Repository, tmp_path: Path) -> None:
+def test_cloned_anew_at_its_place_it_is_the_same_one(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     before = read(repo.root)
     old = repo.root.rename(tmp_path / "old")
     for how in ((), ("--depth=1",)):
@@ -85,7 +87,7 @@ def test_cloned_anew_at_its_place_it_is_the_same_one(repo: Repository, tmp_path:
 
 
 def test_what_was_moved_away_is_known_though_another_took_its_place(
-    repo: Repository, new: New, tmp_path: Path
+    repo: SampleRepository, new: New, tmp_path: Path
 ) -> None:
     key = read(repo.root).key
     moved = repo.root.rename(tmp_path / "elsewhere")
@@ -95,7 +97,9 @@ def test_what_was_moved_away_is_known_though_another_took_its_place(
     assert read(moved).key == key
 
 
-def test_a_shallow_clone_knows_no_root_until_it_is_whole(repo: Repository, tmp_path: Path) -> None:
+def test_a_shallow_clone_knows_no_root_until_it_is_whole(
+    repo: SampleRepository, tmp_path: Path
+) -> None:
     repo.commit("More")
     shallow = tmp_path / "shallow"
     subprocess.run(["git", "clone", "-q", "--depth=1", f"file://{repo.root}", shallow], check=True)
@@ -108,7 +112,7 @@ def test_a_shallow_clone_knows_no_root_until_it_is_whole(repo: Repository, tmp_p
 
 
 def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
-    repo: Repository, tmp_path: Path
+    repo: SampleRepository, tmp_path: Path
 ) -> None:
     repo.git("remote", "add", "origin", URL)
     mirror = state_dir() / "mirrors" / "x.git"
@@ -118,14 +122,14 @@ def test_a_mirror_has_its_usual_key_and_takes_it_from_nobody(
     assert read(mirror).key == read(repo.root).key == read(repo.root).usual_key
 
 
-def test_nothing_is_written_into_the_repository(repo: Repository) -> None:
+def test_nothing_is_written_into_the_repository(repo: SampleRepository) -> None:
     before = listing(repo.root)
     read(repo.root)
     assert listing(repo.root) == before
     assert len(list((state_dir() / "repositories").iterdir())) == 1
 
 
-def test_known_it_costs_no_git(repo: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_it_costs_no_git(repo: SampleRepository, monkeypatch: pytest.MonkeyPatch) -> None:
     here = read(repo.root)
     monkeypatch.setattr(identity, "run", None)
     found = identity.identify(here.folders, here.git_dir, "other-00000000", shallow=False)
@@ -133,7 +137,7 @@ def test_known_it_costs_no_git(repo: Repository, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("broken", ["", "{", "[]", '{"id": 3}', '{"id": "x"}', "\0"])
-def test_a_record_that_can_t_be_read_is_none(repo: Repository, broken: str) -> None:
+def test_a_record_that_can_t_be_read_is_none(repo: SampleRepository, broken: str) -> None:
     before = read(repo.root)
     (record,) = (state_dir() / "repositories").iterdir()
     record.write_text(broken)
@@ -142,7 +146,7 @@ def test_a_record_that_can_t_be_read_is_none(repo: Repository, broken: str) -> N
 
 
 def test_a_state_folder_that_can_t_be_written_remembers_nothing(
-    repo: Repository, home: Path
+    repo: SampleRepository, home: Path
 ) -> None:
     (home / ".local").write_text("a file")
     here = read(repo.root)

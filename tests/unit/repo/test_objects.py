@@ -15,16 +15,16 @@ import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.repo.changes import missing
-from bootstrap.repo.here import Here, read
+from bootstrap.repo.here import LocalRepository, read
 from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, parse_report, wanted_ref
 from bootstrap.setup.source import nothing_is_missing
-from tests.unit.repo.repositories import Repository, listing
+from tests.unit.repo.repositories import SampleRepository, listing
 
-New = Callable[..., Repository]
+New = Callable[..., SampleRepository]
 NOBODY = "0" * 40
 
 
-class Store:
+class ObjectStore:
     """The bare repository of a box."""
 
     def __init__(self, root: Path, *options: str) -> None:
@@ -68,7 +68,7 @@ class Store:
         return dict(line.split(" ") for line in lines)
 
 
-def send(here: Here, store: Store, **options: object) -> ObjectStream:
+def send(here: LocalRepository, store: ObjectStore, **options: object) -> ObjectStream:
     stream = ObjectStream(here, ref=wanted_ref(here.commit), **options)  # type: ignore[arg-type]
     parse_report(*store.receive(stream))
     return stream
@@ -79,11 +79,13 @@ def noise(size: int, seed: int = 1) -> bytes:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store.git")
+def store(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path / "store.git")
 
 
-def test_a_whole_history(repo: Repository, store: Store, untouched: Callable[[], None]) -> None:
+def test_a_whole_history(
+    repo: SampleRepository, store: ObjectStore, untouched: Callable[[], None]
+) -> None:
     repo.commit("Second", a="1")
     untouched()
     here = read(repo.root)
@@ -94,7 +96,7 @@ def test_a_whole_history(repo: Repository, store: Store, untouched: Callable[[],
     assert stream.objects_done == stream.objects_total == 7
 
 
-def test_only_what_is_new_travels_thin(repo: Repository, store: Store) -> None:
+def test_only_what_is_new_travels_thin(repo: SampleRepository, store: ObjectStore) -> None:
     text = "".join(f"line {number}\n" for number in range(20_000))
     repo.commit("Big", big=text)
     first = read(repo.root)
@@ -109,7 +111,7 @@ def test_only_what_is_new_travels_thin(repo: Repository, store: Store) -> None:
     store.git("fsck", "--strict")
 
 
-def test_what_the_box_has_is_not_sent(repo: Repository, store: Store) -> None:
+def test_what_the_box_has_is_not_sent(repo: SampleRepository, store: ObjectStore) -> None:
     here = read(repo.root)
     send(here, store)
     stream = ObjectStream(here, ref=wanted_ref(here.commit), old=here.commit)
@@ -123,7 +125,7 @@ def test_what_the_box_has_is_not_sent(repo: Repository, store: Store) -> None:
     assert store.refs()["refs/boxstrap/other"] == here.commit
 
 
-def test_a_ref_moves_only_from_where_it_was(repo: Repository, store: Store) -> None:
+def test_a_ref_moves_only_from_where_it_was(repo: SampleRepository, store: ObjectStore) -> None:
     first = read(repo.root)
     parse_report(*store.receive(ObjectStream(first, ref="refs/boxstrap/x", old=NOBODY)))
     repo.commit("Second", a="1")
@@ -140,7 +142,7 @@ def test_a_ref_moves_only_from_where_it_was(repo: Repository, store: Store) -> N
 def test_sha256(new: New, tmp_path: Path) -> None:
     repo = new("homework", "--object-format=sha256")
     repo.commit(a="1")
-    store = Store(tmp_path / "store.git", "--object-format=sha256")
+    store = ObjectStore(tmp_path / "store.git", "--object-format=sha256")
     first = read(repo.root)
     send(first, store, old=NOBODY)
     repo.commit(a="2")
@@ -149,7 +151,7 @@ def test_sha256(new: New, tmp_path: Path) -> None:
     assert set(store.refs().values()) == {first.commit, second.commit}
 
 
-def test_the_wrong_kind_of_store_refuses(new: New, store: Store) -> None:
+def test_the_wrong_kind_of_store_refuses(new: New, store: ObjectStore) -> None:
     repo = new("homework", "--object-format=sha256")
     repo.commit(a="1")
     with pytest.raises(BoxstrapError):
@@ -157,11 +159,11 @@ def test_the_wrong_kind_of_store_refuses(new: New, store: Store) -> None:
     assert store.refs() == {}
 
 
-def test_a_shallow_clone(repo: Repository, store: Store, tmp_path: Path) -> None:
+def test_a_shallow_clone(repo: SampleRepository, store: ObjectStore, tmp_path: Path) -> None:
     for number in range(5):
         repo.commit(f"Commit {number}", a=str(number))
     repo.git("clone", "-q", "--depth=2", f"file://{repo.root}", str(tmp_path / "shallow"))
-    shallow = Repository(tmp_path / "shallow")
+    shallow = SampleRepository(tmp_path / "shallow")
     here = read(shallow.root)
     before = listing(shallow.root / ".git")
     send(here, store)
@@ -174,13 +176,13 @@ def test_a_shallow_clone(repo: Repository, store: Store, tmp_path: Path) -> None
 
 
 def test_a_shallow_clone_onto_the_whole_history(
-    repo: Repository, store: Store, tmp_path: Path
+    repo: SampleRepository, store: ObjectStore, tmp_path: Path
 ) -> None:
     repo.commit("Second", a="1")
     whole = read(repo.root)
     send(whole, store)
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
-    shallow = Repository(tmp_path / "shallow")
+    shallow = SampleRepository(tmp_path / "shallow")
     shallow.commit("Third", a="2")
     here = read(shallow.root)
     send(here, store, have=have_locally(here, [whole.commit]))
@@ -188,11 +190,11 @@ def test_a_shallow_clone_onto_the_whole_history(
 
 
 def test_the_next_shallow_fetch_sends_only_what_changed(
-    repo: Repository, store: Store, tmp_path: Path
+    repo: SampleRepository, store: ObjectStore, tmp_path: Path
 ) -> None:
     repo.commit("Many", **{f"f{number}": str(number) for number in range(50)})
     repo.git("clone", "-q", "--depth=1", f"file://{repo.root}", str(tmp_path / "shallow"))
-    shallow = Repository(tmp_path / "shallow")
+    shallow = SampleRepository(tmp_path / "shallow")
     first = read(shallow.root)
     send(first, store)
     repo.commit("Next", f1="changed")
@@ -204,17 +206,19 @@ def test_the_next_shallow_fetch_sends_only_what_changed(
 
 
 @pytest.fixture
-def part(repo: Repository, tmp_path: Path) -> Repository:
+def part(repo: SampleRepository, tmp_path: Path) -> SampleRepository:
     """A clone without the blobs that its checkout doesn't need, whose host is gone."""
     repo.commit("Second", train_py="print(2)\n")
     repo.git("config", "uploadpack.allowFilter", "true")
     made = tmp_path / "part"
     repo.git("clone", "-q", "--filter=blob:none", f"file://{repo.root}", str(made))
     repo.root.rename(tmp_path / "gone")
-    return Repository(made)
+    return SampleRepository(made)
 
 
-def test_a_partial_clone_sends_the_commit_with_what_it_has(part: Repository, store: Store) -> None:
+def test_a_partial_clone_sends_the_commit_with_what_it_has(
+    part: SampleRepository, store: ObjectStore
+) -> None:
     here = read(part.root)
     send(here, store)
     assert store.git("show", f"{here.commit}:train.py") == "print(2)"
@@ -226,7 +230,7 @@ def test_a_partial_clone_sends_the_commit_with_what_it_has(part: Repository, sto
     assert store.git("show", f"{there.commit}:train.py") == "print(3)"
 
 
-def test_what_a_partial_clone_lacks_is_named_and_not_fetched(part: Repository) -> None:
+def test_what_a_partial_clone_lacks_is_named_and_not_fetched(part: SampleRepository) -> None:
     here = read(part.root)
     assert not missing(here)
     old = read(part.root, "HEAD~1")
@@ -238,7 +242,9 @@ def test_what_a_partial_clone_lacks_is_named_and_not_fetched(part: Repository) -
 
 
 @pytest.mark.parametrize("state", ["detached", "worktree", "alternates", "bare"])
-def test_other_states(repo: Repository, store: Store, tmp_path: Path, state: str) -> None:
+def test_other_states(
+    repo: SampleRepository, store: ObjectStore, tmp_path: Path, state: str
+) -> None:
     root = repo.root
     if state == "detached":
         repo.git("checkout", "-q", "--detach")
@@ -254,7 +260,9 @@ def test_other_states(repo: Repository, store: Store, tmp_path: Path, state: str
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_settings_of_the_user_do_not_change_the_stream(repo: Repository, store: Store) -> None:
+def test_settings_of_the_user_do_not_change_the_stream(
+    repo: SampleRepository, store: ObjectStore
+) -> None:
     for setting in ("pack.packSizeLimit=1m", "pack.threads=1", "pack.writeReverseIndex=true"):
         repo.git("config", *setting.split("="))
     repo.commit("Big", big=noise(3_000_000))
@@ -266,7 +274,9 @@ def test_settings_of_the_user_do_not_change_the_stream(repo: Repository, store: 
 # Interrupted, broken
 
 
-def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(repo: Repository, store: Store) -> None:
+def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(
+    repo: SampleRepository, store: ObjectStore
+) -> None:
     repo.commit("Big", big=noise(400_000))
     here = read(repo.root)
     whole = b"".join(ObjectStream(here, ref=wanted_ref(here.commit)))
@@ -279,7 +289,7 @@ def test_cut_anywhere_leaves_no_ref_and_can_be_sent_again(repo: Repository, stor
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_killed_in_the_middle(repo: Repository, store: Store) -> None:
+def test_killed_in_the_middle(repo: SampleRepository, store: ObjectStore) -> None:
     repo.commit("Big", big=noise(4_000_000))
     here = read(repo.root)
     stream = ObjectStream(here, ref=wanted_ref(here.commit))
@@ -297,7 +307,7 @@ def test_killed_in_the_middle(repo: Repository, store: Store) -> None:
     assert list(store.refs().values()) == [here.commit]
 
 
-def test_a_flipped_bit_is_refused(repo: Repository, store: Store) -> None:
+def test_a_flipped_bit_is_refused(repo: SampleRepository, store: ObjectStore) -> None:
     repo.commit("Big", big=noise(100_000))
     here = read(repo.root)
     whole = bytearray(b"".join(ObjectStream(here, ref=wanted_ref(here.commit))))
@@ -308,7 +318,9 @@ def test_a_flipped_bit_is_refused(repo: Repository, store: Store) -> None:
     assert "run again" in caught.value.hint
 
 
-def test_what_the_box_lacks_of_a_thin_pack_is_refused(repo: Repository, store: Store) -> None:
+def test_what_the_box_lacks_of_a_thin_pack_is_refused(
+    repo: SampleRepository, store: ObjectStore
+) -> None:
     first = read(repo.root)
     repo.commit("Second", a="1")
     with pytest.raises(BoxstrapError):
@@ -316,7 +328,7 @@ def test_what_the_box_lacks_of_a_thin_pack_is_refused(repo: Repository, store: S
     assert store.refs() == {}
 
 
-def test_a_damaged_repository_stops_the_stream(repo: Repository, store: Store) -> None:
+def test_a_damaged_repository_stops_the_stream(repo: SampleRepository, store: ObjectStore) -> None:
     here = read(repo.root)
     blob = repo.git("rev-parse", "HEAD:train.py")
     (repo.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
@@ -332,7 +344,7 @@ def children() -> set[psutil.Process]:
     return set(psutil.Process().children())
 
 
-def test_closing_early_ends_git(repo: Repository) -> None:
+def test_closing_early_ends_git(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(4_000_000))
     here = read(repo.root)
     before = children()
@@ -350,7 +362,7 @@ def test_closing_early_ends_git(repo: Repository) -> None:
 
 
 def test_closing_does_not_wait_for_a_git_that_is_busy(
-    repo: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: SampleRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = read(repo.root)
     (tmp_path / "git").write_text("#!/bin/sh\necho PACK\nexec sleep 60\n")
@@ -365,7 +377,7 @@ def test_closing_does_not_wait_for_a_git_that_is_busy(
     assert not children() - before
 
 
-def test_closing_from_another_thread_is_met_as_an_error(repo: Repository) -> None:
+def test_closing_from_another_thread_is_met_as_an_error(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(8_000_000))
     before = children()
     stream = ObjectStream(read(repo.root), ref="refs/boxstrap/x")
@@ -382,7 +394,7 @@ def test_closing_from_another_thread_is_met_as_an_error(repo: Repository) -> Non
 # Size, progress
 
 
-def test_a_big_file_in_small_pieces_and_flat_memory(repo: Repository) -> None:
+def test_a_big_file_in_small_pieces_and_flat_memory(repo: SampleRepository) -> None:
     repo.commit("Big", big=noise(50_000_000))
     here = read(repo.root)
     seen: list[tuple[int, int, int]] = []
@@ -419,7 +431,7 @@ def test_progress_counts_objects(new: New) -> None:
 # What both sides have
 
 
-def test_have_locally(repo: Repository) -> None:
+def test_have_locally(repo: SampleRepository) -> None:
     first = repo.git("rev-parse", "HEAD")
     tree = repo.git("rev-parse", "HEAD^{tree}")
     second = repo.commit("Second", a="1")
@@ -429,7 +441,7 @@ def test_have_locally(repo: Repository) -> None:
     assert have_locally(here, []) == []
 
 
-def test_an_id_or_ref_that_is_none_is_not_sent(repo: Repository) -> None:
+def test_an_id_or_ref_that_is_none_is_not_sent(repo: SampleRepository) -> None:
     here = read(repo.root)
     with pytest.raises(ValueError, match="full id"):
         wanted_ref("HEAD")
@@ -478,7 +490,7 @@ def test_a_bad_report(answer: bytes, why: str) -> None:
     assert len(caught.value.what) < 300
 
 
-def test_a_pipe_of_the_size_of_many_haves(new: New, store: Store) -> None:
+def test_a_pipe_of_the_size_of_many_haves(new: New, store: ObjectStore) -> None:
     repo = new()
     stdin = b"".join(
         b"commit refs/heads/main\ncommitter a <a@b> %d +0000\ndata 1\nx\n" % number

@@ -11,7 +11,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.owner import of_another
 from bootstrap.repo.here import read
-from tests.unit.repo.repositories import Repository
+from tests.unit.repo.repositories import SampleRepository
 
 pytestmark = pytest.mark.boxes  # only root may give a file away
 
@@ -40,14 +40,14 @@ def test_a_path_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert of_another(file)
 
 
-def test_a_strangers_repository_is_refused(repo: Repository) -> None:
+def test_a_strangers_repository_is_refused(repo: SampleRepository) -> None:
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user") as caught:
         read(repo.root)
     assert f"safe.directory {repo.root}" in caught.value.hint
 
 
-def test_a_repository_that_a_stranger_put_above_is_refused(repo: Repository) -> None:
+def test_a_repository_that_a_stranger_put_above_is_refused(repo: SampleRepository) -> None:
     """As in a shared folder, where everybody may write."""
     mine = repo.root / "mine"
     mine.mkdir()
@@ -56,7 +56,7 @@ def test_a_repository_that_a_stranger_put_above_is_refused(repo: Repository) -> 
         read(mine)
 
 
-def test_a_file_that_leads_to_a_strangers_folder(repo: Repository, tmp_path: Path) -> None:
+def test_a_file_that_leads_to_a_strangers_folder(repo: SampleRepository, tmp_path: Path) -> None:
     give(repo.root / ".git")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / ".git").write_text(f"gitdir: {repo.root / '.git'}\n")
@@ -64,7 +64,7 @@ def test_a_file_that_leads_to_a_strangers_folder(repo: Repository, tmp_path: Pat
         read(tmp_path / "mine")
 
 
-def test_nothing_of_it_is_read(repo: Repository) -> None:
+def test_nothing_of_it_is_read(repo: SampleRepository) -> None:
     (repo.root / ".git" / "config").write_text("this is no configuration\n[")
     give(repo.root)
     with pytest.raises(UsageError, match="belongs to another user"):
@@ -72,7 +72,7 @@ def test_nothing_of_it_is_read(repo: Repository) -> None:
 
 
 def test_who_called_sudo_is_the_same_person(
-    repo: Repository, monkeypatch: pytest.MonkeyPatch
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give(repo.root)
     monkeypatch.setenv("SUDO_UID", str(STRANGER))
@@ -93,7 +93,9 @@ def test_who_called_sudo_is_the_same_person(
         (["", "{root}"], True),
     ],
 )
-def test_the_persons_own_word_counts(repo: Repository, values: list[str], trusted: bool) -> None:
+def test_the_persons_own_word_counts(
+    repo: SampleRepository, values: list[str], trusted: bool
+) -> None:
     give(repo.root)
     for value in values:
         given = value.format(root=repo.root, above=repo.root.parent)
@@ -106,7 +108,7 @@ def test_the_persons_own_word_counts(repo: Repository, values: list[str], truste
 
 
 def test_the_repositorys_own_word_does_not(
-    repo: Repository, new: Callable[..., Repository], monkeypatch: pytest.MonkeyPatch
+    repo: SampleRepository, new: Callable[..., SampleRepository], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = new("other")
     other.git("config", "safe.directory", "*")

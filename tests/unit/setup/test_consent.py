@@ -19,7 +19,7 @@ from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.takes import Takes
 from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
 from bootstrap.tasks.exit_codes import exit_code
-from tests.cli import HERE, Repository, User
+from tests.cli import HERE, User, UserRepository
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "{} me\n"
 TAKES: dict[str, tuple[str, str]] = {
@@ -49,7 +49,7 @@ def test_a_key_that_declares_nothing_is_seen_so_the_test_above_can_fail() -> Non
 
 
 @pytest.fixture
-def clone(user: User, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def clone(user: User, monkeypatch: pytest.MonkeyPatch) -> UserRepository:
     """A repository that the user cloned, and stands in."""
     made = user.repository()
     monkeypatch.chdir(made.root)
@@ -63,7 +63,7 @@ Says = Callable[..., BoxOptions]
 
 
 @pytest.fixture
-def says(clone: Repository) -> Says:
+def says(clone: UserRepository) -> Says:
     """`says(text)`: the repository's profile says that."""
 
     def write(text: str, name: str = "boxstrap.yaml", **options: object) -> BoxOptions:
@@ -132,7 +132,7 @@ def test_a_digest_allows_its_own_list_alone(says: Says) -> None:
     load_profile(says("secrets: [A]", consent=digest))
 
 
-def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: Repository) -> None:
+def test_it_holds_for_this_repository_alone(says: Says, user: User, clone: UserRepository) -> None:
     options = says("secrets: [A]")
     digest = refused(options).takings.digest
     agree(options)
@@ -161,7 +161,7 @@ def test_a_record_that_can_not_be_read_is_no_consent(left: str, says: Says) -> N
     refused(options)
 
 
-def test_the_persons_own_words_need_none(says: Says, user: User, clone: Repository) -> None:
+def test_the_persons_own_words_need_none(says: Says, user: User, clone: UserRepository) -> None:
     own = "version: 1\nsecrets: [A]\nssh: {identity: ~/id, authorized_keys: [~/me.pub]}\n"
     config_dir().mkdir(parents=True)
     (config_dir() / "mine.yaml").write_text(own)
@@ -185,7 +185,7 @@ def test_the_persons_own_words_need_none(says: Says, user: User, clone: Reposito
 
 @pytest.mark.parametrize("way", ["named", "link", "link in config", "folder", "absolute", "cwd"])
 def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
-    way: str, says: Says, user: User, clone: Repository
+    way: str, says: Says, user: User, clone: UserRepository
 ) -> None:
     (clone.root / "sub").mkdir()
     options = says("secrets: [A]", "sub/evil.yaml")
@@ -208,7 +208,7 @@ def test_no_way_to_a_file_of_the_repository_is_the_persons_word(
 
 
 def test_a_link_that_leads_out_of_the_repository_takes_that_file(
-    says: Says, user: User, clone: Repository
+    says: Says, user: User, clone: UserRepository
 ) -> None:
     """And what that file takes is the link's word."""
     (user.home / "base.yaml").write_text("version: 1\nsecrets: [OF_THE_HOME]\n")
@@ -231,7 +231,7 @@ def test_a_key_that_changed_in_its_file_is_another_key(says: Says, user: User) -
     assert "(new)" in refused(options).text()
 
 
-def test_the_repository_stood_in_is_no_other_one(says: Says, clone: Repository) -> None:
+def test_the_repository_stood_in_is_no_other_one(says: Says, clone: UserRepository) -> None:
     clone.git("remote", "add", "origin", "https://example.org/me/homework.git")
     load_profile(says("git: {url: https://example.org/me/homework.git}"))
     for other in ("git@example.org:me/homework.git", "https://example.org/me/private.git"):
@@ -296,10 +296,10 @@ def test_no_other_place_makes_a_profile_usable() -> None:
 
 
 @pytest.fixture
-def private(user: User, clone: Repository) -> Repository:
+def private(user: User, clone: UserRepository) -> UserRepository:
     """Another repository of the user's; they stand in the first one."""
     assert clone.root.is_dir()
-    return Repository(user.home / "private", user.env, {"secret.py": "1\n"})
+    return UserRepository(user.home / "private", user.env, {"secret.py": "1\n"})
 
 
 def _git_file(git: Path, other: Path) -> None:
@@ -358,7 +358,7 @@ def _linked_packs(git: Path, other: Path) -> None:
     ],
 )  # fmt: skip
 def test_objects_of_another_repository_need_consent(
-    lead: Callable[[Path, Path], None], says: Says, clone: Repository, private: Repository
+    lead: Callable[[Path, Path], None], says: Says, clone: UserRepository, private: UserRepository
 ) -> None:
     options = says("secrets: []")
     load_profile(options)
@@ -372,7 +372,7 @@ def test_objects_of_another_repository_need_consent(
 
 
 def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
-    says: Says, clone: Repository, private: Repository, monkeypatch: pytest.MonkeyPatch
+    says: Says, clone: UserRepository, private: UserRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other side names them, or it lies inside."""
     says("secrets: []")

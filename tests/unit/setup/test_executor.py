@@ -105,7 +105,7 @@ class Setup:
         return self.id
 
 
-class Box:
+class ScriptedBox:
     """A box that is a folder of this machine, and its user, who stands in a repository."""
 
     def __init__(self, user: User) -> None:
@@ -152,17 +152,17 @@ class Box:
 
 
 @pytest.fixture
-def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
+def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
     def four(**asked: bool) -> tuple[Step, ...]:
         return tuple(step for step in steps_for(**asked) if step.name in STEPS)
 
     monkeypatch.setattr(context, "steps_for", four)
-    made = Box(user)
+    made = ScriptedBox(user)
     yield made
     made.close()
 
 
-def test_it_is_done_once_and_then_there_is_nothing_to_do(box: Box) -> None:
+def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> None:
     box.open()
     first = box.ask().begin()
     setup = first.well()
@@ -175,7 +175,7 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: Box) -> None:
     assert box.setups() == [setup]
 
 
-def test_the_same_that_is_at_work_is_followed(box: Box) -> None:
+def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
     at_work = f"this setup is at work already ({first.executor.setup}): following it"
@@ -186,7 +186,7 @@ def test_the_same_that_is_at_work_is_followed(box: Box) -> None:
     assert second.told.of_the_box() == first.told.of_the_box() != []
 
 
-def test_of_the_same_begun_twice_at_once_one_is_done(box: Box) -> None:
+def test_of_the_same_begun_twice_at_once_one_is_done(box: ScriptedBox) -> None:
     """Both were told that nothing is at work; the box lets one begin."""
     second = box.ask()
     nothing_at_work = second.context.box_state()
@@ -199,7 +199,7 @@ def test_of_the_same_begun_twice_at_once_one_is_done(box: Box) -> None:
     assert first.told.of("repo").count("ok") == 1
 
 
-def test_another_one_waits_and_says_for_whom(box: Box) -> None:
+def test_another_one_waits_and_says_for_whom(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask(script="another", wait_s=1).begin().end()
     assert isinstance(second.error, BusyError)
@@ -213,7 +213,7 @@ def test_another_one_waits_and_says_for_whom(box: Box) -> None:
     assert box.how_it_ended(patient.id) == 0
 
 
-def test_a_lost_link_is_taken_up_where_it_broke(box: Box) -> None:
+def test_a_lost_link_is_taken_up_where_it_broke(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     for _ in range(2):
         setup.context.link.wire.close()
@@ -228,7 +228,7 @@ def test_a_lost_link_is_taken_up_where_it_broke(box: Box) -> None:
 
 @pytest.mark.parametrize("began", [True, False], ids=["it began", "it did not begin"])
 def test_a_link_that_breaks_at_the_launch_launches_once(
-    began: bool, box: Box, monkeypatch: pytest.MonkeyPatch
+    began: bool, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -249,7 +249,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
 
 
 def test_a_link_that_breaks_at_every_launch_is_given_up(
-    box: Box, monkeypatch: pytest.MonkeyPatch
+    box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def launch(wire: object, start: Launch) -> None:
         raise LinkLost("this machine")
@@ -258,7 +258,7 @@ def test_a_link_that_breaks_at_every_launch_is_given_up(
     assert isinstance(box.ask().begin().end().error, LinkLost)
 
 
-def test_a_failed_one_goes_on_where_it_stopped(box: Box) -> None:
+def test_a_failed_one_goes_on_where_it_stopped(box: ScriptedBox) -> None:
     box.open()
     (box.folder / "homework").mkdir(parents=True)
     (box.folder / "homework/mine").write_text("not a clone")
@@ -272,7 +272,7 @@ def test_a_failed_one_goes_on_where_it_stopped(box: Box) -> None:
     assert (again.told.of("tools"), again.told.of("repo")[-1]) == (["skip"], "ok")
 
 
-def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: Box) -> None:
+def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: ScriptedBox) -> None:
     token = CancelToken()
     setup = box.ask(cancel=token).begin().reach_the_wait()
     began = time.monotonic()
@@ -286,7 +286,9 @@ def test_who_cancels_leaves_at_once_and_the_box_goes_on(box: Box) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "while the link is lost"])
-def test_a_token_ends_every_wait(when: str, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_ends_every_wait(
+    when: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = CancelToken()
     if when == "before":
         token.cancel()
@@ -307,7 +309,7 @@ def test_a_token_ends_every_wait(when: str, box: Box, monkeypatch: pytest.Monkey
     assert time.monotonic() - began < 1  # of a pause of two seconds
 
 
-def test_one_that_is_stopped_on_the_box_says_so(box: Box) -> None:
+def test_one_that_is_stopped_on_the_box_says_so(box: ScriptedBox) -> None:
     setup = box.ask().begin().reach_the_wait()
     wire = box.ask().context.link.wire
     exchange(wire, build_query("stop", workdir=str(box.folder), what="setup", repo_key=""))

@@ -19,7 +19,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-class Terminal:
+class TimelineTerminal:
     """A timeline on a terminal that exists on paper only."""
 
     def __init__(self, width=80, height=24, encoding="utf-8", env=ENV) -> None:
@@ -64,7 +64,7 @@ MIDDLE = [
 
 
 def test_in_the_middle_of_a_run():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(2.4))
     terminal.clock.now = 2.4
@@ -73,7 +73,7 @@ def test_in_the_middle_of_a_run():
 
 
 def test_steps_that_run_at_once_are_shown_at_once():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
     terminal.take(until(1.4))
     running = [line for line in terminal.frame() if line[1] in SPINNER]
     assert [line.split()[1] for line in running] == ["gpu", "repo", "setup"]
@@ -82,7 +82,7 @@ def test_steps_that_run_at_once_are_shown_at_once():
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 @pytest.mark.parametrize("price", [None, 1.2])
 def test_no_line_is_wider_than_the_terminal(width, price):
-    terminal = Terminal(width)
+    terminal = TimelineTerminal(width)
     terminal.screen.price = price
     with closing(terminal.screen) as screen:
         screen.plan(STEPS)
@@ -117,7 +117,7 @@ ANY_EVENT = st.tuples(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY_EVENT, max_size=20), st.integers(40, 200), st.integers(2, 30))
 def test_whatever_a_box_sends_the_frame_keeps_its_size(events, width, height):
-    terminal = Terminal(width)
+    terminal = TimelineTerminal(width)
     terminal.screen.price = 1.2
     for t, step, event, fields in events:
         terminal.screen._steps.take(ev(t, step, event, **fields))
@@ -127,7 +127,7 @@ def test_whatever_a_box_sends_the_frame_keeps_its_size(events, width, height):
 
 
 def test_a_low_terminal_shows_what_matters():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
     terminal.screen._steps.plan(STEPS)
     terminal.take(until(74.0)[:-1])
     terminal.screen._steps.take(ev(74, "train", "start"))
@@ -136,7 +136,7 @@ def test_a_low_terminal_shows_what_matters():
 
 
 def test_ascii_where_the_stream_has_no_utf8():
-    terminal = Terminal(encoding="ascii")
+    terminal = TimelineTerminal(encoding="ascii")
     with closing(terminal.screen) as screen:
         screen.plan(STEPS)
         for event in run_events():
@@ -151,7 +151,7 @@ def test_ascii_where_the_stream_has_no_utf8():
 
 def test_no_color_takes_the_colours_only():
     for env, has_colour in ((ENV, True), ({**ENV, "NO_COLOR": "1"}, False)):
-        terminal = Terminal(env=env)
+        terminal = TimelineTerminal(env=env)
         with closing(terminal.screen) as screen:
             screen.plan(["gpu"])
             screen.event(ev(0, "gpu", "ok"))
@@ -159,7 +159,7 @@ def test_no_color_takes_the_colours_only():
 
 
 def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
     with closing(terminal.screen) as screen:
         screen.plan(["gpu", "repo"])
         screen.event(ev(0, "gpu", "ok"))
@@ -172,7 +172,7 @@ def test_what_is_over_is_drawn_once_when_the_timeline_goes_on():
 
 
 def test_a_flood_costs_no_drawing():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
     flood = [ev(0, "repo", "progress", done=n, total=10**6, unit="objects") for n in range(500)]
     with closing(terminal.screen) as screen:
         screen.plan(["repo"])
@@ -183,7 +183,7 @@ def test_a_flood_costs_no_drawing():
 
 
 def test_the_cursor_comes_back_after_an_error():
-    terminal = Terminal()
+    terminal = TimelineTerminal()
 
     def interrupted() -> None:
         with closing(terminal.screen) as screen:

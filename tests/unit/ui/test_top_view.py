@@ -14,7 +14,7 @@ from bootstrap.ui.top_view import BoxView, LiveTable, TopScreen, make_top_screen
 GIB = 1024**3
 
 
-class Terminal(io.StringIO):
+class TopTerminal(io.StringIO):
     encoding = "utf-8"
 
     def isatty(self) -> bool:
@@ -61,7 +61,7 @@ def screen(out: io.StringIO, *, as_json: bool = False) -> TopScreen:
 
 
 def test_plain_lines() -> None:
-    out = Terminal()
+    out = TopTerminal()
     view = live()
     screen(out).show([view], view)
     lines = [line.partition("  ")[2] for line in out.getvalue().splitlines()]
@@ -100,7 +100,7 @@ def test_json_lines_have_a_version_and_no_secret() -> None:
 def drawn(views: list[BoxView], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("TERM", "xterm")
-    out = Terminal()
+    out = TopTerminal()
     table = make_top_screen(out, as_json=False, redact=redact, env={"TERM": "xterm"})
     assert isinstance(table, LiveTable)
     table.show(views, None)

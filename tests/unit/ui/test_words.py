@@ -1,8 +1,8 @@
-from bootstrap.ui.words import Next, what_next
+from bootstrap.ui.words import NextCommands, what_next
 
 
 def test_everything_is_aligned():
-    following = Next(
+    following = NextCommands(
         box="vast-5",
         run="homework",
         attach="boxstrap attach --host vast-5",
@@ -26,9 +26,14 @@ def test_everything_is_aligned():
 
 
 def test_what_is_not_there_is_left_out():
-    assert what_next(Next(box="local", rented=False)) == "local: set up"
-    assert what_next(Next(box="b")) == "b: set up\n\nstill billing: destroy it where you rented it"
-    short = Next(box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page")
+    assert what_next(NextCommands(box="local", rented=False)) == "local: set up"
+    assert (
+        what_next(NextCommands(box="b"))
+        == "b: set up\n\nstill billing: destroy it where you rented it"
+    )
+    short = NextCommands(
+        box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page"
+    )
     assert what_next(short) == (
         "b: run r: failed (exit 1)\n\nstill billing: destroy it at the provider's page"
     )

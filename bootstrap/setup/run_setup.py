@@ -17,7 +17,7 @@ from bootstrap.setup.context import SetupContext, get_context, warn_of_provider
 from bootstrap.ui.reporter import Reporter
 
 if TYPE_CHECKING:
-    from bootstrap.profile.load import Loaded
+    from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.run import Run
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
@@ -104,7 +104,7 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
 def _blocking(box_state: BoxState) -> Run | None:
     """The live run in this repository's folder, if tree, environment or work wait for it."""
     waits = "alive" in box_state.plan.values() and box_state.plan.get("train") != "done"
-    return box_state.alive if waits else None
+    return box_state.live_run if waits else None
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class SetupPlan:
     box: str
     commit: str
     rows: list[PlanRow]
-    loaded: Loaded
+    loaded: LoadedProfile
 
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:

@@ -19,7 +19,7 @@ from bootstrap.render.editions import COMPACT, FULL, IN_JSON, MINIMAL
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.render.variables import Source
-    from bootstrap.repo.here import Here
+    from bootstrap.repo.here import LocalRepository
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
 
@@ -202,7 +202,7 @@ def anyone_may_read(url: str) -> bool | None:
     return True
 
 
-def _is_on_the_host(here: Here) -> None:
+def _is_on_the_host(here: LocalRepository) -> None:
     """Raise where no branch of a remote, as this machine last saw it, has the commit."""
     if not _remote_branches(here):
         raise UsageError(
@@ -213,7 +213,7 @@ def _is_on_the_host(here: Here) -> None:
         )
 
 
-def _remote_branches(here: Here) -> list[str]:
+def _remote_branches(here: LocalRepository) -> list[str]:
     from bootstrap.repo.git import run
 
     options = ("--format=%(refname)", "--contains", here.commit, "refs/remotes")

@@ -11,7 +11,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import shell_command
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import build_query
-from bootstrap.repo.here import Here
+from bootstrap.repo.here import LocalRepository
 from bootstrap.repo.objects import (
     ObjectStream,
     ProgressCallback,
@@ -26,11 +26,11 @@ _MOST_ANSWER = 1024 * 1024
 
 
 @dataclass(eq=False, repr=False)
-class ObjectSender(threading.Thread):
+class CommitSender(threading.Thread):
     """Sends the commit beside everything else; `failed` is called with what went wrong."""
 
     wire: Wire
-    here: Here
+    here: LocalRepository
     have: Sequence[str]
     workdir: str
     repo_key: str
