@@ -11,7 +11,7 @@ import pytest
 from bootstrap.profile.load import load
 from bootstrap.profile.problems import WrongProfileError
 
-from .hostile import ACCEPTED, DOCUMENTS, REFUSED, REFUSED_NAMES, Case, yaml_text
+from .hostile import ACCEPTED, DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
 
 SETTABLE = [case for case in REFUSED if case.key != "extends"]
 
@@ -75,7 +75,7 @@ def test_set_is_taken_byte_for_byte(write, case):
     assert value_at(load("./a.yaml", sets=[f"{key}={value}"]).profile, case) == case.value
 
 
-def value_at(profile, case: Case):
+def value_at(profile, case: HostileCase):
     value = json.loads(json.dumps(profile.as_dict()))
     for step in case.key.removesuffix("[]").split("."):
         value = value[step]
