@@ -13,6 +13,9 @@ class Step:
     name: str
     needs: tuple[str, ...]
     does: str
+    """What it brings, for the plan."""
+    doing: str
+    """What is shown while it runs for the first time."""
     on_local: bool = True
     """Whether it runs where the box is this machine: what changes the person's own `~/.ssh`
     does not."""
@@ -21,31 +24,48 @@ class Step:
 
 
 STEPS = (
-    Step("preflight", (), "can this box be set up at all?"),
-    Step("shell", ("preflight",), "environment file, automatic tmux off"),
-    Step("ssh", ("preflight",), "your public keys, the git hosts' keys", on_local=False),
-    Step("tools", ("preflight",), "git, tmux, rsync, the profile's packages"),
-    Step("agent", ("tools",), "uv, and a small environment of our own"),
-    Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML"),
-    Step("repo", ("tools",), "your commit, checked out", per_repo=True),
-    Step("python", ("repo", "gpu"), "the environment", per_repo=True),
-    Step("smoke", ("python", "gpu"), "each GPU computes right, and as fast as its model"),
-    Step("train", ("python", "smoke", "shell", "ssh"), "your command, in a session", per_repo=True),
+    Step(
+        "preflight", (), "can this box be set up at all?", "checking whether this box can be set up"
+    ),
+    Step(
+        "shell",
+        ("preflight",),
+        "environment file, automatic tmux off",
+        "writing the environment file",
+    ),
+    Step(
+        "ssh",
+        ("preflight",),
+        "your public keys, the git hosts' keys",
+        "adding keys",
+        on_local=False,
+    ),
+    Step(
+        "tools",
+        ("preflight",),
+        "git, tmux, rsync, the profile's packages",
+        "installing what is missing",
+    ),
+    Step("agent", ("tools",), "uv, and a small environment of our own", "fetching our own tools"),
+    Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML", "asking the GPU"),
+    Step("repo", ("tools",), "your commit, checked out", "checking out your commit", per_repo=True),
+    Step("python", ("repo", "gpu"), "the environment", "making the environment", per_repo=True),
+    Step(
+        "smoke",
+        ("python", "gpu"),
+        "each GPU computes right, and as fast as its model",
+        "trying each GPU",
+    ),
+    Step(
+        "train",
+        ("python", "smoke", "shell", "ssh"),
+        "your command, in a session",
+        "starting your command",
+        per_repo=True,
+    ),
 )
 NAMES = tuple(step.name for step in STEPS)
-DOING = {
-    "preflight": "checking whether this box can be set up",
-    "shell": "writing the environment file",
-    "ssh": "adding keys",
-    "tools": "installing what is missing",
-    "agent": "fetching our own tools",
-    "gpu": "asking the GPU",
-    "repo": "checking out your commit",
-    "python": "making the environment",
-    "smoke": "trying each GPU",
-    "train": "starting your command",
-}
-"""What is shown of a step that runs for the first time."""
+DOING = {step.name: step.doing for step in STEPS}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Every threshold of the verdict, by what it judges; docs/verdict.md has the sources."""
+"""Every threshold of the verdict, by what it judges.
+
+docs/verdict.md has the sources, and says each number to people: change it there too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ GPU = {
     "memory_ecc": 0.96 * 15 / 16,  # GDDR cards keep 1/16 for ECC: A10, L4, L40S, T4
     "used_gib": 1.0,
     "power": 0.99,  # of the default; some cards round
-    "heat": 10,  # °C below the slow-down
+    "heat": 10,  # temperature, in °C below the slow-down
     "busy": 20,  # percent; below, a link that stepped down is a link at rest
 }
 MACHINE = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
+from bootstrap.box import thresholds
 from bootstrap.errors import UsageError
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
@@ -60,6 +61,7 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
             "branch": source.branch or "",
             "user_name": profile.git.user.name or source.user_name or "",
             "user_email": profile.git.user.email or source.user_email or "",
+            "used": round(thresholds.GPU["used_gib"] + _RESERVED_GIB),
             "uv": _uv(),
             "torch": python.torch_backend if python.torch_backend != "none" else "",
             "python": python.version or "",
@@ -79,13 +81,15 @@ def _command(command: str) -> str:
     return f'"$V/bin/python "{quote(rest)}' if own else '"$T"'
 
 
+_RESERVED_GIB = 1.0
+"""What a driver keeps for itself: the older call that is made here counts it as used."""
 _LONGER = "Leave --small out, or: boxstrap oneliner --url https://…"
 
 
 def _order(profile: Profile) -> str:
     """What the check reads: exit code, GPUs at the least, words of the name, GiB at the least."""
     gpu = profile.gpu
-    least = round((gpu.min_memory_gib or 0) * 0.9, 2)
+    least = round((gpu.min_memory_gib or 0) * thresholds.GPU["memory_ecc"], 2)
     count = gpu.count or (1 if gpu.require else 0)
     return repr([6 if gpu.require else 0, count, (gpu.name or "").lower(), least])
 

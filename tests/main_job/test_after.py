@@ -59,7 +59,7 @@ def test_before_a_setup_the_plan_says_what_would_run_and_writes_nothing(rented: 
 
 def test_before_a_setup_there_is_nothing_to_see(rented: Rented) -> None:
     assert "no setup was made here" in rented.run("status").must(0).out
-    assert "nothing was started" in rented.run("logs").must(2).err
+    assert "no run was started" in rented.run("logs").must(2).err
     assert "no setup" in rented.run("logs", "--step", "python").must(2).err
 
 
