@@ -94,6 +94,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tries", type=int, default=5, help="how often each kill at a random moment is tried"
     )
+    parser.addoption(
+        "--every", action="store_true", help="every row of the tables that a usual run samples"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
