@@ -11,7 +11,7 @@ from bootstrap.paths import shipped, state_dir
 from bootstrap.repo.git import Folders, GitError, broken, run
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.result import SetupResult
-from bootstrap.setup.run_setup import run_setup
+from bootstrap.setup.sequence import run_setup
 from bootstrap.ui.reporter import Reporter
 
 _BARELY = ("--quiet", "--no-verify", "--no-gpg-sign")

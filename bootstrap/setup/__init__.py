@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bootstrap.cancel import CancelToken
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
-    from bootstrap.setup.run_setup import run_setup
+    from bootstrap.setup.sequence import run_setup
     from bootstrap.ui.reporter import Reporter
 
 __all__ = ["CancelToken", "Reporter", "SetupRequest", "SetupResult", "run_setup"]
@@ -22,7 +22,7 @@ _MODULES = {
     "Reporter": "bootstrap.ui.reporter",
     "SetupRequest": "bootstrap.setup.request",
     "SetupResult": "bootstrap.setup.result",
-    "run_setup": "bootstrap.setup.run_setup",
+    "run_setup": "bootstrap.setup.sequence",
 }
 
 

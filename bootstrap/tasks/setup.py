@@ -32,7 +32,7 @@ def setup(call: Call) -> None:
     if call.dry:
         _show_plan(call, call.request())
         return
-    from bootstrap.setup.run_setup import run_setup
+    from bootstrap.setup.sequence import run_setup
     from bootstrap.tasks.setup_report import show_result
 
     try:
@@ -58,7 +58,7 @@ def plan(call: Call) -> None:
 
 
 def _show_plan(call: Call, request: SetupRequest) -> None:
-    from bootstrap.setup.run_setup import plan_setup
+    from bootstrap.setup.sequence import plan_setup
     from bootstrap.tasks.setup_report import plan_line
 
     found = plan_setup(request, call.screen)

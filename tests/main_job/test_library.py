@@ -14,7 +14,7 @@ from tests.main_job.conftest import Rent
 
 HEAVY = (
     "bootstrap.link",
-    "bootstrap.setup.run_setup",
+    "bootstrap.setup.sequence",
     "invoke",
     "git",
     "jinja2",

@@ -125,7 +125,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/top.py": looked,
     "editors/on_box.py": edited,
     "link/exchange.py": lambda wire: ask(wire, "x"),
-    "setup/run_setup.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
+    "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
     "setup/result.py, the end": end_of_setup,
     "setup/result.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
