@@ -54,7 +54,8 @@ no-tmux | the box has no tmux: training runs detached, with the same log | insta
 no-rsync | the box has no rsync: files are fetched over plain ssh, more slowly | install rsync on the box
 
 # agent and python
-uv-missing | uv could not be fetched from any source | install uv on the box, or set python.installer: pip
+uv-missing | uv could not be fetched from any source | install uv on the box, then run again
+uv-unlisted | the box's package index does not have the uv that boxstrap expects | install another uv on the box, then run again: PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install uv
 uv-checksum | the uv that was fetched is not the one boxstrap expects | check the box's package index; the file was not run
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no Python, and none could be fetched | install python3 on the box

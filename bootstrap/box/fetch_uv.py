@@ -67,7 +67,7 @@ def link_of(page_url: str, page: str, name: str) -> str:
         path = urllib.parse.urlsplit(href).path
         if urllib.parse.unquote(path).endswith("/" + name) or path == name:
             return urllib.parse.urljoin(page_url, href).split("#")[0]
-    sys.exit("the index at %s has no %s: 503 or an old mirror?" % (page_url, name))
+    sys.exit("the index at %s has no %s" % (page_url, name))
 
 
 def main() -> None:

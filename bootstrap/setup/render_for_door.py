@@ -173,8 +173,11 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
 
 
 def door_url(url: str | None) -> str:
-    """The address over https; `http://` stays what it is. Raises UsageError where there is none."""
-    from bootstrap.repo.urls import UrlKind, as_https, check_url, without_user_info
+    """The address over https; `http://` and `git://` stay, and are warned of.
+
+    Raises UsageError where there is none.
+    """
+    from bootstrap.repo.urls import as_https, check_url, without_user_info
 
     if not url:
         raise UsageError(
@@ -182,7 +185,7 @@ def door_url(url: str | None) -> str:
             hint="Push it to a git host and add that as origin, or set git.url; "
             "or send it from here: boxstrap setup --host …",
         )
-    return without_user_info(url) if check_url(url) is UrlKind.HTTP else as_https(url)
+    return without_user_info(url) if check_url(url).warning else as_https(url)
 
 
 def anyone_may_read(url: str) -> bool | None:
@@ -192,7 +195,7 @@ def anyone_may_read(url: str) -> bool | None:
     ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
     nobody = {
         "GIT_ASKPASS": "true",
-        "GIT_ALLOW_PROTOCOL": "https:http",
+        "GIT_ALLOW_PROTOCOL": "https:http:git",
         "GIT_CONFIG_GLOBAL": os.devnull,
     }
     try:

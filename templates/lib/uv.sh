@@ -45,13 +45,18 @@ fetch_uv() {
 
 uv_failed() {
   grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what the index gave is not the uv we know; nothing of it was run"
+  grep -Eqi 'has no uv-|error:? 404' "$STEP_LOG" && fail uv-unlisted "the box's package index does not have uv $UV_VERSION"
   fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"
 }
 
 # Without python: the member is cut out of the wheel, which is a zip, with od and gzip.
 fetch_uv_plainly() {
   local page link wheel=$BOX_HOME/bin/uv.whl
-  page=$(download "${INDEX%/}/uv/" | tr '<' '\n' | grep -F "$1" | grep -v -F '.metadata"' | head -n 1) || return 1
+  page=$(download "${INDEX%/}/uv/") || return 1
+  page=$(tr '<' '\n' <<<"$page" | grep -F "$1" | grep -v -F '.metadata"' | head -n 1) || {
+    printf 'the index at %s has no %s\n' "$INDEX" "$1" >&2
+    return 1
+  }
   link=${page#*href=\"} link=${link%%\"*} link=${link%%#*}
   case $link in
     http://* | https://*) ;;

@@ -6,8 +6,11 @@ import subprocess
 
 import pytest
 
+from bootstrap.codes import CODES
+from bootstrap.render.uv_release import WHEELS
 from tests.boxes import Rig
 from tests.cli import BIN, PROFILE, UserRepository
+from tests.doors.static_index import static_index
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 
@@ -99,6 +102,26 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)
     done = rented.run("setup", "--set", "python.extras=[train]").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
+
+
+def test_an_index_without_the_pinned_uv_is_named_and_another_uv_is_used(
+    rent: Rent, mirror_rig: Rig
+) -> None:
+    """A mirror that keeps the newest files alone; the profile's installer makes no difference."""
+    rented = rent("vast-nouv")
+    rented.user.repository()
+    gateway = rented.box.address.rpartition(".")[0] + ".1"
+    wheel, _ = WHEELS["Linux-x86_64"]
+    with static_index(gateway, mirror_rig.mirror.index_url, without=wheel) as index:
+        pip = f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n"
+        rented.box.write("/etc/pip.conf", pip)
+        rented.run("setup", "--set", "python.installer=pip").must(7)
+        failed = rented.run("setup").must(7)
+        assert f"the step agent failed: {CODES['uv-unlisted'].what}" in failed.err
+        assert f"the index at {index.url}/uv/ has no {wheel}" in failed.err
+        rented.ssh(CODES["uv-unlisted"].hint.partition(": ")[2])
+        assert "step 2 loss 0.4" in rented.run("setup").must(0).out
+    assert not rented.box.exists(f"{rented.folder}/bin/uv")
 
 
 def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None:

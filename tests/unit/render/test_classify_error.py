@@ -97,6 +97,23 @@ def test_each_message_has_its_code(code: str, said: str, tmp_path: Path) -> None
     assert code in CODES
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("uv-unlisted", "the index at http://10.9.9.9/simple/uv/ has no uv-0.13.8-py3-none-x.whl"),
+        ("uv-unlisted", "fetching uv failed: HTTP Error 404: Not Found"),
+        ("uv-unlisted", "curl: (22) The requested URL returned error: 404"),
+        ("uv-unlisted", "http://10.9.9.9/simple/uv/:\n2026-01-01 ERROR 404: Not Found."),
+        ("uv-checksum", "the SHA-256 of uv-0.13.8-py3-none-x.whl is wrong"),
+        ("index-unreachable", "fetching uv failed: HTTP Error 503: Service Unavailable"),
+        ("command-failed", "fetching uv failed: File is not a zip file"),
+    ],
+)
+def test_why_uv_was_not_fetched(code: str, said: str, tmp_path: Path) -> None:
+    then = f"{shell_part('lib', 'uv')}\nUV_VERSION=0 STEP_CODE=/dev/stdout\n(uv_failed) || :"
+    assert classify(tmp_path, said, then) == code
+
+
 def test_what_an_earlier_try_said_is_not_to_blame(tmp_path: Path) -> None:
     said = "failed: No route to host.\ntrying again in 2 s\n  x No solution found"
     assert classify(tmp_path, said) == "resolve-failed"

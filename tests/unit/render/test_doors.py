@@ -193,6 +193,7 @@ def test_a_door_that_is_none_is_named_with_those_there_are() -> None:
         ("ssh://git@gitlab.com:22/me/homework", "https://gitlab.com/me/homework"),
         ("https://me:tok@example.org/x.git", "https://example.org/x.git"),
         ("http://10.0.0.1:80/x.git", "http://10.0.0.1:80/x.git"),
+        ("git://git.example:9418/x.git", "git://git.example:9418/x.git"),
     ],
 )
 def test_an_address_becomes_one_without_a_key(url: str, want: str) -> None:
@@ -304,6 +305,17 @@ def test_what_uvx_is_told_there_makes_the_same_script(user: User, tmp_path: Path
         return [line for line in lines if not line.startswith((*names, "written: "))]
 
     assert told(made) == told(here), done.stderr
+
+
+def test_an_address_of_gits_own_protocol_is_kept_and_warned_of(user: User) -> None:
+    user.repository()
+    url = "git://127.0.0.1:1/homework.git"
+    sets = (f"git.url={url}", "git.access=url", f"git.ref={WORK.commit}")
+    words = ("--profile", "vast", *(word for each in sets for word in ("--set", each)))
+    made = user.run("render", "--for", "terminal", *words).must(0)
+    for name in ("CLONE_URL", "REPO_URL"):
+        assert set(re.findall(rf"^{name}=(.*)$", made.out, re.MULTILINE)) == {f"'{url}'"}
+    assert "git:// is neither encrypted nor signed" in made.err
 
 
 def test_the_readable_script_is_shown_whole(user: User) -> None:
