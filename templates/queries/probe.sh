@@ -15,15 +15,17 @@ describe() {
 
 # Names of the provider's variables and files; never their values.
 show_hints() {
-  names=$(
+  set_there=$(
     {
       env
-      cat /etc/environment /etc/rp_environment 2>/dev/null
+      cat /etc/environment /etc/rp_environment
       tr '\0' '\n' </proc/1/environ
-    } 2>/dev/null | sed -n 's/^\(export \)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*\)=.*/\2/p' | sort -u
+    } 2>/dev/null
   )
+  line='
+'
   for name in $hint_names; do
-    if printf '%s\n' "$names" | grep -qx "$name"; then fact env "$name"; fi
+    case $line$set_there in *"$line$name="* | *"${line}export $name="*) fact env "$name" ;; esac
   done
   for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
 }
