@@ -236,6 +236,9 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
         asked.append(start.setup)
         if began or len(asked) > 1:
             launching.launch(wire, start)  # type: ignore[arg-type]
+        lock = box.folder / ".boxstrap/lock"
+        while began and not (lock.is_file() and lock.stat().st_size):  # else it may look too early
+            time.sleep(0.01)
         if len(asked) == 1:
             raise LinkLost("this machine")
 
