@@ -1,6 +1,6 @@
 """What can go wrong on the wire, and why a box can't be reached, each reason in words of its own.
 
-UnreachableError   3   can't reach the box or log in
+UnreachableError       can't reach the box or log in
 ├── LinkLost           the link died; what runs on the box goes on
 ├── LoginRefused       the box answers, and lets none of our keys in
 ├── LoginBroken        the box answers, but the login broke off half-way

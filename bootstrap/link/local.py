@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections import deque
 
+from bootstrap.link.errors import LinkLost
 from bootstrap.link.wire import PIECE
 
 _ERRORS_KEPT = 64 * 1024
@@ -26,9 +27,12 @@ class LocalWire:
         self._open = True
 
     def start(self, command: str) -> LocalStream:
-        """Run `command` with the shell, in a session of its own."""
+        """Run `command` with the shell, in a session of its own. Raises LinkLost once closed."""
         stream = LocalStream(self._shell, command)
         self._streams.append(stream)
+        if not self._open:
+            stream.close()
+            raise LinkLost(self.label)
         return stream
 
     def alive(self) -> bool:

@@ -21,10 +21,12 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import launch as launching
+from bootstrap.protocol import send_commit
 from bootstrap.protocol.launch import Launch
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
 from bootstrap.render.script import script_id
+from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import context, executor
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor
@@ -223,6 +225,32 @@ def test_a_lost_link_is_taken_up_where_it_broke(box: ScriptedBox) -> None:
     assert "lost" in setup.told.said
     seen = [event.seq for event in setup.told.of_the_box()]
     assert seen == list(range(seen[0], seen[0] + len(seen)))
+    assert (box.folder / "homework/train.py").is_file()
+
+
+def test_a_commit_that_broke_off_is_sent_again(
+    box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup = box.ask()
+    begun: list[BreakingOff] = []
+
+    class BreakingOff(ObjectStream):
+        """The first one ends in the middle, with its link."""
+
+        def __iter__(self) -> Iterator[bytes]:
+            begun.append(self)
+            for piece in super().__iter__():
+                if len(begun) == 1:
+                    yield piece[: len(piece) // 2]
+                    setup.context.link.wire.close()
+                    return
+                yield piece
+
+    monkeypatch.setattr(send_commit, "ObjectStream", BreakingOff)
+    box.open()
+    setup.begin().well()
+    assert "lost" in setup.told.said
+    assert len(begun) == 2
     assert (box.folder / "homework/train.py").is_file()
 
 
