@@ -96,6 +96,6 @@ def _own(name: str, value: Value, source: Source) -> Value:
     if name == "UV_WHEELS":
         return [row for row in uv_release.rows() if row.startswith("Linux")]
     if name == "KNOWN_HOSTS":
-        own = (line for line in known_hosts() if " ssh-ed25519 " in line)
-        return [line for line in own if line.split()[0] in (source.url or "")]
+        own = [line for line in known_hosts() if line.split()[0] in (source.url or "")]
+        return [line for line in own if " ssh-ed25519 " in line] or own
     return value

@@ -135,9 +135,8 @@ def test_keys_are_there_once_with_right_modes(fresh: Fresh) -> None:
     assert sum(SECOND.split()[1] in line for line in lines) == 1
     assert fresh.box.run(f"stat -c %a {ssh} {ssh}/authorized_keys").split() == ["700", "600"]
     known = fresh.box.read(f"{ssh}/known_hosts")
-    assert [
-        host for host in ("github.com", "gitlab.com", "bitbucket.org", "hf.co") if host in known
-    ]
+    hosts = ("github.com", "gitlab.com", "bitbucket.org", "ssh.dev.azure.com", "hf.co")
+    assert [host for host in hosts if host in known] == [*hosts]
     assert len(known.splitlines()) == len(set(known.splitlines()))
 
 
