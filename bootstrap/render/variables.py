@@ -45,6 +45,10 @@ class Source:
     """The first commit of its main line: what tells it from others; "" where nobody knows."""
     usual_key: str = ""
     """The key that its address alone would give it."""
+    snapshot: str = ""
+    """What is checked out: `commit` where nothing differs from it, else a commit of ours on it."""
+    tree: str = ""
+    """The id of the content, by which work is known; "" where the box clones, and finds it."""
 
 
 _ORDERED = {field.name for field in fields(ExpectedHardware)} - {"box", "run_alive"}
@@ -72,6 +76,8 @@ def variables(
         ("REPO_ROOT", source.root),
         ("REPO_NAME", source.name),
         ("REPO_COMMIT", source.commit),
+        ("REPO_SNAPSHOT", source.snapshot),
+        ("REPO_TREE", source.tree),
         ("REPO_BRANCH", source.branch or ""),
         ("REPO_URL", without_user_info(source.url or "")),
         ("REPO_ACCESS", profile.git.access),

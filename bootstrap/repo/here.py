@@ -32,6 +32,7 @@ _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
 class LocalRepository:
     """The repository that a command is about, as it was when it was read.
 
+    `tree` is the id of the commit's tree.
     `url` is the address of `origin` (else of the only remote) where another machine
     can use it, with no credential in it. `git_dir` is what all worktrees share.
     `repository` is what git is asked about it.
@@ -43,6 +44,7 @@ class LocalRepository:
     root: Path
     name: str
     commit: str
+    tree: str
     subject: str
     branch: str | None
     url: str | None
@@ -84,7 +86,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalR
     repository = open_repository(path, exactly=exactly)
     place, settings = repository.place, repository.settings
     root = place.root
-    commit, subject = _commit(repository, ref)
+    commit, tree, subject = _commit(repository, ref)
     url = _url(settings)
     name, usual = name_and_key(url, root)
     shallow = (place.common_dir / "shallow").is_file()
@@ -93,6 +95,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalR
         root=root,
         name=name,
         commit=commit,
+        tree=tree,
         subject=subject,
         branch=_branch(repository) if ref is None else None,
         url=url,
@@ -116,14 +119,14 @@ def is_boxstrap_checkout(here: LocalRepository) -> bool:
     return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
 
 
-def _commit(repository: Repository, ref: str | None) -> tuple[str, str]:
-    """The full id and the subject of the commit that `ref` (default: HEAD) names."""
+def _commit(repository: Repository, ref: str | None) -> tuple[str, str, str]:
+    """The full id, the tree and the subject of the commit that `ref` (default: HEAD) names."""
     root = repository.place.root
     for candidate in ("HEAD",) if ref is None else _candidates(ref):
         try:
             printed = run(
                 repository.folders,
-                *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%s"),
+                *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%T%n%s"),
                 *("--end-of-options", f"{candidate}^{{commit}}", "--"),
                 timeout=AT_ONCE_S,
             )
@@ -131,8 +134,8 @@ def _commit(repository: Repository, ref: str | None) -> tuple[str, str]:
             if not re.search(r"bad revision|unknown revision|ambiguous argument", failure.said):
                 raise broken(root, failure) from failure
             continue
-        _, commit, subject, *_ = [*decoded(printed).split("\n"), "", ""]
-        return commit, shown(subject)
+        _, commit, tree, subject, *_ = [*decoded(printed).split("\n"), "", "", ""]
+        return commit, tree, shown(subject)
     raise _no_such(repository, ref)
 
 

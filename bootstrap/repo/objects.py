@@ -20,6 +20,7 @@ from ..errors import BoxstrapError
 from .git import GitError, broken, run, start
 from .here import LocalRepository
 from .names import shown
+from .snapshot import Snapshot
 
 PIECE = 64 * 1024
 
@@ -40,8 +41,11 @@ def wanted_ref(commit: str) -> str:
     return f"refs/boxstrap/{_checked_id(commit)}"
 
 
-def have_locally(here: LocalRepository, commits: Iterable[str]) -> list[str]:
-    """Those of `commits` (full ids, as a box names them) that this repository has too.
+def have_locally(
+    here: LocalRepository, commits: Iterable[str], snapshot: Snapshot | None = None
+) -> list[str]:
+    """Those of `commits` (full ids, as a box names them) that can be read here too: of this
+    repository, and with a snapshot of it of the earlier ones.
 
     What isn't a full id is left out. Raises BoxstrapError where git fails.
     """
@@ -51,7 +55,7 @@ def have_locally(here: LocalRepository, commits: Iterable[str]) -> list[str]:
     lines = "".join(f"{commit}\n" for commit in asked).encode()
     try:
         answers = run(
-            here.folders,
+            snapshot.folders if snapshot else here.folders,
             *("cat-file", "--batch-check=%(objectname) %(objecttype)"),
             stdin=lines,
         )
@@ -64,9 +68,10 @@ def have_locally(here: LocalRepository, commits: Iterable[str]) -> list[str]:
 class ObjectStream:
     """What to write to the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
 
-    `ref` becomes `here.commit` if it is `old` on the box now (zeros, or nothing: it doesn't
-    exist). `have` are commits that the box has and `have_locally` found here; objects that
-    follow from them are not sent. Where `old` is the commit already, there is no piece.
+    `ref` becomes `snapshot` (without one `here.commit`) if it is `old` on the box now (zeros, or
+    nothing: it doesn't exist). `have` are commits that the box has and `have_locally` found
+    here; objects that follow from them are not sent. Where `old` is the commit already, there
+    is no piece.
 
     Pieces have at most 64 KiB. `progress` is called from the thread that iterates, with
     objects done, objects in all (0 while not known) and bytes so far.
@@ -76,7 +81,7 @@ class ObjectStream:
     which the iterating one meets as that error.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is sent, and what is there already
         self,
         here: LocalRepository,
         *,
@@ -84,11 +89,13 @@ class ObjectStream:
         old: str = "",
         have: Sequence[str] = (),
         progress: ProgressCallback | None = None,
+        snapshot: Snapshot | None = None,
     ) -> None:
         zeros = "0" * len(here.commit)
         self._here = here
         self._ref = ref
-        self._new = _checked_id(here.commit)
+        self._new = _checked_id(snapshot.id if snapshot else here.commit)
+        self._folders = snapshot.folders if snapshot else here.folders
         self._old = _checked_id(old) if old.strip("0") else zeros
         self._have = [_checked_id(commit) for commit in have]
         self._progress = progress
@@ -152,7 +159,7 @@ class ObjectStream:
             ends = "".join(f"{commit}\n" for commit in self._shallow_ends())
             env["GIT_SHALLOW_FILE"] = str(self._here.repository.view.file("shallow-ends", ends))
         wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
-        child = start(self._here.folders, "pack-objects", *options, env=env)
+        child = start(self._folders, "pack-objects", *options, env=env)
         self._child = child
         stdin, pack, words = _pipes(child)
         said = bytearray()

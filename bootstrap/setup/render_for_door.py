@@ -169,7 +169,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
             f"{url} is private: the box asks for a token on its terminal, or takes GIT_TOKEN "
             "from its environment; without either it stops before it begins."
         )
-    return profile, dataclasses.replace(source, url=url)
+    return profile, dataclasses.replace(source, url=url, tree="")
 
 
 def door_url(url: str | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.repo.changes import Changes
     from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -31,6 +33,7 @@ def resolve_source(
     stay behind.
     """
     from bootstrap.repo.here import is_boxstrap_checkout, read
+    from bootstrap.repo.snapshot import take_snapshot
 
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
@@ -47,13 +50,13 @@ def resolve_source(
                 where=str(here.root),
                 hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
-        return None, _source_of(here)
+        return None, replace(_source_of(here, take_snapshot(here, "commit")), tree="")
     if not request.committed_only:
         nothing_stays_behind(here)
-    return here, _source_of(here)
+    return here, _source_of(here, take_snapshot(here, "commit"))
 
 
-def _source_of(here: LocalRepository) -> Source:
+def _source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
     return Source(
         key=here.key,
         name=here.name,
@@ -64,6 +67,8 @@ def _source_of(here: LocalRepository) -> Source:
         user_email=here.identity_email,
         root=here.root_commit,
         usual_key=here.usual_key,
+        snapshot=snapshot.id,
+        tree=snapshot.tree,
     )
 
 
@@ -73,17 +78,19 @@ def _by_url(url: str, ref: str | None) -> Source:
     from bootstrap.repo.urls import without_user_info
 
     clean = without_user_info(url)
+    commit = ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref)
     name, key = name_and_key(clean, Path())  # as where somebody stands in it
     return Source(
         key=key,
         name=name,
-        commit=ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref),
+        commit=commit,
         branch=None,
         url=clean,
         user_name=None,
         user_email=None,
         root=_root_of_paste(),
         usual_key=key,
+        snapshot=commit,
     )
 
 
