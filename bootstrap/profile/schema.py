@@ -30,6 +30,10 @@ Venv = Annotated[str, values.VENV]
 Torch = Annotated[str, values.TORCH]
 RepoPath = Annotated[str, values.REPO_PATH]
 Extra = Annotated[str, values.EXTRA]
+Requirement = Annotated[str, values.REQUIREMENT]
+Group = Annotated[str, values.GROUP]
+IndexUrl = Annotated[str, values.INDEX_URL]
+Distribution = Annotated[str, values.DISTRIBUTION]
 Package = Annotated[str, values.PACKAGE]
 CheckName = Annotated[str, values.CHECK]
 GpuName = Annotated[str, values.GPU_NAME]
@@ -140,6 +144,15 @@ class Python(Section):
     )
     lock: Free[RepoPath | None] = field("A uv.lock to install from, to the letter.")
     extras: Free[list[Extra]] = field("Extras of the project to install with it.")
+    groups: Free[list[Group]] = field("Dependency groups of pyproject.toml to install with it.")
+    packages: Free[list[Requirement]] = field("Requirements beside the files, as in torch>=2.4.")
+    index: Free[list[IndexUrl]] = field("Package indexes to ask before those of the box.")
+    no_build_isolation: Free[list[Requirement]] = field(
+        "Requirements installed last, built with what is installed then, as flash-attn is."
+    )
+    only_binary: Free[list[Distribution]] = field(
+        "Packages that come as wheels or not at all: none is built on the box."
+    )
 
 
 class Gpu(Section):

@@ -234,6 +234,22 @@ EXTRA = Rule(
     r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?",
     128,
 )
+GROUP = Rule(EXTRA.expected.replace("an extra", "a group"), EXTRA.pattern, EXTRA.longest)
+DISTRIBUTION = Rule(EXTRA.expected.replace("an extra", "a package"), EXTRA.pattern, EXTRA.longest)
+# The host takes no user name before it: what git or an index wants to know stays off the box.
+_URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?"
+_SPECIFIER = r" ?(===?|~=|!=|[<>]=?) ?[0-9][A-Za-z0-9.*+!_-]*"
+REQUIREMENT = Rule(
+    "a requirement, as in torch, torch>=2.4 or name @ git+https://host/path",
+    rf"{EXTRA.pattern}(\[[A-Za-z0-9._, -]+\])?"
+    rf"(({_SPECIFIER})( ?,{_SPECIFIER})*| ?@ ?(git\+)?{_URL}/[A-Za-z0-9._~%+@#=&/-]+)?",
+    512,
+)
+INDEX_URL = Rule(
+    "the address of a package index without a name or password, as in https://host/simple",
+    rf"{_URL}(/[A-Za-z0-9._~%+-]*)*",
+    512,
+)
 # apt takes a trailing dash for "remove this".
 PACKAGE = Rule(
     "the name of a package (letters, digits, . _ + -)",

@@ -14,6 +14,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "box around it",
         "repairing a repository or a package manager's state that a kill or a bad disk damaged",
         "shells other than bash; saying before the download that no build of torch fits this GPU",
+        "the extra indexes of the box's pip where the profile has python.index",
         "noting which part of a pipeline ended the training, and what it left running",
     ),
     MINIMAL: (

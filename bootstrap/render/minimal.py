@@ -15,7 +15,7 @@ from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
-from bootstrap.render.variables import Source
+from bootstrap.render.variables import Source, requirement_words
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -102,16 +102,33 @@ def _uv() -> str:
 def _install(profile: Profile) -> str:
     """The lines that fill the environment, in the order of `templates/lib/sources.sh`."""
     python = profile.python
-    extras = " ".join(f"--extra {quote(extra)}" for extra in python.extras)
-    install = '"$u" pip install -qp "$V/bin/python"'
+    words = {name: "".join(map(_word, each)) for name, each in requirement_words(python).items()}
+    extras = "".join(f" --extra {quote(extra)}" for extra in python.extras)
+    install, beside = '"$u" pip install -qp "$V/bin/python"', words["BESIDE_FILES"]
+    sync = f'"$u" sync -q --frozen --inexact{words["LOCK_OPTIONS"]}'
+    late = f"\n{install}{words['BESIDE_LOCK']}" if words["BESIDE_LOCK"] else ""
+    lines = [f"export UV_INDEX={quote(' '.join(python.index))}"] if python.index else []
+    if python.no_build_isolation:
+        lines += [f'printf "%s;python_version<\'0\'\n"{words["NAMES_OF_LAST"]} >"$B/last"']
+        beside += ' --override "$B/last"'
     if python.lock:
         folder = python.lock.rpartition("/")[0] or "."
-        return f'"$u" sync -q --frozen --inexact --project {quote(folder)} {extras}'.rstrip()
-    if python.requirements is not None:
-        files = " ".join(f"-r {quote(file)}" for file in python.requirements)
-        return f"{install} {files}" if files else ":"
-    return (
-        f'if [ -f uv.lock ];then "$u" sync -q --frozen --inexact {extras}\n'
-        f"elif [ -f requirements.txt ];then {install} -r requirements.txt\n"
-        f"elif [ -f pyproject.toml ];then {install} -r pyproject.toml {extras}\nfi"
+        lines.append(f"{sync} --project {quote(folder)}{extras}{late}")
+    elif python.requirements is not None:
+        files = "".join(f" -r {quote(file)}" for file in python.requirements)
+        lines.append(f"{install}{files}{beside}" if files or words["BESIDE_FILES"] else ":")
+    else:
+        lines += [
+            f"if [ -f uv.lock ];then {sync}{extras}{late}",
+            f"elif [ -f requirements.txt ];then {install} -r requirements.txt{beside}",
+            f"elif [ -f pyproject.toml ];then {install} -r pyproject.toml{extras}{beside}",
+            *([f"else {install}{beside}"] if words["BESIDE_FILES"] else []),
+            "fi",
+        ]
+    return "\n".join(
+        [*lines, *([f"{install}{words['BUILT_LAST']}"] if words["BUILT_LAST"] else [])]
     )
+
+
+def _word(text: str) -> str:
+    return f" {quote(text)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from bootstrap.render.quote import Value
 from bootstrap.repo.urls import without_user_info
 
 if TYPE_CHECKING:
-    from bootstrap.profile.schema import Profile
+    from bootstrap.profile.schema import Profile, Python
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 MIN_FREE_MB = 512
@@ -93,6 +94,7 @@ def variables(
         ("REQUIREMENTS", python.requirements or []),
         ("LOCK", python.lock or ""),
         ("EXTRAS", python.extras),
+        *requirement_words(python).items(),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
         ("CLONE_URL", _clone_url(profile, source)),
@@ -114,6 +116,26 @@ def variables(
         ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
         ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
     ]
+
+
+def requirement_words(python: Python) -> dict[str, list[str]]:
+    """What the profile requires beside files, as words for uv and pip; all empty by default."""
+    groups, wheels = _options("--group", python.groups), python.only_binary
+    binary, last = _options("--only-binary", wheels), python.no_build_isolation
+    names = [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in last]
+    late = _options("--no-build-isolation-package", names)
+    return {
+        "PYTHON_INDEX": python.index,
+        "LOCK_OPTIONS": [*groups, *_options("--no-build-package", wheels), *late],
+        "BESIDE_LOCK": [*binary, *python.packages] if python.packages else [],
+        "BESIDE_FILES": [*groups, *binary, *python.packages],
+        "BUILT_LAST": ["--no-build-isolation", *binary, *last] if last else [],
+        "NAMES_OF_LAST": names,
+    }
+
+
+def _options(option: str, values: list[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
 
 
 def _clone_url(profile: Profile, source: Source) -> str:

@@ -36,6 +36,7 @@ source_files() {
     project) printf 'pyproject.toml\n' ;;
     requirements) requirement_files | while IFS= read -r file; do with_included "$file" 8; done ;;
   esac
+  case $(source_kind):${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) printf 'pyproject.toml\n' ;; esac
 }
 
 # with_included FILE DEPTH: a requirements file and those that it names.
@@ -54,6 +55,7 @@ driver_seen() { [ ! -r "$BOX_HOME/gpu.driver" ] || printf '%s\n' "$(<"$BOX_HOME/
 # UV_SETTINGS for torch. An index of the user's own carries what it carries; only the default is chosen from.
 choose_settings() {
   OWN_INDEX=
+  [ "${#PYTHON_INDEX[@]}" -eq 0 ] || put_indexes_first
   case $TORCH_BACKEND in
     none) ;;
     auto)
@@ -68,6 +70,15 @@ choose_settings() {
   esac
 }
 
+# The profile's indexes are asked before those of the box.
+put_indexes_first() {
+  local setting others=${UV_INDEX-}
+  for setting in ${UV_SETTINGS[@]+"${UV_SETTINGS[@]}"}; do # full
+    case $setting in UV_INDEX=*) others=${setting#*=} ;; esac # full
+  done # full
+  UV_SETTINGS+=(UV_INDEX="${PYTHON_INDEX[*]} $others")
+}
+
 has_own_index() {
   [ -n "${UV_DEFAULT_INDEX-}${UV_INDEX-}${UV_INDEX_URL-}${UV_EXTRA_INDEX_URL-}${UV_FIND_LINKS-}" ] ||
     [ "${#UV_SETTINGS[@]}" -gt 0 ]
@@ -75,18 +86,34 @@ has_own_index() {
 
 # install_sources [--reinstall]
 install_sources() {
-  local file uv arguments=()
+  local file exact=yes arguments=() again=("$@")
   while IFS= read -r file; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done < <(source_files)
-  find_arguments || return 0
+  if find_arguments; then run_installer; fi
+  exact=
+  # A lock knows nothing of what the profile names beside it.
+  [ "$(source_kind)" != lock ] || add_requirements ${BESIDE_LOCK[@]+"${BESIDE_LOCK[@]}"}
+  add_requirements ${BUILT_LAST[@]+"${BUILT_LAST[@]}"}
+}
+
+# add_requirements WORD...: for uv's and pip's `install`; none, nothing.
+add_requirements() {
+  [ "$#" -gt 0 ] || return 0
+  arguments=(pip install --python "$VENV_DIR/bin/python" "$@")
+  run_installer
+}
+
+# Does what `arguments` say; where `exact` is set, an environment of ours has nothing else afterwards.
+run_installer() {
+  local uv
   if [ "$INSTALLER" = pip ]; then
-    with_pip "$@"
+    with_pip ${again[@]+"${again[@]}"}
   else
-    ! ours || arguments+=(--exact)
+    [ -z "$exact" ] || ! ours || arguments+=(--exact)
     uv=run_uv
     uv=told_uv # full
-    with_retries "$uv" "${arguments[@]}" "$@"
+    with_retries "$uv" "${arguments[@]}" ${again[@]+"${again[@]}"}
   fi
 }
 
@@ -98,25 +125,31 @@ ours() {
 
 # These fill `arguments`, as uv takes them; with_pip translates. 1 where nothing is to be installed.
 find_arguments() {
+  arguments=(pip install --python "$VENV_DIR/bin/python")
   case $(source_kind) in
-    nothing) return 1 ;;
-    lock) lock_arguments ;;
+    lock) lock_arguments && return ;;
     project) project_arguments ;;
     requirements) requirements_arguments ;;
+    nothing) [ "${#BESIDE_FILES[@]}" -gt 0 ] || return 1 ;;
   esac
+  arguments+=(${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"})
+  # A file may name them too: uv passes over them, since an override says that no Python needs them.
+  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then
+    printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last"
+    arguments+=(--override "$SETUP_DIR/last")
+  fi
 }
 
 lock_arguments() {
   local extra
   UV_SETTINGS+=(UV_PROJECT_ENVIRONMENT="$VENV_DIR")
-  arguments=(sync --frozen --inexact --project "$(dirname "${LOCK:-uv.lock}")")
+  arguments=(sync --frozen --inexact --project "$(dirname "${LOCK:-uv.lock}")" ${LOCK_OPTIONS[@]+"${LOCK_OPTIONS[@]}"})
   for extra in ${EXTRAS[@]+"${EXTRAS[@]}"}; do arguments+=(--extra "$extra"); done
 }
 
 project_arguments() {
   local names
   names=$(IFS=, && printf '%s' "${EXTRAS[*]-}")
-  arguments=(pip install --python "$VENV_DIR/bin/python")
   # A project that can be built is installed as a link to its folder; else its dependencies alone.
   if grep -q '^\[build-system\]' pyproject.toml; then
     arguments+=(-e ".${names:+[$names]}")
@@ -128,7 +161,6 @@ project_arguments() {
 
 requirements_arguments() {
   local file
-  arguments=(pip install --python "$VENV_DIR/bin/python")
   while IFS= read -r file; do arguments+=(-r "$file"); done < <(requirement_files)
   # pip looks into every index that a file names and takes the best; uv does so when told.
   if source_files | while IFS= read -r file; do cat -- "$file"; done | grep -qE '^[[:space:]]*--extra-index-url'; then
@@ -139,11 +171,14 @@ requirements_arguments() {
 with_pip() {
   local word words=()
   [ "${arguments[0]}" = pip ] || fail build-failed 'python.installer: pip cannot install a uv.lock' 'take uv, or name requirements'
+  [ "${BESIDE_FILES[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' || # full
+    fail build-failed "the pip of $VENV_DIR is too old for python.groups" 'take uv, or renew pip there' # full
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
-    case $word in --index-strategy | unsafe-best-match) ;; *) words+=("$word") ;; esac
+    case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last") ;; *) words+=("$word") ;; esac
   done
+  for word in ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}; do words=(--extra-index-url "$word" "${words[@]}"); done
   with_retries our_pip install "${words[@]}"
-  [ -n "${made-}" ] || ! ours || take_out_others # full
+  [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || take_out_others # full
 }
 
 our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }

@@ -5,7 +5,8 @@ inputs_python() {
   local files=()
   mapfile -t files < <(source_files)
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$(driver_seen)" \
-    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>/dev/null)"
+    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>/dev/null)" \
+    ${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"} ${BUILT_LAST[@]+"${BUILT_LAST[@]}"} ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}
 }
 
 # uv does not notice a package whose files are gone; the folders of the last build tell.

@@ -25,6 +25,8 @@ class StaticIndex(ThreadingHTTPServer):
         super().__init__((address, 0), _Handler)
         self.upstream = upstream.rstrip("/")
         self.without = without
+        self.asked: list[str] = []
+        """The paths of all requests."""
         self.url = f"http://{address}:{self.server_port}/simple"
 
     def files(self, project: str) -> dict[str, str]:
@@ -49,6 +51,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
+        self.server.asked.append(self.path)
         project, _, name = self.path.removeprefix("/simple/").partition("/")
         files = self.server.files(project)
         if name and name not in files:

@@ -212,6 +212,51 @@ def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> No
     assert packages(rented, "iniconfig", "pathspec", environment="/workspace/env") == both
 
 
+GROUPED = "[dependency-groups]\ntrain = ['pathspec']\n"
+BESIDE = ("--set", "python.packages=[pluggy>=1]", "--set", "python.groups=[train]")
+MANY = ("iniconfig", "pathspec", "pluggy")
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_packages_and_groups_beside_files_and_instead(
+    rent: Rent, mirror_rig: Rig, installer: str
+) -> None:
+    rented = rent("vast")
+    options = ("--set", f"python.installer={installer}")
+    rented.user.repository(pyproject__toml=GROUPED, requirements__txt="iniconfig>=2\n")
+    # The profile's index is asked before the box's own, which is the mirror.
+    gateway = rented.box.address.rpartition(".")[0] + ".1"
+    with static_index(gateway, mirror_rig.mirror.index_url) as index:
+        rented.run("setup", *options, *BESIDE, "--set", f"python.index=[{index.url}]").must(0)
+        assert {"/simple/pluggy/", "/simple/iniconfig/"} <= {*index.asked}
+    assert packages(rented, *MANY) == repr(list(MANY))
+    alone = (*options, "--set", "python.requirements=[]", "--set", "python.packages=[pluggy]")
+    rented.run("setup", *alone).must(0)
+    assert packages(rented, *MANY) == "['pluggy']"
+    assert "nothing to do" in rented.run("setup", *alone).must(0).out
+
+
+def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: Rig) -> None:
+    """docopt has no wheel: its build wants the setuptools of the environment, or its own."""
+    rented = rent("vast")
+    repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT + GROUPED)
+    lock(repository, rented, mirror_rig)
+    rented.run("setup", "--set", "python.extras=[train]", *BESIDE).must(0)
+    assert packages(rented, *MANY) == repr(list(MANY))
+    rented.user.repository("second", requirements__txt="docopt==0.6.2\niniconfig>=2\n")
+    failed = rented.run("setup", "--set", "python.only_binary=[docopt]").must(7)
+    assert "docopt" in failed.err
+    last = ("--set", "python.no_build_isolation=[docopt]")
+    failed = rented.run("setup", *last)
+    assert (failed.rc, "No module named 'setuptools'" in failed.err) == (7, True)
+    environment = ENVIRONMENT.replace("homework", "second")
+    assert packages(rented, "iniconfig", "docopt", environment=environment) == "['iniconfig']"
+    with_tools = (*last, "--set", "python.packages=[setuptools<81, wheel]")
+    rented.run("setup", *with_tools).must(0)
+    assert packages(rented, "docopt", environment=environment) == "['docopt']"
+    assert "nothing to do" in rented.run("setup", *with_tools).must(0).out
+
+
 def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
     rented = rent("vast")
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)

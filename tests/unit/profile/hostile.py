@@ -48,6 +48,15 @@ _CLIMBS = ["../x", "a/../../x", "..", "a/.."]
 _ANY_FIELD = _UNSEEN + _ENORMOUS
 _WORD = _OPTIONS + _SHELL + _ANY_FIELD + _NOTHING
 
+_REQUIREMENTS = ["./evil", "/evil.whl", "a @ file:///etc", "a==$(id)", "a --hash=x", "-r b.txt"]
+_REQUIREMENTS += [
+    "a @ https://me:secret@host/a.whl",
+    "a @ git+ssh://host/a",
+    "a; python_version>'3'",
+]
+_INDEXES = ["https://me:secret@host/simple", "file:///etc", "host/simple", "https://host/a b"]
+_INDEXES += ["https://host/?a=b", "ftp://host", "https://"]
+
 # Key -> what it must refuse. A key that ends in [] is a list, given one item.
 _REFUSED: dict[str, list[str]] = {
     "box.workdir": [*_WORD, "relative", "~root", "/x/../..", "/a b", "/a:b"],
@@ -72,6 +81,11 @@ _REFUSED: dict[str, list[str]] = {
     "python.requirements[]": [*_WORD, *_CLIMBS, "/etc/passwd", "https://evil/r.txt"],
     "python.lock": [*_WORD, *_CLIMBS, "/etc/passwd"],
     "python.extras[]": [*_WORD, "a,b", "a[b]"],
+    "python.groups[]": [*_WORD, "a:b", "path/pyproject.toml:a"],
+    "python.packages[]": [*_WORD, *_REQUIREMENTS],
+    "python.no_build_isolation[]": [*_WORD, *_REQUIREMENTS],
+    "python.only_binary[]": [*_WORD, ":all:", "a>=1"],
+    "python.index[]": [*_WORD, *_INDEXES],
     "packages[]": [*_WORD, "git-", "./evil.deb", "/evil.deb", "a/stable", "a=1", "a:amd64", "a*"],
     "gpu.name": [*_OPTIONS, *_ANY_FIELD, *_NOTHING, f"`touch {CANARY}`", "a;b", "a'b"],
     "gpu.min_driver": [*_WORD, "550.x"],
@@ -119,6 +133,14 @@ _ACCEPTED: dict[str, list[str]] = {
     "train.results[]": ["out/", "a b/c.txt", "résultats/", "a..b", ".github/", "x.git"],
     "git.ref": ["main", "feature/a+b", "v1.0", "#12", "user@host", "a=b"],
     "python.venv": [".venv", "/venv/main"],
+    "python.packages[]": [
+        "torch",
+        "transformers[torch, sentencepiece]>=4.40, <5",
+        "torch==2.4.1+cu121",
+        "numpy ~= 1.26",
+        "peft @ git+https://github.com/huggingface/peft.git@v0.1#egg=peft",
+    ],
+    "python.index[]": ["https://download.pytorch.org/whl/cu126", "http://10.0.0.7:8080/simple/"],
     "packages[]": ["g++", "libstdc++6", "python3.11", "ImageMagick"],
     "ssh.identity": ["~/.ssh/id gpu", "/Users/José/.ssh/id"],
 }

@@ -247,6 +247,11 @@ python:
   torch_backend: auto
   requirements: [requirements.txt]
   extras: [train]
+  groups: [train]
+  packages: [torch>=2.4]
+  index: [https://download.pytorch.org/whl/cu126]
+  no_build_isolation: [flash-attn]
+  only_binary: [flash-attn]
 packages: [ffmpeg]
 gpu:
   require: true
@@ -278,4 +283,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:48"
+    assert str(loaded.origins["train.results"]) == "a.yaml:53"

@@ -1,0 +1,50 @@
+"""What a profile requires beside files, in the script: and nothing where it names nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from bootstrap.render.minimal import render_minimal
+from tests.unit.render.scripts import WORK, profile, render
+
+BESIDE = (
+    "python.groups=[train]",
+    'python.packages=["torch>=2.4"]',
+    'python.no_build_isolation=["flash-attn>=2"]',
+    "python.only_binary=[flash-attn]",
+    'python.index=["https://example.org/whl"]',
+)
+
+
+def inputs(home: Path, *sets: str) -> str:
+    """The inputs of the step python as a stamp has them."""
+    script = render(profile("ssh", f"box.workdir={home}", *sets))
+    body = script.replace('\nmain "$@"\nexit\n', "\n")
+    body += (
+        f'\nREPO_DIR={home} VENV_DIR={home}/.venv BOX_HOME={home}; inputs_python; echo "$INPUTS"\n'
+    )
+    done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_an_environment_is_made_of_what_it_was_where_none_of_it_is_named(tmp_path: Path) -> None:
+    """As the versions before wrote it: what is trained stays the same work."""
+    assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' \n"
+
+
+def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
+    found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
+    assert len(set(found)) == len(found)
+    assert "flash-attn\\>=2" in found[-1]
+
+
+def test_the_minimal_script_installs_them() -> None:
+    text = render_minimal(profile("vast", *BESIDE), WORK)
+    assert "\nexport UV_INDEX='https://example.org/whl'\n" in text
+    words = "--group' 'train' '--only-binary' 'flash-attn' 'torch>=2.4' --override"
+    assert f"-r requirements.txt '{words}" in text
+    assert f'\nelse "$u" pip install -qp "$V/bin/python" \'{words}' in text
+    assert "'--no-build-isolation' '--only-binary' 'flash-attn' 'flash-attn>=2'\n" in text
+    assert "'--group' 'train' '--no-build-package' 'flash-attn' '--no-build-iso" in text
+    assert "UV_INDEX" not in render_minimal(profile("vast"), WORK)
