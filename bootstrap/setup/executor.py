@@ -15,6 +15,8 @@ from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
 from bootstrap.protocol.send_commit import CommitSender
+from bootstrap.protocol.send_uv import UvSender
+from bootstrap.render import uv_release
 from bootstrap.setup import secret_values
 from bootstrap.setup.result import SetupEnd, raise_for
 
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.context import SetupContext
 
-_OBJECT_TELLS_S = 0.2
-"""Seconds between two reports of how many objects were sent."""
+_TELLS_S = 0.2
+"""Seconds between two reports of how much was sent."""
 _MOST_SAME = 5
 """How often a box may answer that the same setup is at work already, without showing one end."""
 _LAUNCHES = 5
@@ -49,6 +51,8 @@ class SetupExecutor:
         self._failed_name = ""
         self._failed_code = Code("", "")
         self._sending: CommitSender | None = None
+        self._sending_uv: UvSender | None = None
+        self._machine = ""
         self._last_tell = 0.0
         self._same = 0
         self._telling = threading.Lock()
@@ -66,6 +70,7 @@ class SetupExecutor:
         A setup of the same script that is at work already is followed. Raises
         what `result.raise_for` raises.
         """
+        self._machine = box_state.facts.get("system", "").replace(" ", "-")
         if box_state.working and box_state.working[1] == self.payload.script_id:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not self.request.restart:
@@ -130,6 +135,8 @@ class SetupExecutor:
             self._tell(event)
             if (event.event, event.word("code")) == ("wait", "busy"):
                 self._say_for_whom()
+            if (event.event, event.word("code")) == ("wait", "uv-unlisted"):
+                self._send_uv()
             if event.event == "done":
                 raise_for(event, self._end(), self.reporter)
         return setup
@@ -178,7 +185,10 @@ class SetupExecutor:
         return any(name in closure(step) for step in self.request.only.split(","))
 
     def _send_again(self) -> None:
-        """The link is back: a commit that was on its way is sent again."""
+        """The link is back: what was on its way is sent again."""
+        if self._sending_uv is not None and not self._sending_uv.arrived:
+            self._sending_uv.join()
+            self._send_uv()
         sending = self._sending
         if sending is not None and not sending.arrived:
             sending.join()
@@ -200,6 +210,19 @@ class SetupExecutor:
         )
         self._sending.start()
 
+    def _send_uv(self) -> None:
+        """The box's package index lacks it, and its step waits for this machine."""
+        self._sending_uv = UvSender(
+            self.link.wire,
+            machine=self._machine,
+            workdir=self.workdir,
+            setup=self.setup,
+            progress=self._tell_uv,
+            sent=self._uv_arrived,
+            failed=self._not_sent,
+        )
+        self._sending_uv.start()
+
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.began_run = True
@@ -212,15 +235,31 @@ class SetupExecutor:
             self.reporter.event(event)
 
     def _tell_objects(self, done: int, total: int, sent: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent("repo", "objects", {"done": done, "total": total})
+            self._tell_sent("repo", "bytes", {"done": sent})
+
+    def _tell_uv(self, done: int, total: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent("agent", "bytes", {"done": done, "total": total})
+
+    def _is_time(self, done: int, total: int) -> bool:
+        """Whether what was sent is told now: not too often, and the end of it."""
         now = time.time()
-        if not total or (now - self._last_tell < _OBJECT_TELLS_S and done < total):
-            return
+        if not total or (now - self._last_tell < _TELLS_S and done < total):
+            return False
         self._last_tell = now
-        for unit, fields in (
-            ("objects", {"done": done, "total": total}),
-            ("bytes", {"done": sent}),
-        ):
-            self._tell(Event(self.setup, 0, now, "repo", "progress", {**fields, "unit": unit}))
+        return True
+
+    def _tell_sent(self, step: str, unit: str, fields: dict[str, float | str]) -> None:
+        self._tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
+
+    def _uv_arrived(self) -> None:
+        with self._telling:
+            self.reporter.say(
+                f"uv {uv_release.VERSION} was sent from this machine: "
+                "the box's package index does not have it"
+            )
 
     def _not_sent(self, error: BoxstrapError) -> None:
         with self._telling:

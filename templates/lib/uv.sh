@@ -44,9 +44,24 @@ fetch_uv() {
 }
 
 uv_failed() {
-  grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what the index gave is not the uv we know; nothing of it was run"
-  grep -Eqi 'has no uv-|error:? 404' "$STEP_LOG" && fail uv-unlisted "the box's package index does not have uv $UV_VERSION"
+  local unlisted='has no uv-|error:? 404'
+  if grep -Eqi "$unlisted" "$STEP_LOG" && await_uv; then return; fi # full
+  grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what was fetched is not the uv we know; nothing of it was run"
+  grep -Eqi "$unlisted" "$STEP_LOG" && fail uv-unlisted "the box's package index does not have uv $UV_VERSION"
   fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"
+}
+
+# Whoever started this over a login sends the wheel, where their machine can get it; an empty one says that it can't.
+await_uv() {
+  local until=$((SECONDS + COMMIT_PATIENCE)) sent=$SETUP_DIR/uv.whl
+  [ -n "${CLIENT_SENDS-}" ] || return
+  emit wait code=uv-unlisted
+  until [ -f "$sent" ]; do
+    [ "$SECONDS" -lt "$until" ] || return
+    alive "$(cat "$SETUP_DIR/uv.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    sleep 0.1
+  done
+  [ -s "$sent" ] && unpack_wheel "$sent" "$WHEEL_SUM"
 }
 
 # Without python: the member is cut out of the wheel, which is a zip, with od and gzip.
@@ -63,24 +78,29 @@ fetch_uv_plainly() {
     /*) link=$(sed -E 's|^(https?://[^/]*).*|\1|' <<<"$INDEX")$link ;;
     *) link=${INDEX%/}/uv/$link ;;
   esac
-  download "$link" >"$wheel" || return 1
-  if [ "$(sha256sum "$wheel" | cut -d' ' -f1)" != "$2" ]; then
-    rm -f "$wheel"
-    printf 'the SHA-256 of %s is wrong\n' "$1" >&2
+  download "$link" >"$wheel" && unpack_wheel "$wheel" "$2"
+}
+
+# unpack_wheel FILE SHA256: uv out of it, and it is gone.
+unpack_wheel() {
+  if [ "$(sha256sum "$1" | cut -d' ' -f1)" != "$2" ]; then
+    rm -f "$1"
+    printf 'the SHA-256 of %s is wrong\n' "$WHEEL" >&2
     return 1
   fi
-  cut_member "$wheel" "uv-$UV_VERSION.data/scripts/uv" | write_file "$BOX_HOME/bin/uv" 755
-  rm -f "$wheel"
+  cut_member "$1" "uv-$UV_VERSION.data/scripts/uv" | write_file "$BOX_HOME/bin/uv" 755
+  rm -f "$1"
 }
 
 download() {
   if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 20 "$1"; else wget -nv -O- -T 20 -t 3 "$1"; fi
 }
 
-# cut_member ZIP NAME: the zip's directory says where the member lies and how long it is.
+# cut_member ZIP NAME: the zip's directory says where the member lies and how long it is. Its entry for `uv` is
+# followed by another one, that for `uvx` by an x.
 cut_member() {
   local at fields start
-  at=$(grep -abo -F "$2" "$1" | tail -n 1 | cut -d: -f1)
+  at=$(grep -abo "$2[^a-z]" "$1" | tail -n 1 | cut -d: -f1)
   # Central directory header: 46 bytes before its name; sizes at 20, offset at 42 (APPNOTE 4.3.12).
   read -ra fields <<<"$(od -An -v -tu4 -j "$((at - 26))" -N 4 "$1") $(od -An -v -tu4 -j "$((at - 4))" -N 4 "$1")"
   # Local header: 30 bytes, then name and extra, whose lengths stand at 26 (APPNOTE 4.3.7).

@@ -31,7 +31,7 @@ fi
 : >"$folder/events.jsonl"
 trap '' HUP
 # shellcheck disable=SC2086 # words of our own
-CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
+CLIENT_SENDS=yes CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
 # Not before it stands on its own feet may this connection end.
 waited=0
 until [ -f "$folder/pid" ]; do

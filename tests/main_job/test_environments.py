@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from bootstrap.codes import CODES
-from bootstrap.render.uv_release import WHEELS
+from bootstrap.render.uv_release import VERSION, WHEELS
 from tests.boxes import Rig
 from tests.cli import BIN, PROFILE, UserRepository
 from tests.doors.static_index import static_index
@@ -104,23 +104,37 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
     assert "step 1 /workspace/homework/.venv" in done.out
 
 
-def test_an_index_without_the_pinned_uv_is_named_and_another_uv_is_used(
-    rent: Rent, mirror_rig: Rig
-) -> None:
+def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
     """A mirror that keeps the newest files alone; the profile's installer makes no difference."""
     rented = rent("vast-nouv")
-    rented.user.repository()
+    repository = rented.user.repository()
     gateway = rented.box.address.rpartition(".")[0] + ".1"
     wheel, _ = WHEELS["Linux-x86_64"]
     with static_index(gateway, mirror_rig.mirror.index_url, without=wheel) as index:
         pip = f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n"
         rented.box.write("/etc/pip.conf", pip)
-        rented.run("setup", "--set", "python.installer=pip").must(7)
-        failed = rented.run("setup").must(7)
+        here = {"PIP_TRUSTED_HOST": gateway, "PIP_INDEX_URL": index.url}
+        # Where this machine can't get it either, it is named.
+        rented.run("setup", "--set", "python.installer=pip", **here).must(7)
+        failed = rented.run("setup", **here).must(7)
         assert f"the step agent failed: {CODES['uv-unlisted'].what}" in failed.err
         assert f"the index at {index.url}/uv/ has no {wheel}" in failed.err
+        assert f"this machine's package index does not give uv {VERSION} either" in failed.err
+        # Where it can, the wheel is sent; and once it is in the cache, from there.
+        for here["PIP_INDEX_URL"] in (mirror_rig.mirror.index_url, index.url):
+            rented.box.run(f"rm -rf {rented.folder}/agent {rented.folder}/bin {rented.folder}/uv")
+            done = rented.run("setup", **here).must(0)
+            assert f"agent      ...    {CODES['uv-unlisted'].what}" in done.err
+            assert f"uv {VERSION} was sent from this machine" in done.err
+            assert f"uv {VERSION}" in rented.box.run(f"{rented.folder}/bin/uv --version")
+        assert rented.runs() == ["train-1"]
+        # Another uv of the box's own is used.
+        rented.box.run(f"rm -rf {rented.folder}/agent {rented.folder}/bin {rented.folder}/uv")
         rented.ssh(CODES["uv-unlisted"].hint.partition(": ")[2])
-        assert "step 2 loss 0.4" in rented.run("setup").must(0).out
+        repository.commit({"notes.txt": "other work\n"})
+        done = rented.run("setup", **here).must(0)
+        assert "step 2 loss 0.4" in done.out
+        assert "was sent from this machine" not in done.err
     assert not rented.box.exists(f"{rented.folder}/bin/uv")
 
 

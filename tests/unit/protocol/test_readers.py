@@ -30,6 +30,7 @@ from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.samples import SampleLines
+from bootstrap.protocol.send_uv import UvSender
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
@@ -138,6 +139,9 @@ READERS: dict[str, Callable[[Any], object]] = {
     ),
     "protocol/probe.py": probe,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
+    "protocol/send_uv.py": lambda wire: UvSender(
+        wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
+    )._send(b"wheel"),
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module, and where it has several which -> what it makes of a box's words. Whoever asks a box

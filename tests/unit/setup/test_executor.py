@@ -6,26 +6,32 @@ for a file, so that a test decides how far a setup has come.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import os
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from bootstrap.cancel import CancelledError, CancelToken
+from bootstrap.codes import CODES
 from bootstrap.errors import BoxstrapError, BusyError, StepFailedError
 from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import Step, steps_for
 from bootstrap.protocol import launch as launching
-from bootstrap.protocol import send_commit
+from bootstrap.protocol import send_commit, send_uv
 from bootstrap.protocol.launch import Launch
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.query import build_query
 from bootstrap.render.script import script_id
+from bootstrap.render.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
 from bootstrap.setup import context, executor
 from bootstrap.setup.context import SetupContext, get_context
@@ -53,6 +59,9 @@ class Told(Reporter):
             self.begun.set()
 
     def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
         self.said.append(text)
 
     def lost(self, seconds: float) -> None:
@@ -252,6 +261,51 @@ def test_a_commit_that_broke_off_is_sent_again(
     assert "lost" in setup.told.said
     assert len(begun) == 2
     assert (box.folder / "homework/train.py").is_file()
+
+
+def uv_wheel(size: int) -> bytes:
+    """A wheel with a program `uv`, and another one beside it as in the real one."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("uv", "uvx"):
+            text = f"#!/bin/sh\n# {name}\n".encode() + os.urandom(size)
+            archive.writestr(f"uv-{VERSION}.data/scripts/{name}", text)
+    return file.getvalue()
+
+
+def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The box's index has none: its step waits for what this machine sends."""
+    wheel = uv_wheel(150_000)
+    ready = f"mkdir -p $BOX_HOME/bin; WHEEL_SUM={hashlib.sha256(wheel).hexdigest()}"
+    setup = box.ask(script=f"; {ready}; await_uv || fail uv-unlisted none")
+    pieces: list[int] = []
+
+    def break_off(done: int, total: int) -> None:
+        pieces.append(done)
+        if len(pieces) == 2:
+            setup.context.link.wire.close()
+
+    monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: wheel)
+    monkeypatch.setattr(SetupExecutor, "_tell_uv", lambda _, done, total: break_off(done, total))
+    box.open()
+    setup.begin().well()
+    assert "lost" in setup.told.said
+    assert pieces.count(len(wheel)) == 1
+    assert "wait" in setup.told.of("shell")
+    assert [said for said in setup.told.said if VERSION in said and "was sent" in said]
+    assert (box.folder / ".boxstrap/bin/uv").read_bytes().startswith(b"#!/bin/sh\n# uv\n")
+    assert not (box.folder / ".boxstrap/setups" / setup.id / "uv.whl").exists()
+
+
+def test_uv_that_is_not_the_one_we_know_is_refused(
+    box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: b"another")
+    box.open()
+    failed = box.ask(script="; find_wheel; echo has no uv- >&2; uv_failed").begin().end()
+    assert isinstance(failed.error, StepFailedError)
+    assert CODES["uv-checksum"].what in failed.error.what
+    assert not (box.folder / ".boxstrap/bin/uv").exists()
 
 
 @pytest.mark.parametrize("began", [True, False], ids=["it began", "it did not begin"])

@@ -1,0 +1,61 @@
+"""uv's wheel on this machine: from its own index by the hash that ships, then from the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.paths import cache_dir
+from bootstrap.protocol import send_uv
+from bootstrap.render.uv_release import VERSION, WHEELS
+
+MACHINE = "Linux-aarch64"
+NAME = WHEELS[MACHINE][0]
+INFO = f"uv-{VERSION}.dist-info"
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that this machine's pip is set to, with a wheel for another kind of machine."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / NAME, "w") as archive:
+        about = f"Metadata-Version: 2.1\nName: uv\nVersion: {VERSION}\n"
+        archive.writestr(f"{INFO}/METADATA", about)
+        archive.writestr(f"{INFO}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+        archive.writestr(f"{INFO}/RECORD", "")
+    sha256 = hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
+    monkeypatch.setattr(send_uv, "WHEELS", {MACHINE: (NAME, sha256)})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    (tmp_path / "pip").mkdir()
+    (tmp_path / "pip/__main__.py").write_text("raise SystemExit('a repository that is hostile')\n")
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_it_is_fetched_once(index: Path) -> None:
+    wheel = (index / NAME).read_bytes()
+    kept = cache_dir() / "uv" / NAME
+    kept.parent.mkdir(parents=True)
+    (kept.parent / "uv-0.1-py3-none-any.whl").write_text("of an earlier version")
+    kept.write_text("damaged")
+    assert send_uv.fetch_wheel(MACHINE) == wheel
+    (index / NAME).unlink()
+    assert send_uv.fetch_wheel(MACHINE) == wheel
+    assert list(kept.parent.iterdir()) == [kept]
+
+
+def test_nothing_else_is_taken_for_it(index: Path) -> None:
+    with zipfile.ZipFile(index / NAME, "a") as archive:
+        archive.writestr("more", "")
+    with pytest.raises(BoxstrapError, match=f"does not give uv {VERSION} either: "):
+        send_uv.fetch_wheel(MACHINE)
+    assert not (cache_dir() / "uv").exists()
+    with pytest.raises(BoxstrapError, match="no uv is known for"):
+        send_uv.fetch_wheel("Linux-\x1b[31m")
