@@ -8,7 +8,7 @@ lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 
 The way: readers (`gpu_reader.py` and others, by `verify_readers.py`) -> facts -> the table
 (`verify_table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `verify_judge.py`.
-The compact script carries this without `verify_environment.py`, its readers, and their checks.
+The compact script carries this without `verify_around.py`, its readers, and their checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if not __package__:  # run as a file: PEP 366
 
 from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
 from .gpu_errors import CRASH, HANG  # noqa: E402
-from .verify_environment import around, facts_around  # noqa: E402  # full
+from .verify_around import around, facts_around  # noqa: E402  # full
 from .verify_judge import judge  # noqa: E402
 from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 

@@ -88,6 +88,8 @@ class KnownBox:
     """The id of the last setup's script."""
     secrets: tuple[str, ...] | None = None
     """Names of the secrets that it was ever given; None where nobody noted that."""
+    proved: str = ""
+    """The variables that were proved there, by their fingerprint."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
     """What was last written to an editor's settings on the box."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

@@ -66,9 +66,11 @@ def _run(context: SetupContext, began: float) -> SetupResult:
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
     from bootstrap.setup import result
+    from bootstrap.setup.prove_environment import start_if_new
     from bootstrap.sshconfig.alias import update_alias
 
     context = executor.context
+    proof = start_if_new(context, box_state) if setup else None
     reporter, payload = context.reporter, context.payload
     blocking = _blocking(box_state)
     run = first_lines = None
@@ -83,6 +85,8 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
         beginning = context.link.ask(watch)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
         first_lines = tuple(map(reporter.redact, beginning.lines))
+    if proof:
+        proof.report()
     return result.SetupResult(
         box=context.box.known.name,
         setup=setup,

@@ -75,6 +75,7 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
     *BOX,
     _STRICT,
     Option("report", "Write the verdict as a page of HTML, for the host's owner."),
+    Option("environment", "Prove the profile's variables in each kind of shell instead.", False),
     _WAIT,
     interrupted=_AGAIN,
 )
@@ -83,6 +84,9 @@ def verify(call: Call) -> None:
 
     Example: boxstrap verify --host my-box --set gpu.name=A100 --set gpu.count=8
     """
+    if call.given["environment"]:
+        _verify_environment(call)
+        return
     from bootstrap.paths import expanded
     from bootstrap.setup.verify_box import verify_box
 
@@ -103,6 +107,23 @@ def verify(call: Call) -> None:
         call.screen.result({"report": str(report)}, f"\nreport: {report}")
     if found.error:
         raise found.error
+
+
+def _verify_environment(call: Call) -> None:
+    from bootstrap.errors import StepFailedError, UsageError
+    from bootstrap.setup.prove_environment import verify_environment
+    from bootstrap.tasks.setup_report import environment_lines
+
+    if call.given["report"] or call.given["strict"]:
+        raise UsageError("--report and --strict are about the verdict, not about --environment.")
+    proof = verify_environment(call.request(), call.screen)
+    data = {"box": proof.box, "environment": proof.as_dict()}
+    call.screen.result(data, "\n".join(environment_lines(proof)))
+    if proof.wrong:
+        names = ", ".join(variable.name for variable in proof.wrong)
+        raise StepFailedError(
+            f"not proved everywhere: {names}.", where=proof.box, hint="\n".join(proof.advice())
+        )
 
 
 def _show_verdict(call: Call, verdict: Verdict, *, refused: bool) -> None:

@@ -9,10 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
+from bootstrap.setup.prove_environment import NOT_PROVED, WAYS
+from bootstrap.ui.layout import aligned
 from bootstrap.ui.words import NextCommands, what_next
 
 if TYPE_CHECKING:
     from bootstrap.plan import PlanRow
+    from bootstrap.setup.prove_environment import EnvironmentProof
     from bootstrap.setup.result import SetupResult
     from bootstrap.ui.screen import Screen
 
@@ -30,6 +33,22 @@ def plan_line(row: PlanRow) -> str:
     """A step of a plan."""
     mark = "runs" if row.runs else "-"
     return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
+
+
+def environment_lines(proof: EnvironmentProof) -> list[str]:
+    """A table: a line for each variable, a column for each way in which programs start."""
+    head = ("variable", *WAYS.values())
+    cells = [(each.name, *(each.found[way] for way in WAYS)) for each in proof.variables]
+    notes = {
+        why: ", ".join(WAYS[way] for way, it in proof.left_out.items() if it == why)
+        for why in dict.fromkeys(proof.left_out.values())
+    }
+    end = [] if proof.wrong else [f"The environment is as the profile says ({proof.shell})."]
+    return [
+        *aligned([head, *cells]),
+        *(f"n/a ({ways}): {NOT_PROVED[why]}" for why, ways in notes.items()),
+        *end,
+    ]
 
 
 def _happened(result: SetupResult, screen: Screen) -> list[str]:

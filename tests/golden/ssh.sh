@@ -169,10 +169,13 @@ REPO_STEPS='repo python train'
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
-  local file own=" enter.sh expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_check.py verify_environment.py verify_judge.py verify_readers.py verify_table.py window.sh "
+  local file own=" enter.sh environment_probe.py expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_around.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
   mkdir -p "$BOX_HOME/box"
   write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
 # (the file enter.sh)
+END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/environment_probe.py" 644 <<'END_OF_BOX_FILE'
+# (the file environment_probe.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/expected_hardware.py" 644 <<'END_OF_BOX_FILE'
 # (the file expected_hardware.py)
@@ -249,11 +252,11 @@ END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verify.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify.py)
 END_OF_BOX_FILE
+  write_if_changed "$BOX_HOME/box/verify_around.py" 644 <<'END_OF_BOX_FILE'
+# (the file verify_around.py)
+END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verify_check.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_check.py)
-END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_environment.py" 644 <<'END_OF_BOX_FILE'
-# (the file verify_environment.py)
 END_OF_BOX_FILE
   write_if_changed "$BOX_HOME/box/verify_judge.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_judge.py)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bootstrap.setup.prove_environment import WAYS
 from tests.boxes import Rig
 from tests.cli import ME, Completed, User
 from tests.faults.plugin import Faults
@@ -92,6 +94,17 @@ def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:
         "login sh": fresh.ssh(f"sh -lc {_quoted(shown)}"),
     }
     assert {way: f"<{ODD}>" in said for way, said in ways.items()} == dict.fromkeys(ways, True)
+
+
+def test_its_environment_is_proved_by_the_setup_and_by_verify(fresh: Fresh) -> None:
+    assert not [line for line in fresh.first.err.splitlines() if "GREETING" in line]
+    (box,) = fresh.user.state.glob("boxes/*/box.json")
+    assert json.loads(box.read_text())["extra"]["proved"]
+    proof = fresh.run("verify", "--environment", "--json").must(0).json()["environment"]
+    (found,) = (each["found"] for each in proof["variables"])
+    lacks = {"tmux", "own-tmux"} if fresh.box.kind == "nosudo" else set()
+    assert found == {way: "n/a" if way in lacks else "right" for way in WAYS}
+    assert set(proof["left_out"]) == lacks
 
 
 def _quoted(command: str) -> str:

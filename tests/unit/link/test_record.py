@@ -21,26 +21,27 @@ from tests.cli import User
 from tests.main_job.earlier import unpacked
 
 EARLIER = "d9bc910"
+EXTRA = {
+    "console": "https://cloud.vast.ai/instances/",
+    "editor_settings": {"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
+    "identities": ["/home/me/.ssh/id_gpu"],
+    "identities_only": True,
+    "identity": "/home/me/.ssh/id_gpu",
+    "jump": "me@bastion:2222",
+    "known_hosts": ["/home/me/.ssh/known_hosts"],
+    "provider": "vast",
+    "proxy": "",
+    "repo_name": "homework",
+    "repo_root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
+    "script": "abababab",
+    "secrets": ["HF_TOKEN", "WANDB_API_KEY"],
+    "venv": ".venv",
+    "workdir": "/workspace",
+}
 WRITTEN = {
     "address": "5.17.27.63",
     "created": 1795316402.1178052,
-    "extra": {
-        "console": "https://cloud.vast.ai/instances/",
-        "editor_settings": {"python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"},
-        "identities": ["/home/me/.ssh/id_gpu"],
-        "identities_only": True,
-        "identity": "/home/me/.ssh/id_gpu",
-        "jump": "me@bastion:2222",
-        "known_hosts": ["/home/me/.ssh/known_hosts"],
-        "provider": "vast",
-        "proxy": "",
-        "repo_name": "homework",
-        "repo_root": "8f14e45fceea167a5a36dedd4bea2543d0f4a0b1",
-        "script": "abababab",
-        "secrets": ["HF_TOKEN", "WANDB_API_KEY"],
-        "venv": ".venv",
-        "workdir": "/workspace",
-    },
+    "extra": EXTRA,
     "folder_name": "",
     "host_text": "gpu",
     "key": "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU",
@@ -100,7 +101,7 @@ def rewritten(file: Path) -> dict[str, object]:
 def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
     file = write("gpu", WRITTEN)
     assert record.by_name("gpu") == READ
-    assert rewritten(file) == {**WRITTEN, "v": VERSION}
+    assert rewritten(file) == {**WRITTEN, "v": VERSION, "extra": {**EXTRA, "proved": ""}}
     assert record.by_name("gpu") == READ
 
 
@@ -148,6 +149,7 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("secrets", [], ()),
         ("workdir", 7, ""),
         ("workdir", None, ""),
+        ("proved", ["a"], ""),
         ("editor_settings", ["a"], {}),
     ],
 )

@@ -34,6 +34,7 @@ from bootstrap.protocol.send_uv import UvSender
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
+from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for, watch_beginning
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
@@ -118,6 +119,12 @@ def edited(wire: Any) -> None:
         return
 
 
+def proved(wire: Any) -> None:
+    told = "".join(read_answer(exchange(wire, "x"), ["A"], {"A": "0" * 64}).advice())
+    assert told
+    assert "\x1b" not in told
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
@@ -127,6 +134,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "editors/on_box.py": edited,
     "link/exchange.py": lambda wire: ask(wire, "x"),
     "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
+    "setup/prove_environment.py": proved,
     "setup/result.py, the end": end_of_setup,
     "setup/result.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
@@ -171,6 +179,7 @@ TOP = {"v": 1, "t": 1.0, "host": {"memory_used": 1}, "gpus": [{"index": 0}], "ru
 WORDS = st.sampled_from(
     [
         *("run", "plan", "last", "time", "bash", "system", "holder", "working", "free", "libc"),
+        *("answered\tssh", "digest\tssh\tA", "not\tssh", "set\tA", "shell"),
         *("kernel", "stopped", "lacks", "launched", "running", "finished", "tool", "sum", "work"),
     ]
 )
