@@ -6,7 +6,7 @@ fits_gpu() {
   local said rc=0
   case $GPU_ORDER in *'"require":false'*) return 0 ;; esac
   [ -s "$BOX_HOME/gpu.json" ] || return 0
-  "$BOX_HOME/agent/bin/python" -B "$BOX_HOME/box/torch_compat.py" "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
+  "$BOX_HOME/agent/bin/python" -B "$PROGRAMS/torch_compat.py" "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
     >"$SETUP_DIR/fits" || rc=$?
   if [ "$rc" -eq 3 ]; then
     mapfile -t said <"$SETUP_DIR/fits"

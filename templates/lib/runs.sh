@@ -137,7 +137,7 @@ begin_run() {
   if have tmux; then
     new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
   else
-    setsid bash "$BOX_HOME/box/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+    setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   fi
   await_begin "$1"
 }
@@ -150,7 +150,7 @@ new_session() {
   our_tmux kill-session -t "=$session" 2>/dev/null || :
   # A server whose last session was just ended is on its way out, and takes nothing more.
   for pause in 0.1 0.5 1 0; do
-    ! our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" bash "$BOX_HOME/box/$2" "${@:3}" || break
+    ! our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
     ! has_runner "$dir" || break # full
@@ -163,7 +163,7 @@ has_runner() {
   local file words=()
   for file in /proc/[0-9]*/cmdline; do
     { mapfile -d '' -t words <"$file"; } 2>/dev/null || continue
-    case "${words[0]-} ${words[1]-} ${words[2]-}" in *bash' '"$BOX_HOME"/box/*.sh' '"$1") return 0 ;; esac
+    case "${words[0]-} ${words[1]-} ${words[2]-}" in *bash' '"$BOX_HOME"/*box/*.sh' '"$1") return 0 ;; esac
   done
   return 1
 }

@@ -9,6 +9,9 @@ begin_script() {
   umask 022
   WORKDIR=$(expand_home "$WORKDIR")
   BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
+  # The compact edition's programs can less: they have a folder of their own.
+  PROGRAMS=$BOX_HOME/compact/box
+  PROGRAMS=$BOX_HOME/box # full
   settle_names
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
@@ -57,7 +60,7 @@ end_setup() {
 
 # What was being written when a setup was killed; nobody else writes here while the lock is ours.
 sweep() {
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$BOX_HOME"/{box,bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.

@@ -34,7 +34,7 @@ fetch_uv() {
   [ -n "$file" ] || fail uv-missing "no uv is known for $(uname -sm): install it, then set up again"
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
-    with_retries python3 "$BOX_HOME/box/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed
+    with_retries python3 "$PROGRAMS/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed
   elif have curl || have wget; then # full
     with_retries fetch_uv_plainly "$file" "$sum" || uv_failed # full
   else
@@ -120,7 +120,7 @@ read_indexes() {
   while IFS=$'\t' read -r name value; do
     # What the box set for uv itself wins.
     [ -n "${!name-}" ] || UV_SETTINGS+=("$name=$value")
-  done < <(python3 "$BOX_HOME/box/pip_indexes.py")
+  done < <(python3 "$PROGRAMS/pip_indexes.py")
 }
 
 run_uv() {

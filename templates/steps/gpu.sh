@@ -15,7 +15,7 @@ apply_gpu() {
   asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
   [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full
   ! any_alive_run || asked+=(--run-alive)
-  "$BOX_HOME/agent/bin/python" "$BOX_HOME/box/verify.py" --order "$BOX_HOME/gpu.order" \
+  "$BOX_HOME/agent/bin/python" "$PROGRAMS/verify.py" --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
   cat "$BOX_HOME/gpu.said"
   sed -n 's/^driver //p' "$BOX_HOME/gpu.said" | write_file "$BOX_HOME/gpu.driver" 600

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -211,6 +212,16 @@ def test_a_profile_for_pip_is_built_with_pip_and_trains_once(
         assert len(doors.runs()) == 1, edition
     assert box.run("/workspace/homework/.venv/bin/python -m pip --version").startswith("pip ")
     assert "builds with uv alone" in user.run("oneliner", "--small").must(2).err
+    # A start-up hook with the compact one leaves whole what the full one laid there.
+    programs = box.listing(["/workspace/.boxstrap/box"])
+    assert "/top_stream.py" in programs
+    assert doors.go("compact", "--set", "env.TURN=2").returncode == 0
+    assert len(doors.runs()) == 2
+    assert box.listing(["/workspace/.boxstrap/box"]) == programs
+    user.run("verify", *doors.there).must(0)
+    (sample,) = user.run("top", "--looks", "1", "--json", *doors.there).must(0).out.splitlines()
+    assert json.loads(sample)["run"]["name"] == "train-2"
+    assert doors.state()[0] == ("train-2", "finished", 0)
 
 
 @pytest.mark.parametrize("words", [(), ("--small",)], ids=["compact", "minimal"])

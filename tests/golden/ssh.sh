@@ -170,108 +170,108 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   local file own=" enter.sh environment_probe.py expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_around.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
-  mkdir -p "$BOX_HOME/box"
-  write_if_changed "$BOX_HOME/box/enter.sh" 644 <<'END_OF_BOX_FILE'
+  mkdir -p "$PROGRAMS"
+  write_if_changed "$PROGRAMS/enter.sh" 644 <<'END_OF_BOX_FILE'
 # (the file enter.sh)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/environment_probe.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/environment_probe.py" 644 <<'END_OF_BOX_FILE'
 # (the file environment_probe.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/expected_hardware.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/expected_hardware.py" 644 <<'END_OF_BOX_FILE'
 # (the file expected_hardware.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
 # (the file fetch_uv.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/gpu_errors.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/gpu_errors.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_errors.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/gpu_performance.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/gpu_performance.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_performance.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/gpu_reader.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/gpu_reader.py" 644 <<'END_OF_BOX_FILE'
 # (the file gpu_reader.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/machine_checks.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/machine_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file machine_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/machine_limits.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/machine_limits.py" 644 <<'END_OF_BOX_FILE'
 # (the file machine_limits.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/machine_reader.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/machine_reader.py" 644 <<'END_OF_BOX_FILE'
 # (the file machine_reader.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/network_checks.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/network_checks.py" 644 <<'END_OF_BOX_FILE'
 # (the file network_checks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/network_reader.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/network_reader.py" 644 <<'END_OF_BOX_FILE'
 # (the file network_reader.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/pip_indexes.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/pip_indexes.py" 644 <<'END_OF_BOX_FILE'
 # (the file pip_indexes.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/pip_unlisted.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/pip_unlisted.py" 644 <<'END_OF_BOX_FILE'
 # (the file pip_unlisted.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/processes.sh" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/processes.sh" 644 <<'END_OF_BOX_FILE'
 # (the file processes.sh)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/reader_output.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/reader_output.py" 644 <<'END_OF_BOX_FILE'
 # (the file reader_output.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/runner.sh" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/runner.sh" 644 <<'END_OF_BOX_FILE'
 # (the file runner.sh)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/smoke.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/smoke.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/smoke_backends.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/smoke_backends.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke_backends.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/smoke_judge.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/smoke_judge.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke_judge.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/smoke_peaks.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/smoke_peaks.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke_peaks.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/smoke_stress.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/smoke_stress.py" 644 <<'END_OF_BOX_FILE'
 # (the file smoke_stress.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/thresholds.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/thresholds.py" 644 <<'END_OF_BOX_FILE'
 # (the file thresholds.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/top_stream.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/top_stream.py" 644 <<'END_OF_BOX_FILE'
 # (the file top_stream.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/torch_compat.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/torch_compat.py" 644 <<'END_OF_BOX_FILE'
 # (the file torch_compat.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_around.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify_around.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_around.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_check.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify_check.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_check.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_judge.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify_judge.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_judge.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_readers.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify_readers.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_readers.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/verify_table.py" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/verify_table.py" 644 <<'END_OF_BOX_FILE'
 # (the file verify_table.py)
 END_OF_BOX_FILE
-  write_if_changed "$BOX_HOME/box/window.sh" 644 <<'END_OF_BOX_FILE'
+  write_if_changed "$PROGRAMS/window.sh" 644 <<'END_OF_BOX_FILE'
 # (the file window.sh)
 END_OF_BOX_FILE
   # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
-  for file in "$BOX_HOME"/box/*.py; do
+  for file in "$PROGRAMS"/*.py; do
     case $own in *" ${file##*/} "*) ;; *) rm -f -- "$file" ;; esac
   done
 }
