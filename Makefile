@@ -10,6 +10,8 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 UV := $(shell command -v uv 2>/dev/null)
 # Many tests wait for a box or a link: three a core.
 WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
+# Few of those in `make quick` wait, and each worker collects all of them first.
+QUICK_WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 # `make quick` leaves these out: they take half of the unit tests' time and find little that others don't.
 SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_runner.py link/test_heartbeat.py \
   link/test_hostile_server.py link/test_hostkeys.py link/test_login.py link/test_throughput.py \
@@ -33,7 +35,7 @@ demo: $(VENV)/installed  ## see a training begin on this machine: no account, no
 	@$(BIN)/boxstrap demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $(WORKERS) -m "not boxes" tests/unit tests/docs $(SLOW)
+	@$(PYTEST) -q -n $(QUICK_WORKERS) --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS)

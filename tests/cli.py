@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.forked import Forked, can_fork
+
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).resolve().parents[1]
 PATH = os.environ["PATH"]
@@ -123,7 +125,14 @@ class Running:
     def __init__(self, argv: list[str], cwd: Path, env: Mapping[str, str]) -> None:
         self._began = time.monotonic()
         self._err = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115 - it goes with us
-        self.process = subprocess.Popen(
+        self.process = self._start(argv, cwd, env)
+
+    def _start(
+        self, argv: list[str], cwd: Path, env: Mapping[str, str]
+    ) -> Forked | subprocess.Popen[str]:
+        if can_fork(argv, env):
+            return Forked(argv, cwd, env, self._err.fileno())
+        return subprocess.Popen(
             argv,
             cwd=cwd,
             env=dict(env),

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.forked import Forked, can_fork
+
 # What a terminal obeys, in UTF-8: C0 but newline and tab, DEL, C1, direction marks, separators.
 OBEYED = re.compile(
     rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xd8\x9c"
@@ -56,31 +58,20 @@ def run(
     env: Mapping[str, str],
     *,
     timeout: float = 60,
-    stdin: bytes = b"",
 ) -> Cost:
     """Run it, apart from this terminal; killed after `timeout` seconds."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+        process = _start(argv, cwd, env, out.fileno(), err.fileno())
         timer = threading.Timer(timeout, os.killpg, [process.pid, signal.SIGKILL])
         timer.start()
         memory = _Memory(process.pid)
-        if process.stdin:
-            process.stdin.write(stdin)
-            process.stdin.close()
         process.wait()
         timer.cancel()
         memory.join()
         for file in (out, err):
             file.seek(0)
+        assert process.returncode is not None
         return Cost(
             process.returncode,
             out.read(),
@@ -88,6 +79,22 @@ def run(
             time.monotonic() - began,
             memory.mib,
         )
+
+
+def _start(
+    argv: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int
+) -> Forked | subprocess.Popen[bytes]:
+    if can_fork(argv, env):
+        return Forked(argv, cwd, env, err, out)
+    return subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
 
 
 class _Memory(threading.Thread):

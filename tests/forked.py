@@ -1,0 +1,204 @@
+"""The program `boxstrap`, forked from a server that has imported it.
+
+To start a Python and import everything takes ten times as long as what most commands do, and the
+tests type thousands of them. What is forked is the same program, in a process and a session of its
+own, with its own environment, folder and streams. `can_fork` says when it is executed instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import gc
+import io
+import json
+import os
+import pkgutil
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+HERE = Path(__file__).resolve().parents[1]
+PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
+AT_START = ("LANG", "LC_", "LD_", "PYTHON")
+"""Python reads variables with such names once, when it starts."""
+USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(HERE)}
+
+
+def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether this is the program, and its Python is started as usual."""
+    named = (name for name in env if name.startswith(AT_START))
+    return (
+        sys.platform == "linux"
+        and argv[0] == PROGRAM
+        and all(env[name] == USUAL.get(name) for name in named)
+    )
+
+
+class Forked:
+    """A program that was forked, as subprocess.Popen shows one.
+
+    It reads nothing, and where its output goes nowhere else, that is a pipe which is read here.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        stderr: int,
+        stdout: int | None = None,
+    ) -> None:
+        self._report, report = os.pipe()
+        self._lock = threading.Lock()
+        self._out = b""
+        self.stdout: io.FileIO | None = None
+        self.returncode: int | None = None
+        passed = [report]
+        if stdout is None:
+            read, stdout = os.pipe()
+            self.stdout = io.FileIO(read)
+            passed.append(stdout)
+        asked = json.dumps([list(argv), str(cwd), dict(env)]).encode()
+        socket.send_fds(_server(), [asked], [stdout, stderr, report])
+        for fd in passed:
+            os.close(fd)
+        self.pid = int(os.read(self._report, 20))
+
+    def poll(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._await_end(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; subprocess.TimeoutExpired where that takes longer."""
+        code = self._await_end(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(PROGRAM, timeout or 0)
+        return code
+
+    def _await_end(self, timeout: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None and select.select([self._report], [], [], timeout)[0]:
+                self.returncode = int(os.read(self._report, 20))
+                os.close(self._report)
+            return self.returncode
+
+    def communicate(self, timeout: float = 1e6) -> tuple[str, None]:
+        """What is left of its output, and wait for its end."""
+        limit = time.monotonic() + timeout
+        while self.stdout and not self.stdout.closed:
+            if not select.select([self.stdout], [], [], max(0, limit - time.monotonic()))[0]:
+                raise subprocess.TimeoutExpired(PROGRAM, timeout)
+            piece = self.stdout.read(1 << 16)
+            self._out += piece
+            if not piece:
+                self.stdout.close()
+        self.wait(max(0, limit - time.monotonic()))
+        return self._out.decode(errors="replace"), None
+
+
+# -- the server: a process for each of pytest's
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Start it; where its requests go. It ends with that socket."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.forked"],
+            cwd=HERE,
+            env={"PATH": os.environ["PATH"], **USUAL},
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork a program for each request."""
+    _import_all()
+    gc.freeze()
+    while True:
+        asked, fds, _, _ = socket.recv_fds(requests, 1 << 20, 3)
+        if not asked:
+            return
+        if not os.fork():
+            requests.close()
+            _watch(*json.loads(asked), *fds)
+        for fd in fds:
+            os.close(fd)
+        _reap()
+
+
+def _import_all() -> None:
+    """Import what the program may, without what runs on boxes."""
+    import bootstrap
+
+    for found in pkgutil.walk_packages(bootstrap.__path__, "bootstrap."):
+        if not found.name.startswith(("bootstrap.__main__", "bootstrap.box.")):
+            import_module(found.name)
+
+
+def _watch(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
+    """Fork the program, and report its number and how it ended."""
+    *streams, report = fds
+    child = os.fork()
+    if not child:
+        os.setsid()
+        os.write(report, b"%d\n" % os.getpid())
+        for at, fd in enumerate(streams, start=1):
+            os.dup2(fd, at)
+        os.closerange(3, 1024)
+        try:
+            _become(argv, cwd, env)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    for fd in streams:
+        os.close(fd)
+    _, status = os.waitpid(child, 0)
+    os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+    os._exit(0)
+
+
+def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
+    """Be the program, as if Python had just been started."""
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    time.tzset()
+    tempfile.tempdir = None
+    sys.argv[:] = argv
+    import_module("bootstrap.cli").main()
+
+
+def _reap() -> None:
+    """Let go of watchers that are done."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
+if __name__ == "__main__":
+    with socket.socket(fileno=os.dup(0)) as asked:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        serve(asked)

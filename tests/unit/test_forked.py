@@ -1,0 +1,62 @@
+"""A forked program is the executed one: what it says, how it ends, what it knows of its caller."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from tests.cli import Completed, User
+from tests.forked import PROGRAM, Forked, can_fork
+
+EXECUTED = {"PYTHONHASHSEED": "0"}
+"""Asked of Python when it starts, which a forked one can't be."""
+
+
+def both(user: User, *words: str, **env: str) -> tuple[Completed, Completed]:
+    return user.run(*words, **env), user.run(*words, **env, **EXECUTED)
+
+
+def test_only_the_program_with_its_usual_python_is_forked(user: User) -> None:
+    assert can_fork([PROGRAM], user.env)
+    assert not can_fork([f"{PROGRAM}s"], user.env)
+    for name in ("PYTHONHASHSEED", "PYTHONPATH", "LC_ALL", "LANG", "LD_PRELOAD"):
+        assert not can_fork([PROGRAM], {**user.env, name: "x"}), name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--version",), ("boxes", "--json"), ("status", "--host", "root@127.0.0.1:1"), ("nothing",)],
+    ids=" ".join,
+)
+def test_it_says_the_same_and_ends_the_same(user: User, words: tuple[str, ...]) -> None:
+    forked, executed = both(user, *words)
+    assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
+
+
+def test_it_has_the_environment_and_folder_of_its_caller(user: User) -> None:
+    user.repository()
+    user.place = user.place.rename(user.home / "moved")
+    for done in both(user, "render"):
+        assert "moved" in done.must(0).out
+    forked, executed = both(user, "boxes", "--json", XDG_STATE_HOME="/proc/1/nowhere")
+    assert (forked.rc, forked.err) == (executed.rc, executed.err)
+
+
+def test_a_signal_ends_it_as_it_ends_an_executed_one(user: User) -> None:
+    user.repository()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = f"root@127.0.0.1:{silent.getsockname()[1]}"
+        for end, rc in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+            going = user.begin("setup", "--host", host)
+            assert isinstance(going.process, Forked)
+            with silent.accept()[0]:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    going.process.wait(0)
+                assert going.process.poll() is None
+                assert os.getsid(going.process.pid) == going.process.pid
+                os.killpg(going.process.pid, end)
+                assert going.end().rc == rc
