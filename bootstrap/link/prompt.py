@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -33,6 +33,15 @@ class Prompt:
         with Path("/dev/tty").open("r+b", buffering=0) as terminal:
             terminal.write(f"{question} (yes/no) ".encode())
             return terminal.readline().strip().lower() == b"yes"
+
+    def choose(self, question: str, choices: Sequence[str]) -> str:
+        """One of `choices` by its number, asked on the terminal; the first for anything else."""
+        listed = "".join(f"  {at}  {each}\n" for at, each in enumerate(choices, 1))
+        with Path("/dev/tty").open("r+b", buffering=0) as terminal:
+            terminal.write(f"{listed}{question} (1 to {len(choices)}, or Enter for 1) ".encode())
+            typed = terminal.readline().strip()
+        at = int(typed) if typed.isdigit() else 1
+        return choices[at - 1 if 0 < at <= len(choices) else 0]
 
     def secret(self, prompt: str) -> str | None:
         """A passphrase, not shown as it is typed; None when none was given."""

@@ -76,6 +76,15 @@ class Rule:
         return schema
 
 
+def fits(rule: Rule, text: str) -> bool:
+    """Whether a rule lets `text` pass."""
+    try:
+        rule(text)
+    except ValueError:
+        return False
+    return True
+
+
 def shown(text: str, longest: int = 60) -> str:
     """`text` in quotes, shortened, with nothing in it that a terminal obeys."""
     return repr(text if len(text) <= longest else text[: longest - 1] + "…")

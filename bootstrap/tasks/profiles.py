@@ -50,25 +50,40 @@ def profiles(call: Call) -> None:
     )
 
 
-@command(JSON, Option("repo", "The repository; default: the one you stand in."))
+@command(
+    JSON,
+    Option("repo", "The repository; default: the one you stand in."),
+    Option("command", "The training's command; default: what the repository shows."),
+)
 def init(call: Call) -> None:
-    """Write a commented boxstrap.yaml from what the repository shows.
+    """Write a commented boxstrap.yaml from what the repository shows. Nothing of it is run.
 
-    Example: boxstrap init
+    Example: boxstrap init --command "python train.py --epochs 3"
     """
     from bootstrap.errors import UsageError, cant_write
+    from bootstrap.link.prompt import Prompt
     from bootstrap.paths import write_users_file
-    from bootstrap.profile.scaffold import look, notes, sketch
+    from bootstrap.profile.facts import look
+    from bootstrap.profile.scaffold import notes, sketch
+    from bootstrap.profile.values import COMMAND
     from bootstrap.repo.here import read
 
-    place = call.options().place
+    place, command = call.options().place, call.given["command"] or ""
+    try:
+        COMMAND(command or "none")
+    except ValueError as error:
+        raise UsageError(str(error), where="--command") from None
     try:
         here = read(place)
         root, url, lacking = here.root, here.url, []
     except UsageError as error:
         # A folder that is no repository yet, or has no commit, may still get its profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
-    file, facts = root / "boxstrap.yaml", look(root, url=url)
+    file, facts = root / "boxstrap.yaml", look(root, url=url, command=command)
+    prompt = Prompt(print)
+    if len(facts.candidates) > 1 and not (call.is_json or file.exists()) and prompt.has_terminal():
+        script = prompt.choose("Which of them is the training?", facts.candidates)
+        facts = look(root, url=url, script=script)
     try:
         write_users_file(file, sketch(facts), "x")  # never through a link
     except FileExistsError:

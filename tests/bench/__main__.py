@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, logs, quiet, start, verify
+from tests.bench import again, breakdown, fresh, init, logs, quiet, start, verify
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import FreshBench
@@ -20,6 +20,8 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "again", "verify", "logs", "start")
+_ALONE = ("init",)
+"""Measured only where they are asked for: whole builds."""
 
 
 def main() -> int:
@@ -46,6 +48,8 @@ def main() -> int:
         if "start" in parts:
             quiet.wait(asked.patience)
             rows += start.measure(stage, asked.again_runs, places)
+        if "init" in parts:
+            rows += init.measure(stage)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
     print(as_text(rows))
@@ -65,7 +69,7 @@ def _arguments() -> argparse.Namespace:
         "--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c); 0: none of them"
     )
     parser.add_argument("--again-runs", type=int, default=5, help="runs of what is quick")
-    parser.add_argument("--only", choices=_PARTS)
+    parser.add_argument("--only", choices=(*_PARTS, *_ALONE))
     parser.add_argument(
         "--patience",
         type=float,

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -154,6 +154,18 @@ class Stage:
             shutil.copy(HERE / "homework" / file, folder / file)
         for file, text in (texts or {}).items():
             (folder / file).write_text(text)
+        self._begin(folder)
+        return folder
+
+    def commit(self, name: str, write: Callable[[Path], None]) -> Path:
+        """A repository of what `write` puts into its folder."""
+        folder = self.folder / name
+        folder.mkdir()
+        write(folder)
+        self._begin(folder)
+        return folder
+
+    def _begin(self, folder: Path) -> None:
         for words in (
             ("init", "-q", "-b", "main"),
             ("config", "user.name", "Me"),
@@ -162,7 +174,6 @@ class Stage:
             ("commit", "-q", "-m", "Homework"),
         ):
             self._git(folder, *words)
-        return folder
 
     def _git(self, folder: Path, *words: str) -> None:
         subprocess.run(["git", "-C", str(folder), *words], env=self.environment(), check=True)

@@ -53,6 +53,13 @@ def test_confirm_wants_a_whole_yes(typed: str, answer: str) -> None:
     assert printed.strip() == answer
 
 
+@pytest.mark.parametrize(("typed", "answer"), [("2", "b"), ("", "a"), ("9", "a"), ("b", "a")])
+def test_one_of_several_is_chosen_by_its_number(typed: str, answer: str) -> None:
+    shown, printed = on_a_terminal("print(Prompt(print).choose('Which?', ['a', 'b']))", typed)
+    assert "2  b" in shown
+    assert printed.strip() == answer
+
+
 def test_a_passphrase_is_not_shown() -> None:
     shown, printed = on_a_terminal("print(Prompt(print).secret('Passphrase: '))", "opensesame")
     assert "opensesame" not in shown

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bootstrap.profile.facts import Facts, look
 from bootstrap.profile.load import load
-from bootstrap.profile.scaffold import Facts, look, notes, sketch
+from bootstrap.profile.scaffold import notes, sketch
+from bootstrap.profile.survey.environment import Environment
 
 
 def loaded(root: Path, url: str | None = None):
@@ -102,7 +104,7 @@ name = "torch"
 
 
 @pytest.mark.parametrize(
-    ("more", "extras"), [("", ["cpu"]), ('gpu = [\n    { name = "torch" },\n]\n', [])]
+    ("more", "extras"), [("", ["cpu"]), ('gpu = [\n    { name = "torch" },\n]\n', ["gpu"])]
 )
 def test_torch_in_an_extra_of_the_lock(here, more, extras):
     (here / "train.py").write_text("")
@@ -150,7 +152,9 @@ def test_a_script_of_another_name_is_offered_with_what_it_imports(here):
         "may be the training: makemore.py",
         "makemore.py imports torch, which no requirement names",
     ]
-    assert loaded(here).profile.train is None
+    profile = loaded(here).profile
+    assert profile.train is None
+    assert profile.python.packages == []
     assert "#   command: python makemore.py" in (here / "boxstrap.yaml").read_text()
 
 
@@ -158,7 +162,9 @@ def test_imports_of_the_training_itself_in_a_folder_of_source(here):
     (here / "src/mine").mkdir(parents=True)
     (here / "src/train.py").write_text("import mine\nimport beside\nimport torch\n")
     (here / "src/beside.py").write_text("")
-    assert notes(look(here)) == ["src/train.py imports torch, which no requirement names"]
+    assert notes(look(here)) == []
+    assert loaded(here).profile.python.packages == ["torch"]
+    assert "packages: [torch]    # src/train.py imports it" in (here / "boxstrap.yaml").read_text()
 
 
 def test_a_version_that_is_none_is_left_out(here):
@@ -172,7 +178,7 @@ ODD = st.none() | st.text(max_size=20)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=st.text(max_size=20), url=ODD, requires=ODD)
 def test_nothing_odd_gets_out_of_its_comment(here, name, url, requires):
-    text = sketch(Facts(name, url=url, requires_python=requires))
+    text = sketch(Facts(name, url=url, environment=Environment(requires_python=requires)))
     (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
     assert load(None, repo_root=here).profile.env == {}
 

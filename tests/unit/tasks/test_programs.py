@@ -260,6 +260,24 @@ def test_init_says_what_the_person_has_to_decide(user: User) -> None:
     user.run("profiles", "--validate", "./boxstrap.yaml").must(0)
 
 
+def test_init_takes_the_likelier_training_or_the_one_that_is_named(user: User) -> None:
+    learns = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
+    repository = user.repository(boxstrap__yaml="", train_a__py=learns, train_bc__py=learns)
+    profile = repository.root / "boxstrap.yaml"
+    profile.unlink()
+    (repository.root / "train.py").unlink()
+    said = "may be the training: train_a.py, train_bc.py (taken is train_a.py"
+    assert said in user.run("init").must(0).out
+    assert 'command: "python train_a.py"    # its name' in profile.read_text()
+    profile.unlink()
+    done = user.run("init", "--command", "python train_bc.py --epochs 3").must(0)
+    assert "may be" not in done.out
+    assert 'command: "python train_bc.py --epochs 3"    # as you said' in profile.read_text()
+    assert "packages: [torch]    # train_bc.py imports it" in profile.read_text()
+    refused = user.run("init", "--command", "a\nb").must(2)
+    assert "a line break" in refused.err or "control character" in refused.err
+
+
 def test_an_error_of_our_own_is_1_with_a_report_and_no_traceback(at: User) -> None:
     state = at.state
     state.mkdir(parents=True)

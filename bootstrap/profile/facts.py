@@ -1,0 +1,162 @@
+"""What a profile can be begun from: the facts of a repository, each with its reason."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.profile.survey import commands, files, scripts
+from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
+from bootstrap.profile.survey.packages import PACKAGES, name_of, same
+from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH, fits
+
+_RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
+# Packages that ask for a secret, by the name of the variable they read.
+_SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
+_AMBIGUOUS = 15
+"""Scripts whose scores are this near are both possible."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found in a repository; paths are relative to its root."""
+
+    name: str
+    url: str | None = None
+    environment: Environment = field(default_factory=Environment)
+    env: tuple[tuple[str, Reasoned], ...] = ()
+    command: Reasoned | None = None
+    script: str | None = None
+    candidates: tuple[str, ...] = ()
+    """Scripts that may be the training; more than one where `script` is a guess, or none."""
+    uncovered: tuple[tuple[str, str], ...] = ()
+    """Script or notebook, and a package that it imports and nothing installs."""
+    results: tuple[Reasoned, ...] = ()
+    secrets: tuple[Reasoned, ...] = ()
+    remarks: tuple[str, ...] = field(default=())
+
+
+def look(root: Path, *, url: str | None = None, command: str = "", script: str = "") -> Facts:
+    """What the repository at `root` shows; `url` is its origin, without user-info.
+
+    `command` is the training where the person said so, `script` where they chose one.
+    """
+    said = commands.read(root)
+    found = scripts.candidates(root, [run.script for run in said.runs])
+    usable = [each for each in found if fits(REPO_PATH, each.path)]
+    likely = [each for each in usable if each.score >= scripts.LIKELY]
+    chosen = script or (_script_of(root, command) if command else likely[0].path if likely else "")
+    near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
+    told = Reasoned(command, "as you said") if command else _command(said, chosen)
+    brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
+    environment = find_environment(root, said, brought)
+    known = {*environment.names, *map(name_of, (each.value for each in environment.packages))}
+    words = told.value if told else ""
+    return Facts(
+        name=root.resolve().name,
+        url=url,
+        environment=environment,
+        env=tuple(_variables(brought)),
+        command=told,
+        script=chosen or None,
+        candidates=tuple(near if not command and not script else ()),
+        uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
+        results=tuple(_results(root, chosen, words)),
+        secrets=tuple(_secrets(root, chosen, brought, known)),
+        remarks=tuple(_remarks(said, told)),
+    )
+
+
+def _script_of(root: Path, command: str) -> str:
+    """The script that a command runs, if it is one of the repository."""
+    words = command.split()
+    modules = [
+        f"{words[at + 1].replace('.', '/')}.py"
+        for at, word in enumerate(words[:-1])
+        if word == "-m"
+    ]
+    found = [
+        word for word in [*words, *modules] if word.endswith(".py") and (root / word).is_file()
+    ]
+    return next((each for each in found if fits(REPO_PATH, each)), "")
+
+
+def _command(said: commands.Said, script: str) -> Reasoned | None:
+    """How the chosen script is run: as a page says first, else by itself."""
+    runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
+    whole = [run for run in runs if not run.unfilled]
+    for run in (whole or runs)[:1]:
+        if not run.file.endswith(".sh") or not run.unfilled:
+            return Reasoned(run.text, f"{run.file} says so")
+    plain = f"python {shlex.quote(script)}"
+    return (
+        Reasoned(plain, "its name, and what it does") if script and fits(COMMAND, plain) else None
+    )
+
+
+def _variables(brought: scripts.Imported) -> Iterator[tuple[str, Reasoned]]:
+    if brought.folders:
+        yield "PYTHONPATH", Reasoned(":".join(brought.folders), "modules of the training lie there")
+    if "wandb" in brought.packages:
+        yield (
+            "WANDB_MODE",
+            Reasoned(
+                "offline",
+                f"{brought.packages['wandb']} imports wandb: out once the secret below is in",
+            ),
+        )
+
+
+def _uncovered(
+    root: Path, script: str, brought: scripts.Imported, near: list[str], known: set[str]
+) -> Iterator[tuple[str, str]]:
+    seen = set(known)
+    found = [(where, module) for module, where in {**brought.packages, **brought.unknown}.items()]
+    for other in near if not script else ():
+        theirs = scripts.imported(root, other)
+        own = {**theirs.packages, **theirs.unknown}.items()
+        found += [(where, package) for package, where in own if where == other]
+    for where, module in scripts.notebook_imports(root):
+        if module not in sys.stdlib_module_names and not scripts.is_at_home(root, where, module):
+            found.append((where, PACKAGES.get(module, module)))
+    for where, package in found:
+        if same(package) not in seen:
+            seen.add(same(package))
+            yield where, package
+
+
+def _results(root: Path, script: str, command: str) -> Iterator[Reasoned]:
+    written = scripts.outputs(root, script, command) if script else []
+    for name in written:
+        if fits(REPO_PATH, f"{name}/") and "%" not in name and "{" not in name:
+            yield Reasoned(f"{name}/", "the training writes there")
+    ignored = files.text(root / ".gitignore").split()
+    for name in _RESULTS:
+        there = (root / name).is_dir()
+        if name not in written and (
+            there or (not written and {name, f"{name}/", f"/{name}/"} & {*ignored})
+        ):
+            yield Reasoned(f"{name}/", "a folder of results" if there else ".gitignore names it")
+
+
+def _secrets(
+    root: Path, script: str, brought: scripts.Imported, known: set[str]
+) -> Iterator[Reasoned]:
+    found = dict[str, str]()
+    for package, name in _SECRETS.items():
+        if package in brought.packages or package in known:
+            where = brought.packages.get(package)
+            found.setdefault(name, f"{where} imports {package}" if where else f"{package} reads it")
+    for name in scripts.reads_variables(root, script) if script else ():
+        if fits(ENV_NAME, name):
+            found.setdefault(name, f"{script} reads it")
+    yield from (Reasoned(name, why) for name, why in found.items())
+
+
+def _remarks(said: commands.Said, told: Reasoned | None) -> Iterator[str]:
+    run = next((each for each in said.runs if told and each.text == told.value), None)
+    if run and run.unfilled:
+        yield f"the command has places to fill in: {', '.join(run.unfilled[:5])}"

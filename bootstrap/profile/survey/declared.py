@@ -1,0 +1,224 @@
+"""What a repository declares that it needs: requirements files, pyproject.toml, uv.lock, setup.py,
+Pipfile, environment.yml."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bootstrap.profile.survey import files
+from bootstrap.profile.survey.packages import CONDA, is_known, name_of, same
+
+_INCLUDE = re.compile(r"^\s*(?:-r|--requirement)[= ]*([^\s#]+)", re.MULTILINE)
+_REQUIRED = re.compile(r"^\s*([A-Za-z0-9][^#\n]*)", re.MULTILINE)
+_LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)
+_EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[(.*?)^\]", re.MULTILINE | re.DOTALL)
+_OWN_PACKAGE = re.compile(r'^source = \{ (?:editable|virtual) = "\." \}', re.MULTILINE)
+_CONDA_WORD = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)")
+_REQUIREMENTS = re.compile(r"(?:.*[-_.])?requirements?(?:[-_.].*)?\.txt", re.IGNORECASE)
+_NOT_FOR_TRAINING = re.compile(r"dev|doc|test|lint|ci\b|mac|windows|win32|rocm|cpu|freeze", re.I)
+
+
+class Declared(NamedTuple):
+    """What one file asks for."""
+
+    file: str
+    requirements: tuple[str, ...] = ()
+    python: str = ""
+    """Versions of Python, as in `>=3.10`, or a version."""
+    left_out: tuple[str, ...] = ()
+    """What no index of Python packages is known to have."""
+
+
+class Project(NamedTuple):
+    """What pyproject.toml says."""
+
+    name: str = ""
+    there: bool = False
+    has_dependencies: bool = False
+    """Whether uv or pip can take its dependencies."""
+    is_built: bool = False
+    python: str = ""
+    dependencies: tuple[str, ...] = ()
+    extras: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - never changed
+    groups: dict[str, tuple[str, ...]] = {}  # noqa: RUF012
+
+
+def requirement_files(root: Path) -> list[str]:
+    """Requirements files, the likelier first: at the top, short names, none of a test or a lint."""
+    found = [
+        path.relative_to(root)
+        for path in files.below(root, 1)
+        if _REQUIREMENTS.fullmatch(path.name)
+        or (path.parent.name == "requirements" and path.suffix == ".txt")
+    ]
+    usual = [path for path in found if not _NOT_FOR_TRAINING.search(str(path))]
+    return [str(path) for path in sorted(usual, key=lambda path: (len(path.parts), len(str(path))))]
+
+
+def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
+    """What a requirements file asks for, with the files that it includes."""
+    text = files.text(root / file)
+    found = [each.strip() for each in _REQUIRED.findall(text)]
+    for name in _INCLUDE.findall(text) if depth else ():
+        inner = Path(file).parent / name
+        if not inner.is_absolute() and ".." not in inner.parts:
+            found += with_includes(root, str(inner), depth - 1).requirements
+    return Declared(file, tuple(dict.fromkeys(found)))
+
+
+def project(root: Path) -> Project:
+    """What pyproject.toml at the top says."""
+    data = files.toml(root / "pyproject.toml")
+    table, tools = _map(data.get("project")), _map(data.get("tool"))
+    poetry = _map(tools.get("poetry"))
+    poetry_needs = _map(poetry.get("dependencies"))
+    python = poetry_needs.pop("python", "")
+    return Project(
+        name=str(table.get("name") or poetry.get("name") or ""),
+        there=bool(files.text(root / "pyproject.toml")),
+        has_dependencies=bool(table or poetry) and (bool(table) or "build-system" in data),
+        is_built="build-system" in data and bool(table or poetry),
+        python=str(table.get("requires-python") or (python if isinstance(python, str) else "")),
+        dependencies=_texts(table.get("dependencies")) or tuple(poetry_needs),
+        extras={k: _texts(v) for k, v in _map(table.get("optional-dependencies")).items()},
+        groups={k: _texts(v) for k, v in _map(data.get("dependency-groups")).items()},
+    )
+
+
+def setup_py(root: Path) -> Declared | None:
+    """What setup.py asks for, where it says so in plain lists. It is not run."""
+    source = files.text(root / "setup.py", files.LARGEST_SCRIPT)
+    if not source:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return Declared("setup.py")
+    lists: dict[str, tuple[str, ...]] = {}
+    given: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            lists[node.targets[0].id] = _literals(node.value)
+        if isinstance(node, ast.Call):
+            given |= {each.arg: each.value for each in node.keywords if each.arg}
+    needs = given.get("install_requires")
+    python = given.get("python_requires")
+    named = lists.get(needs.id, ()) if isinstance(needs, ast.Name) else _literals(needs)
+    return Declared("setup.py", named, "".join(_literals(python)))
+
+
+def setup_cfg(root: Path) -> Declared | None:
+    """What setup.cfg asks for."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(files.text(root / "setup.cfg"))
+    except configparser.Error:
+        return None
+    needs = parser.get("options", "install_requires", fallback="")
+    python = parser.get("options", "python_requires", fallback="")
+    found = tuple(line.strip() for line in needs.splitlines() if line.strip())
+    return Declared("setup.cfg", found, python) if found else None
+
+
+def pipfile(root: Path) -> Declared | None:
+    """What a Pipfile asks for."""
+    data = files.toml(root / "Pipfile")
+    needs = _map(data.get("packages"))
+    python = str(_map(data.get("requires")).get("python_version", ""))
+    found = tuple(
+        name + (value if isinstance(value, str) and value[:1] in "=<>~!" else "")
+        for name, value in needs.items()
+    )
+    return Declared("Pipfile", found, python) if found else None
+
+
+def conda(root: Path) -> Declared | None:
+    """What an environment.yml asks for, by the names that an index of Python packages has."""
+    for name in ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"):
+        needs = files.yaml(root / name).get("dependencies")
+        if isinstance(needs, list):
+            return _conda(name, needs)
+    return None
+
+
+def _conda(file: str, needs: list[Any]) -> Declared:
+    found, left_out, python = list[str](), list[str](), ""
+    for need in needs:
+        if isinstance(need, dict):
+            found += _texts(need.get("pip"))
+            continue
+        word = _CONDA_WORD.fullmatch(str(need).strip())
+        name, version = (word[1].lower(), _pip_version(word[2])) if word else ("", "")
+        if name == "python":
+            python = version
+        elif is_known(CONDA.get(name, name)) and name not in ("pip", "setuptools"):
+            found.append(CONDA.get(name, name) + version)
+        elif name not in ("pip", "setuptools", "wheel", ""):
+            left_out.append(name)
+    pinned = [each for each in found if not each.startswith(("-", "."))]
+    return Declared(file, tuple(pinned), python, tuple(left_out))
+
+
+def _pip_version(version: str) -> str:
+    """conda's `=1.2` means any 1.2; its third part names a build."""
+    version = version.replace(" ", "")
+    if not version.startswith("=") or version.startswith("=="):
+        return version if version[:1] in tuple("=<>!~") else (f"=={version}" if version else "")
+    wanted = version[1:].partition("=")[0]
+    return f"=={wanted}" + ("" if "*" in wanted else ".*")
+
+
+def locked(lock: str) -> set[str]:
+    """The packages of a uv.lock, as names are compared."""
+    return {same(name) for name in _LOCKED.findall(lock)}
+
+
+def torch_extras(lock: str) -> tuple[str, ...]:
+    """The project's own extras that bring torch, where the project alone does not."""
+    own = next((part for part in lock.split("[[package]]") if _OWN_PACKAGE.search(part)), "")
+    always, _, extras = own.partition("[package.optional-dependencies]")
+    extras = extras.partition("\n[")[0]
+    if '{ name = "torch"' in always:
+        return ()
+    return tuple(name for name, needs in _EXTRA.findall(extras) if '{ name = "torch"' in needs)
+
+
+def names(requirements: Iterable[str]) -> set[str]:
+    """The packages of some requirements, as names are compared."""
+    return {name_of(each) for each in requirements} - {""}
+
+
+def torch_version(requirements: Iterable[str]) -> tuple[int, int] | None:
+    """The newest torch that these allow, where they name one."""
+    for each in requirements:
+        bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
+        if name_of(each) == "torch" and bound:
+            return int(bound[1]), int(bound[2])
+    return None
+
+
+def _map(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def _literals(node: ast.expr | None) -> tuple[str, ...]:
+    return tuple(_strings(node)) if node is not None else ()
+
+
+def _strings(node: ast.expr) -> Iterator[str]:
+    parts = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    for part in parts:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value

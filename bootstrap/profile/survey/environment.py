@@ -1,0 +1,197 @@
+"""What an environment can be made of, as a repository shows it: each part with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.profile.survey import commands, declared, files, scripts
+from bootstrap.profile.survey.packages import is_known, name_of, same
+from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
+
+# A Python that the wheels of an older torch, and of what was new with it, are for.
+_PYTHON_OF_TORCH = {(1, 12): "3.10", (1, 13): "3.10", (2, 0): "3.10", (2, 1): "3.10"}
+_PYTHON_OF_TORCH |= {(2, 2): "3.11", (2, 3): "3.11", (2, 4): "3.11"}
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """A value, and why it is taken."""
+
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where packages come from, and what is known to be among them."""
+
+    names: frozenset[str] = frozenset()
+    lock: str | None = None
+    requirements: tuple[str, ...] = ()
+    why: str = ""
+    project: bool = False
+    """Whether the project's own dependencies are taken, as pyproject.toml has them."""
+    python: Reasoned | None = None
+    requires_python: str | None = None
+    torch_extras: tuple[str, ...] = ()
+    extras: tuple[Reasoned, ...] = ()
+    packages: tuple[Reasoned, ...] = ()
+    index: tuple[Reasoned, ...] = ()
+    last: tuple[Reasoned, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def find_environment(root: Path, said: commands.Said, brought: scripts.Imported) -> Environment:
+    """What the repository at `root` is to have; `brought` is what its training imports."""
+    project, lock = declared.project(root), files.text(root / "uv.lock", files.LARGEST)
+    has_lock = (root / "uv.lock").is_file()
+    listed, why = ((), "") if has_lock else _requirement_files(root, said)
+    takes_project = project.has_dependencies and not has_lock and not listed
+    other = None
+    if not (has_lock or listed or takes_project):
+        other = next(filter(None, (kind(root) for kind in _OTHERS)), declared.Declared(""))
+    required = [each for file in listed for each in declared.with_includes(root, file).requirements]
+    required += project.dependencies if takes_project else ()
+    packages = _of_other(other, said, project.name) if other else []
+    names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
+    packages += _of_imports(
+        said, brought, names | ({same(project.name)} if takes_project else set())
+    )
+    torch = declared.torch_version([*required, *(each.value for each in packages)])
+    extras = declared.torch_extras(lock)
+    early, last = _in_order(packages)
+    return Environment(
+        names=frozenset(names | declared.names(project.dependencies)),
+        lock="uv.lock" if has_lock else None,
+        requirements=listed,
+        why=why,
+        project=takes_project,
+        python=_python(root, other.python if other else project.python, torch),
+        requires_python=project.python or None,
+        torch_extras=extras,
+        extras=tuple(_extras(said, extras, project, named=has_lock or takes_project)),
+        packages=early,
+        index=tuple(_indexes(said)) if other else (),
+        last=last,
+        remarks=tuple(_left_out(other)) if other else (),
+    )
+
+
+def _left_out(other: declared.Declared) -> Iterator[str]:
+    if other.left_out:
+        named = ", ".join(other.left_out[:10])
+        yield f"{other.file} also asks for {named}, which no index of Python packages may have"
+
+
+def _names(requirements: Iterable[str]) -> set[str]:
+    return declared.names(map(_plain_requirement, requirements))
+
+
+def _of_other(other: declared.Declared, said: commands.Said, own: str) -> list[Reasoned]:
+    """What a file asks for that neither uv nor pip reads; without one, what a page installs."""
+    if other.file:
+        return [Reasoned(each, f"{other.file} asks for it") for each in other.requirements]
+    return _of_installs(said, own)
+
+
+def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
+    """What is installed at once, and what is built afterwards, with what is there then."""
+    plain = [Reasoned(_plain_requirement(each.value), each.why) for each in packages]
+    fitting = [each for each in plain if fits(REQUIREMENT, each.value)]
+    last = [each for each in fitting if name_of(each.value) == "flash-attn"]
+    early = [each for each in fitting if each not in last]
+    if last:
+        early += [Reasoned(each, "the build of flash-attn needs it") for each in _FOR_FLASH_ATTN]
+    return _once(early), _once(last)
+
+
+_OTHERS = (declared.conda, declared.pipfile, declared.setup_py, declared.setup_cfg)
+_FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
+
+
+def _requirement_files(root: Path, said: commands.Said) -> tuple[tuple[str, ...], str]:
+    """The files to install from: at the top, as a page says, or the likeliest elsewhere."""
+    if (root / "requirements.txt").is_file():
+        return ("requirements.txt",), "at the top"
+    for install in said.installs:
+        there = [each for each in install.requirement_files if (root / each).is_file()]
+        if there and all(fits(REPO_PATH, each) for each in there):
+            return tuple(there), f"{install.file} says so"
+    found = [each for each in declared.requirement_files(root) if fits(REPO_PATH, each)]
+    return (
+        ((found[0],), "the only one" if len(found) == 1 else "the likeliest") if found else ((), "")
+    )
+
+
+def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
+    """What a page says to install, where no file says it."""
+    return [
+        Reasoned(each, f"{install.file} installs it")
+        for install in said.installs
+        for each in install.packages
+        if name_of(each) not in (same(own), "pip", "uv", "setuptools", "wheel")
+    ]
+
+
+def _of_imports(
+    said: commands.Said, brought: scripts.Imported, names: set[str]
+) -> Iterator[Reasoned]:
+    """What the training imports and nothing installs, where its package is known or a page's."""
+    named = {name_of(each): each for install in said.installs for each in install.packages}
+    for package, where in {**brought.packages, **brought.unknown}.items():
+        known = package if is_known(package) else named.get(same(package), "")
+        if known and same(package) not in names:
+            yield Reasoned(named.get(same(package), known), f"{where} imports it")
+
+
+def _plain_requirement(text: str) -> str:
+    """Without a marker; an address of a repository with its name before it."""
+    text = text.partition(";")[0].strip()
+    address = re.fullmatch(
+        r"git\+https://\S+?/([\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:#egg=([\w.-]+))?", text
+    )
+    return f"{address[2] or address[1]} @ {text}" if address else text
+
+
+def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
+    return tuple({name_of(one.value): one for one in reversed(each)}.values())[::-1]
+
+
+def _extras(
+    said: commands.Said, torch: tuple[str, ...], project: declared.Project, *, named: bool
+) -> Iterator[Reasoned]:
+    """The extra that brings torch, and those that a page installs first."""
+    if torch:
+        gpu = [name for name in torch if re.search(r"gpu|cuda|cu\d", name)]
+        others = "" if len(torch) == 1 else f", as in {' and '.join(torch)}"
+        yield Reasoned((gpu or [*torch])[0], f"torch is in it{others}")
+    elif named:
+        for install in [each for each in said.installs if each.own][:1]:
+            for name in install.extras:
+                if name in project.extras and fits(EXTRA, name):
+                    yield Reasoned(name, f"{install.file} installs it")
+
+
+def _indexes(said: commands.Said) -> Iterator[Reasoned]:
+    """Further indexes; which build of torch fits is known on the box alone."""
+    for install in said.installs:
+        for address in install.indexes:
+            if "download.pytorch.org" not in address and fits(INDEX_URL, address):
+                yield Reasoned(address, f"{install.file} names it")
+
+
+def _python(root: Path, asked: str, torch: tuple[int, int] | None) -> Reasoned | None:
+    """The version to have, where one is named or only some have wheels."""
+    named = files.text(root / ".python-version").strip()
+    if fits(PYTHON, named):
+        return Reasoned(named, "from .python-version")
+    exact = re.search(r"(?:^|==)\s*(3\.\d{1,2})(?:\.\*|\.\d+)?$", asked)
+    if exact:
+        return Reasoned(exact[1], f"asked for: {asked}")
+    if torch in _PYTHON_OF_TORCH:
+        why = f"torch {torch[0]}.{torch[1]} has wheels for it, and none for the newest"
+        return Reasoned(_PYTHON_OF_TORCH[torch], why)
+    return None

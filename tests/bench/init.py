@@ -1,0 +1,49 @@
+"""Copies of real repositories (`tests/real_repositories.py`): `init`, then a setup without an edit.
+
+Each copy's training imports what the real one does and takes a step. What a machine's index or
+its lack of a GPU keeps from it stands in the row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from tests.bench import clock
+from tests.bench.stage import Stage
+from tests.bench.table import BenchRow
+from tests.real_repositories import REPOSITORIES
+
+GROUP = "init: from a repository without a profile to its training's first step"
+_WITHOUT_GPU = ("--set", "gpu.require=false", "--json")
+_REASON = re.compile(r"(?:Because|No module|error:|Error:)[^\n]{0,90}")
+
+
+def measure(stage: Stage) -> list[BenchRow]:
+    """One box for all of them, since rented boxes keep what they have fetched."""
+    place = stage.box("vast")
+    rows = []
+    for name, repository in REPOSITORIES.items():
+        if "train.command" not in repository.writes or "uv.lock" in repository.files:
+            continue  # a library; and a lock that is cut short here can't be installed
+        root = stage.commit(name.rpartition("/")[2], repository.write)
+        log = stage.file("init.log")
+        clock.run(stage.boxstrap("init", state="init", repository=root), log)
+        words = ["--host", place.host, "--identity", str(place.box.identity), *_WITHOUT_GPU]
+        command = str(repository.writes["train.command"])
+        script = next(path[1:] for path in repository.scripts if path[1:] in command)
+        # Without a GPU there is nothing for a launcher to launch.
+        words += ["--set", f"train.command=python {script}"]
+        try:
+            took = clock.run(stage.boxstrap("setup", *words, state="init", repository=root), log)
+            note = "step 1"
+        except clock.BenchError as error:
+            took, note = 0.0, _reason(str(error))
+        rows.append(BenchRow(GROUP, name, [took], note=note))
+    return rows
+
+
+def _reason(said: str) -> str:
+    """The line that says why, shortened."""
+    found = _REASON.findall(said)
+    return found[-1] if found else json.dumps(said[-90:])

@@ -1,0 +1,40 @@
+"""`init` in real training repositories: the profile that each gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.profile.facts import look
+from bootstrap.profile.load import load
+from bootstrap.profile.scaffold import notes, sketch
+from tests.real_repositories import REPOSITORIES
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_what_init_writes(name: str, here: Path) -> None:
+    repository = REPOSITORIES[name]
+    repository.write(here)
+    facts = look(here)
+    (here / "boxstrap.yaml").write_text(sketch(facts), encoding="utf-8")
+    loaded = load(None, repo_root=here)
+    written = {
+        key: origin
+        for key, origin in loaded.origins.items()
+        if origin.file and key not in ("version", "python.torch_backend", "train.session")
+    }
+    found = {key: value_of(loaded.profile.as_dict(), key) for key in written}
+    env = {key.partition(".")[2]: found.pop(key) for key in [*found] if key.startswith("env.")}
+    assert found | ({"env": env} if env else {}) == repository.writes
+    said = notes(facts)
+    assert len(said) == len(repository.notes), said
+    for part, note in zip(repository.notes, said, strict=True):
+        assert part in note
+
+
+def value_of(document: dict, key: str) -> object:
+    """A value by its key with dots between."""
+    for step in key.split("."):
+        document = document[step]
+    return document

@@ -1,0 +1,207 @@
+"""What is read of a repository's files: each kind by itself, and what is broken or means harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bootstrap.profile.facts import look
+from bootstrap.profile.load import load
+from bootstrap.profile.scaffold import notes, sketch
+from bootstrap.profile.survey import commands, declared, scripts
+
+LEARNS = "import torch\nif __name__ == '__main__':\n    optimizer = 1\n"
+
+
+def written(root: Path, **files: str):
+    """The profile of a repository with these files; `a__b_py` is a/b.py."""
+    for name, text in {"train_py": LEARNS, **files}.items():
+        path = root / f".{name.replace('__', '/')}".replace("_", ".").lstrip(".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (root / "boxstrap.yaml").write_text(sketch(look(root)), encoding="utf-8")
+    return load(None, repo_root=root).profile
+
+
+def readme(*lines: str) -> str:
+    return "```sh\n" + "\n".join(lines) + "\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "requirements", "packages"),
+    [
+        ({"requirements_txt": "torch\n"}, ["requirements.txt"], []),
+        ({"requirements_txt": "-r more.txt\n", "more_txt": "torch\n"}, ["requirements.txt"], []),
+        ({"requirements_txt": "git+https://github.com/a/torch.git\n"}, ["requirements.txt"], []),
+        ({"requirements_txt": "numpy\n"}, ["requirements.txt"], ["torch"]),
+        ({"deps__requirements_txt": "torch"}, ["deps/requirements.txt"], []),
+        (
+            {"requirements__base_txt": "torch", "requirements__dev_txt": "pytest"},
+            ["requirements/base.txt"],
+            [],
+        ),
+        (
+            {"a__requirements_txt": "x", "b__requirements_txt": "torch"}
+            | {"README_md": readme("cd b", "pip install -r b/requirements.txt")},
+            ["b/requirements.txt"],
+            [],
+        ),
+        ({"Pipfile": '[packages]\ntorch = ">=2"\nlion = "*"\n'}, [], ["torch>=2", "lion"]),
+        ({"setup_cfg": "[options]\ninstall_requires =\n  torch\n  einx\n"}, [], ["torch", "einx"]),
+        (
+            {"setup_py": "import os\nNEED = ['torch']\nos.exit()\nsetup(install_requires=NEED)\n"},
+            [],
+            ["torch"],
+        ),
+        (
+            {"environment_yml": "dependencies: [pytorch=2.1, numpy=1.26=py_0, {pip: [einx==0.3]}]"},
+            [],
+            ["torch==2.1.*", "numpy==1.26.*", "einx==0.3"],
+        ),
+        ({"README_md": "Then `pip install torch einx`, and go.\n"}, [], ["torch", "einx"]),
+        ({"README_md": readme("pip install -U pip", "!pip3 install torch")}, [], ["torch"]),
+        ({"README_md": readme("pip install torch ; rm x", "pip install $X")}, [], ["torch"]),
+        (
+            {"README_md": readme("pip install git+https://github.com/a/peft.git@v1 torch")},
+            [],
+            ["peft @ git+https://github.com/a/peft.git@v1", "torch"],
+        ),
+        ({"pyproject_toml": "[project]\nname='x'\ndependencies=['torch']\n"}, None, []),
+        ({"pyproject_toml": "[tool.black]\n"}, [], ["torch"]),
+    ],
+)
+def test_what_is_installed(
+    here: Path, files: dict[str, str], requirements: list[str] | None, packages: list[str]
+) -> None:
+    python = written(here, **files).python
+    assert (python.requirements, python.packages) == (requirements, packages)
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"environment_yml": "dependencies: [python=3.10, pytorch]"}, "3.10"),
+        ({"environment_yml": "dependencies: [python>=3.8, pytorch]"}, None),
+        ({"pyproject_toml": "[project]\nname='x'\nrequires-python='==3.11.*'\n"}, "3.11"),
+        ({"pyproject_toml": "[project]\nname='x'\nrequires-python='>=3.10'\n"}, None),
+        ({"requirements_txt": "torch==2.0.1\n"}, "3.10"),
+        ({"requirements_txt": "torch<2.3\n"}, "3.11"),
+        ({"requirements_txt": "torch>=2.0\n"}, None),
+    ],
+)
+def test_the_version_of_python(here: Path, files: dict[str, str], version: str | None) -> None:
+    assert written(here, **files).python.version == version
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("python3 train.py a.yaml", "python train.py a.yaml"),
+        ("$ CUDA_VISIBLE_DEVICES=0,1 python train.py --lr 1 &", "python train.py --lr 1"),
+        ("torchrun --nproc_per_node 8 train.py", "torchrun --nproc_per_node=gpu train.py"),
+        ("python -m torch.distributed.launch --nproc_per_node=4 train.py", "torchrun --nproc_per"),
+        ("accelerate launch --multi_gpu --num_processes 2 train.py", "accelerate launch train.py"),
+        ("uv run --extra gpu train.py -x", "python train.py -x"),
+        ("python train.py | tee log", "python train.py"),
+        ("torchrun --nnodes=4 --node_rank=0 train.py", "python train.py"),
+        ("python ../train.py", "python train.py"),
+        ('python train.py "', "python train.py"),
+        ("python train.py --data <path>", "python train.py --data '<path>'"),
+    ],
+)
+def test_the_command_of_a_page_for_any_box(here: Path, line: str, command: str) -> None:
+    found = written(here, README_md=readme(line)).train.command
+    assert found.startswith(command) if command.endswith("_per") else found == command
+
+
+def test_a_script_in_a_folder_that_is_entered_first(here: Path) -> None:
+    page = readme("git clone https://x/y", "cd y", "cd ml", "python train.py --a")
+    written(here, README_md=page)
+    assert [run.text for run in commands.read(here).runs] == ["python train.py --a"]
+    (here / "ml").mkdir()
+    (here / "ml/train.py").write_text(LEARNS)
+    assert [run.text for run in commands.read(here).runs] == ["python ml/train.py --a"]
+
+
+def test_imports_that_may_fail_or_are_for_types_are_not_needed(here: Path) -> None:
+    (here / "train.py").write_text(
+        "try:\n    import wandb\nexcept ImportError:\n    wandb = None\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pandas\n"
+        "def main():\n    import torch\n    from .beside import x\n"
+    )
+    (here / "beside.py").write_text("import numpy\ndef later():\n    import scipy\n")
+    (here / "numpy.txt").write_text("")
+    found = scripts.imported(here, "train.py")
+    assert found.packages == {"torch": "train.py", "numpy": "beside.py"}
+    assert found.unknown == {}
+
+
+def test_a_folder_of_outputs_is_no_package(here: Path) -> None:
+    (here / "wandb").mkdir()
+    (here / "train.py").write_text("import wandb\nimport einx\n")
+    (here / "einx").mkdir()
+    found = scripts.imported(here, "train.py")
+    assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
+
+
+def test_a_module_that_nobody_knows_is_no_package(here: Path) -> None:
+    """On an index its name may be anybody's."""
+    profile = written(here, train_py="import torhc_utils\n" + LEARNS)
+    assert profile.python.packages == ["torch"]
+    assert notes(look(here)) == ["train.py imports torhc_utils, which no requirement names"]
+    page = readme("pip install torhc-utils")
+    assert written(
+        here, README_md=page, train_py="import torhc_utils\n" + LEARNS
+    ).python.packages == [
+        "torhc-utils",
+        "torch",
+    ]
+
+
+def test_what_is_built_with_what_is_there(here: Path) -> None:
+    python = written(here, train_py="import flash_attn\n" + LEARNS).python
+    assert python.no_build_isolation == ["flash-attn"]
+    assert python.packages == ["torch", "setuptools", "wheel", "packaging", "psutil", "ninja"]
+
+
+def test_keys_that_the_training_asks_for_are_offered(here: Path) -> None:
+    text = LEARNS + "import os\nos.environ['HF_TOKEN']\nos.environ.get('MY_API_KEY')\n"
+    written(here, train_py=text)
+    line = "# secrets: [HF_TOKEN, MY_API_KEY]    # train.py reads it; train.py reads it"
+    assert line in (here / "boxstrap.yaml").read_text()
+
+
+BROKEN = {
+    "pyproject.toml": "[project\nname = ",
+    "Pipfile": "= = =",
+    "setup.py": "def (:\n",
+    "setup.cfg": "no section\n",
+    "environment.yml": "dependencies: [" * 300,
+    "uv.lock": "\0" * 100,
+    "README.md": "```\npython 'train.py\npip install \"\n" + "`" * 4000 + "\n\\",
+    "train.py": "(" * 5000 + "\nimport torch\n",
+    "notebook.ipynb": "{" * 3000,
+    "requirements/base.txt": "-r base.txt\n-r ../../../etc/passwd\n-r /etc/passwd\n",
+    "run.sh": "\x1b[31m python train.py $(id) \\\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_breaks_nothing(here: Path, name: str) -> None:
+    path = here / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(BROKEN[name], encoding="utf-8")
+    text = sketch(look(here))
+    (here / "boxstrap.yaml").write_text(text, encoding="utf-8")
+    assert load(None, repo_root=here).profile.version == 1
+    assert "\x1b" not in text
+    assert "root:" not in text
+
+
+def test_a_requirements_file_is_read_with_those_that_it_names(here: Path) -> None:
+    (here / "a").mkdir()
+    (here / "a/r.txt").write_text("-r ../b.txt\n-r c.txt\nx==1 # why\n--index-url https://h\n")
+    (here / "a/c.txt").write_text("y[z]>=2; python_version > '3'\n")
+    found = declared.with_includes(here, "a/r.txt")
+    assert declared.names(found.requirements) == {"x", "y"}
