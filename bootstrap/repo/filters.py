@@ -12,7 +12,7 @@ from .git import Folders, run
 from .here import LocalRepository
 from .names import decoded
 
-_NONE = (b"unspecified", b"unset", b"set", b"lfs")
+_NONE = (b"unspecified", b"unset", b"set")
 
 # `git ls-files --debug -z`: the name, and what lstat(2) said of the file, in lines.
 _ENTRY = re.compile(

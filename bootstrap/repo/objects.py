@@ -19,7 +19,7 @@ from typing import IO, cast
 from ..errors import BoxstrapError
 from .git import GitError, broken, run, start
 from .here import LocalRepository
-from .names import shown
+from .names import decoded, shown
 from .snapshot import Snapshot
 
 PIECE = 64 * 1024
@@ -63,6 +63,26 @@ def have_locally(
         raise broken(here.root, failure) from failure
     found = {line.removesuffix(" commit") for line in answers.decode().splitlines()}
     return [commit for commit in asked if commit in found]
+
+
+def missing(here: LocalRepository) -> list[str]:
+    """Files of the commit that a partial clone doesn't have, as they may be shown.
+
+    Nothing is fetched. Raises BoxstrapError where a folder's list is missing too.
+    """
+    try:
+        entries = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(b"\0")
+        blobs = {
+            about.split(b" ")[2]: path
+            for about, _, path in (entry.partition(b"\t") for entry in entries if entry)
+            if not about.startswith(b"160000")
+        }
+        ask = ("cat-file", "--batch-check=%(objectname)")
+        told = run(here.folders, *ask, stdin=b"\n".join(blobs) + b"\n")
+    except GitError as failure:
+        raise broken(here.root, failure) from failure
+    lines = (line.split(b" ") for line in told.splitlines())
+    return [shown(decoded(blobs[blob])) for blob, *word in lines if word == [b"missing"]]
 
 
 class ObjectStream:

@@ -1,31 +1,34 @@
-"""The work that stands in the editor, as one object with a fixed id: what travels to a box."""
+"""The work that stands in the editor, as one object with a fixed id: what travels to a box.
+
+It is a commit, made beside the repository in a store of our own, with the person's commit as its
+parent. Its tree holds the bytes of the working tree as they are: no filter, no conversion of line
+ends or encodings, submodules as ordinary folders. The repository itself stays as it is.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .git import Folders
+from ..errors import BoxstrapError, UsageError
+from .changes import SUBMODULE, ChangeCount, changes_between, count
+from .credentials import find_credentials
+from .git import Folders, GitError, broken, run
 from .here import LocalRepository
+from .lfs import pointers, pointers_of_commit, with_lfs
+from .names import decoded, shown
+from .snapshot_index import Indexed, embed, index_working_tree
+from .snapshot_store import KEPT, SnapshotStore, State
 
 Include = Literal["all", "tracked", "commit"]
 """Which changes travel with the commit: all, those of tracked files, none."""
 
-
-@dataclass(frozen=True)
-class ChangeCount:
-    """How many files differ from the commit, as git itself compares them."""
-
-    modified: int = 0
-    new: int = 0
-    deleted: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.modified or self.new or self.deleted)
-
-    def __str__(self) -> str:
-        kinds = ((self.modified, "modified"), (self.new, "new"), (self.deleted, "deleted"))
-        return ", ".join(f"{number} {kind}" for number, kind in kinds if number)
+_MOST_LISTED = 10
+_MIB = 1024 * 1024
+_NAMED = 10_000
+"""How many untracked files that were named are remembered."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Snapshot:
 
     `id` is the snapshot's commit object, with `commit` as its parent; it is `commit` itself where
     the content is the commit's own. `tree` is the id of the content. `folders` leads git to where
-    the objects of all of them are read.
+    the objects of all of them are read. `new` are files that git doesn't track, of which
+    `first_time` were not yet named to the person; `left` is what can't travel, and why.
     """
 
     commit: str
@@ -42,9 +46,195 @@ class Snapshot:
     tree: str
     changes: ChangeCount
     folders: Folders
+    include: Include = "commit"
+    new: tuple[str, ...] = ()
+    first_time: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
 
 
-def take_snapshot(here: LocalRepository, include: Include = "all") -> Snapshot:
-    """What travels of the repository `here`. Nothing of it is written."""
-    del include  # nothing but the commit travels yet
-    return Snapshot(here.commit, here.commit, here.tree, ChangeCount(), here.folders)
+def take_snapshot(
+    here: LocalRepository, include: Include = "all", *, max_file_mib: float = 100
+) -> Snapshot:
+    """What travels of the repository `here`. Nothing of it is written.
+
+    Of a bare repository, or a ref that was asked for, it is the commit alone. Raises UsageError
+    where a new file is larger than `max_file_mib` or looks like a credential, BoxstrapError where
+    git fails.
+    """
+    if here.bare or here.asked is not None:
+        include = "commit"
+    store = SnapshotStore(here)
+    taker = _Taker(here, store, include, max_file_mib)
+    with store.locked():
+        try:
+            return taker.take()
+        except (GitError, OSError):  # a damaged store is made again
+            store.remove()
+        try:
+            return taker.take()
+        except GitError as failure:
+            raise broken(here.root, failure) from failure
+        except OSError as error:
+            raise BoxstrapError(
+                f"no snapshot can be made: {error.strerror or error}.",
+                where=shown(str(error.filename or here.root)),
+                hint="Look at that file, and run the same command again.",
+            ) from None
+
+
+def forget(here: LocalRepository) -> None:
+    """Throw the store away: something in it can't be read. The next snapshot makes it again."""
+    store = SnapshotStore(here)
+    with store.locked():
+        store.remove()
+
+
+def remember(here: LocalRepository, snapshot: Snapshot, *, named: bool = False) -> None:
+    """Keep in mind that its untracked files were `named`, or else that a box has it."""
+    if snapshot.id == snapshot.commit and not snapshot.first_time:
+        return
+    store = SnapshotStore(here)
+    with contextlib.suppress(OSError), store.locked():
+        state = store.state()
+        if named:
+            state.named = [*state.named, *snapshot.first_time][-_NAMED:]
+        else:
+            state.sent = [*(each for each in state.sent if each != snapshot.id), snapshot.id]
+            state.sent = state.sent[-KEPT:]
+        store.save(state)
+
+
+class _Taker:
+    def __init__(
+        self, here: LocalRepository, store: SnapshotStore, include: Include, max_file_mib: float
+    ) -> None:
+        self.here = here
+        self.store = store
+        self.include = include
+        self._max_bytes = int(max_file_mib * _MIB)
+
+    def take(self) -> Snapshot:
+        """The snapshot; what is kept of the last one is used where it still holds."""
+        self.store.prepare()
+        if self.include == "commit":
+            return self._of_the_commit()
+        here, state = self.here, self.store.state()
+        found = index_working_tree(
+            here, self.store, untracked=self.include == "all", check=self._refuse_large
+        )
+        if found.left is not None:
+            state.left = _named(found.left)
+        if (state.commit, state.include, state.tree) != (here.commit, self.include, found.tree):
+            self._compare(found, state)
+        if found.left is not None or state.tree != found.tree:
+            self.store.save(state)
+        return Snapshot(
+            commit=here.commit,
+            id=state.id,
+            tree=state.tree,
+            changes=ChangeCount(*state.changes),
+            folders=self.store.folders,
+            include=self.include,
+            new=tuple(state.new),
+            first_time=tuple(sorted({*state.new} - {*state.named})),
+            left=tuple((path, why) for path, why in [*state.left, *state.pointers]),
+        )
+
+    def _of_the_commit(self) -> Snapshot:
+        here, store = self.here, self.store
+        listed = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)
+        alone = pointers_of_commit(here, listed, store.git_dir / "attributes-index")
+        left = dict.fromkeys(alone, "of LFS, and the commit has a pointer to it alone")
+        tree = here.tree
+        if b"160000 commit " in listed:
+            tree, lacking = embed(here, store)
+            left |= lacking
+        return Snapshot(
+            commit=here.commit,
+            id=self._commit_of(tree),
+            tree=tree,
+            changes=ChangeCount(),
+            folders=here.folders if tree == here.tree else store.folders,
+            left=tuple(_named(left)),
+        )
+
+    def _compare(self, found: Indexed, state: State) -> None:
+        """What the new tree holds beyond the commit: checked, counted, and kept in `state`."""
+        here, store = self.here, self.store
+        changes = changes_between(store.folders, here.tree, found.tree)
+        if any(change.mode_before == SUBMODULE for change in changes):
+            changes = changes_between(store.folders, embed(here, store)[0], found.tree)
+        added = {b"%s %s" % (each.blob, each.path): each for each in changes if each.status == b"A"}
+        checked = {*(store.read("checked") or b"").split(b"\0")}
+        fresh = [each.path for line, each in added.items() if line not in checked]
+        self._refuse_large(path for path in fresh if path not in found.new)
+        self._refuse_credentials(fresh)
+        alone = pointers(here, found.paths.split(b"\0") if found.paths else [])
+        state.pointers = _named(
+            dict.fromkeys(alone, "a pointer of LFS without its content (git lfs pull)")
+        )
+        state.changes = [*count(here, changes, store)]
+        state.new = [decoded(each.path) for each in added.values() if each.path in found.new]
+        state.commit, state.include, state.tree = here.commit, self.include, found.tree
+        state.id = self._commit_of(found.tree)
+        state.taken = [*(each for each in state.taken if each != state.id), state.id][-KEPT:]
+        store.write("checked", b"\0".join(added))
+        store.tidy(state)
+        store.save(state)
+
+    def _commit_of(self, tree: str) -> str:
+        """A commit of the tree on the person's, always the same for the same."""
+        here = self.here
+        if tree == here.tree:
+            return here.commit
+        when = run(here.folders, "rev-list", "--max-count=1", "--format=%ct", here.commit)
+        us = f"boxstrap <boxstrap@localhost> {when.split()[-1].decode()} +0000"
+        text = (
+            f"tree {tree}\nparent {here.commit}\nauthor {us}\ncommitter {us}\n\n"
+            f"{here.commit[:12]} as it stood in the working tree\n"
+        )
+        wrote = run(
+            self.store.own, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text.encode()
+        )
+        return wrote.decode().strip()
+
+    def _size(self, path: bytes) -> int:
+        try:
+            return (self.here.root / decoded(path)).lstat().st_size
+        except OSError:
+            return 0
+
+    def _refuse_large(self, paths: Iterable[bytes]) -> None:
+        large = {path: size for path in paths if (size := self._size(path)) > self._max_bytes}
+        for path in with_lfs(self.here, [*large]) if large else ():
+            del large[path]
+        if large:
+            lines = {path: f"{size / _MIB:,.0f} MiB" for path, size in large.items()}
+            raise UsageError(
+                f"new files are larger than {self._max_bytes / _MIB:g} MiB (git.max_file_mib):\n"
+                f"{_listed(lines)}",
+                where=shown(str(self.here.root)),
+                hint="Let git ignore them (.gitignore, or .git/info/exclude) and copy them to the "
+                "box once; or raise git.max_file_mib.",
+            )
+
+    def _refuse_credentials(self, paths: Iterable[bytes]) -> None:
+        found = find_credentials(self.here.root, paths)
+        if found:
+            raise UsageError(
+                f"new files look like credentials, and would travel:\n{_listed(found)}",
+                where=shown(str(self.here.root)),
+                hint="Keep them here: name them in .gitignore, or in .git/info/exclude. Values "
+                "that the training needs are `secrets:` of the profile.\n"
+                "If one is none, commit it; or send no new files: --set git.include=tracked",
+            )
+
+
+def _named(left: Mapping[bytes, str]) -> list[tuple[str, str]]:
+    return [(decoded(path), why) for path, why in sorted(left.items())]
+
+
+def _listed(lines: Mapping[bytes, str]) -> str:
+    shown_lines = [f"  {shown(decoded(path))}  ({why})" for path, why in sorted(lines.items())]
+    more = len(shown_lines) - _MOST_LISTED
+    return "\n".join([*shown_lines[:_MOST_LISTED], *([f"  and {more} more"] if more > 0 else [])])

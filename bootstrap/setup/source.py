@@ -13,8 +13,8 @@ from bootstrap.render.variables import ROOT, Source
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
-    from bootstrap.repo.changes import Changes
     from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.left_behind import Changes
     from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
 
@@ -142,7 +142,7 @@ def address_warning(profile: Profile, source: Source) -> str | None:
 def nothing_stays_behind(here: LocalRepository) -> None:
     """Raise UsageError where the repository has work that is in no commit."""
     from bootstrap.profile.find import OF_A_REPOSITORY
-    from bootstrap.repo.changes import left_behind
+    from bootstrap.repo.left_behind import left_behind
 
     # The profile is read from the working tree, committed or not.
     changes: Changes = left_behind(here).without(OF_A_REPOSITORY)
@@ -159,7 +159,7 @@ def nothing_is_missing(here: LocalRepository) -> None:
     """Raise UsageError where a partial clone lacks files of the commit: none is fetched for it."""
     if not here.partial:
         return
-    from bootstrap.repo.changes import missing
+    from bootstrap.repo.objects import missing
 
     names = missing(here)
     if names:

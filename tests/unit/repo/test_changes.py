@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.repo.changes import Changes, left_behind
 from bootstrap.repo.here import read
+from bootstrap.repo.left_behind import Changes, left_behind
 from tests.unit.repo.repositories import SampleRepository
 
 New = Callable[..., SampleRepository]

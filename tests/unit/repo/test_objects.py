@@ -14,9 +14,15 @@ import psutil
 import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
-from bootstrap.repo.changes import missing
 from bootstrap.repo.here import LocalRepository, read
-from bootstrap.repo.objects import PIECE, ObjectStream, have_locally, parse_report, wanted_ref
+from bootstrap.repo.objects import (
+    PIECE,
+    ObjectStream,
+    have_locally,
+    missing,
+    parse_report,
+    wanted_ref,
+)
 from bootstrap.setup.source import nothing_is_missing
 from tests.unit.repo.repositories import SampleRepository, listing
 

@@ -1,0 +1,168 @@
+"""Our own index of a working tree, and the trees that are written from it.
+
+It is kept from call to call, so that git reads only what changed. The person's index says which
+files there are, and nothing else: a flag in it hides no change.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from .git import GitError, run
+from .here import LocalRepository
+from .names import decoded
+from .snapshot_store import SnapshotStore
+from .working_files import (
+    EXECUTABLE,
+    NO_FILE,
+    PLAIN,
+    WorkingFiles,
+    has_submodules,
+    listing,
+    submodule,
+    untracked_first,
+    working_files,
+)
+
+_TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
+_BY_LINE = ("update-index", "-z", "--index-info")
+_EXISTS = ("rev-parse", "-q", "--verify")
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """What stands in the working tree, written as a tree."""
+
+    tree: str
+    paths: bytes
+    """Its files, with NUL between."""
+    new: frozenset[bytes]
+    """Those that git doesn't track."""
+    left: dict[bytes, str] | None
+    """What can't travel, and why; None: as it was."""
+
+
+def index_working_tree(
+    here: LocalRepository,
+    store: SnapshotStore,
+    *,
+    untracked: bool,
+    check: Callable[[Iterable[bytes]], None],
+) -> Indexed:
+    """Take the bytes of the working tree into the store.
+
+    `check` may refuse untracked files before they are read. Raises GitError.
+    """
+    listed = listing(here.repository, untracked=untracked)
+    plain = not has_submodules(listed)
+    if plain and listed == store.read("listing"):
+        new = frozenset(path for path in untracked_first(listed) if not path.endswith(b"/"))
+        check(new)
+        paths = store.read("paths") or b""
+        if _take(store, paths):
+            return Indexed(_written(store), paths, new, None)
+    files = working_files(here.repository, listed, untracked=untracked)
+    standing = files.standing(here.root)
+    new = frozenset(files.new.intersection(standing))
+    check(new)
+    _leave_ignored(here, files)
+    for folder in files.objects:
+        store.add_objects(folder)
+    paths = b"\0".join(standing)
+    _renew(here, store, files, standing)
+    store.write("paths", paths)
+    store.write("listing", listed if plain else b"")
+    return Indexed(_written(store), paths, new, files.left)
+
+
+def embed(here: LocalRepository, store: SnapshotStore) -> tuple[str, dict[bytes, str]]:
+    """The commit's tree with its submodules in it as they are pinned; and those that can't be.
+
+    Raises GitError.
+    """
+    index = store.git_dir / "embedded"
+    index.unlink(missing_ok=True)
+    own = {"GIT_INDEX_FILE": str(index)}
+    run(store.with_all, "read-tree", here.commit, env=own)
+    left: dict[bytes, str] = {}
+    tried = set[tuple[str, bytes]]()
+    while links := _submodules(run(store.own, "ls-files", "-s", "-z", env=own)) - tried:
+        tried |= links
+        for commit, path in sorted(links):
+            inner = submodule(here.repository, path)
+            if isinstance(inner, str):
+                left[path] = inner
+                continue
+            store.add_objects(inner.place.common_dir / "objects")
+            if not run(store.folders, *_EXISTS, f"{commit}^{{tree}}", ok=(0, 1)):
+                left[path] = f"commit {commit[:12]} of this submodule isn't here"
+                continue
+            gone = b"0 %s\t%s\0" % (b"0" * len(commit), path)
+            run(store.own, *_BY_LINE, stdin=gone, env=own)
+            run(store.with_all, "read-tree", f"--prefix={decoded(path)}/", commit, env=own)
+    return _written(store, **own), left
+
+
+def _submodules(listed: bytes) -> set[tuple[str, bytes]]:
+    entries = (entry.partition(b"\t") for entry in listed.split(b"\0"))
+    return {
+        (about.split(b" ")[1].decode(), path)
+        for about, _, path in entries
+        if about.startswith(b"160000 ")
+    }
+
+
+def _renew(
+    here: LocalRepository, store: SnapshotStore, files: WorkingFiles, standing: list[bytes]
+) -> None:
+    """Make the index hold these files and no other."""
+    before, absent = store.read("paths"), store.read("absent") or b""
+    if before is None:
+        before, absent = _seeded(here, store), b""
+    # Cut short from here on, it is made anew.
+    store.forget("paths", "listing")
+    gone = {*before.split(b"\0"), *absent.split(b"\0")} - {b"", *standing, *files.absent}
+    nothing = b"0" * len(here.commit)
+    lines = [b"0 %s\t%s\0" % (nothing, path) for path in sorted(gone)]
+    lines += [b"%s\t%s\0" % (entry, path) for path, entry in sorted(files.absent.items())]
+    if lines:
+        run(store.own, *_BY_LINE, stdin=b"".join(lines))
+    store.write("absent", b"\0".join(files.absent))
+    run(store.own, *_TAKE, "--stdin", stdin=b"\0".join(standing))
+    if store.says("filemode") == "false":  # git has the bit, where the disk has none
+        for sign, mode in (("+", EXECUTABLE), ("-", PLAIN)):
+            paths = [path for path in standing if files.tracked.get(path) == mode]
+            paths = [path for path in paths if path not in files.links]
+            run(store.own, *_TAKE, f"--chmod={sign}x", "--stdin", stdin=b"\0".join(paths))
+
+
+def _seeded(here: LocalRepository, store: SnapshotStore) -> bytes:
+    """An index of the commit: what is in it need not be written here. Its paths."""
+    store.forget("index")
+    own = {"GIT_INDEX_FILE": str(store.git_dir / "index")}
+    run(store.folders, "read-tree", here.commit, env=own)
+    run(store.with_all, "update-index", "-q", "--refresh", env=own, ok=(0, 1))
+    return run(store.own, "ls-files", "-z")
+
+
+def _take(store: SnapshotStore, paths: bytes) -> bool:
+    try:
+        run(store.own, *_TAKE, "--stdin", stdin=paths)
+    except GitError:  # something else stands in a file's place now
+        return False
+    return True
+
+
+def _written(store: SnapshotStore, **env: str) -> str:
+    return run(store.own, "write-tree", "--missing-ok", env=env).decode().strip()
+
+
+def _leave_ignored(here: LocalRepository, files: WorkingFiles) -> None:
+    """What can't travel and is ignored needs no word."""
+    odd = [path for path, why in files.left.items() if why == NO_FILE and path not in files.tracked]
+    with contextlib.suppress(GitError):  # in a submodule git doesn't look from here
+        asked = run(here.folders, "check-ignore", "-z", "--stdin", stdin=b"\0".join(odd), ok=(0, 1))
+        for path in asked.split(b"\0")[:-1]:
+            files.left.pop(path, None)

@@ -1,0 +1,244 @@
+"""Our own git folder for the snapshots of one working tree; the person's own is never written.
+
+    snapshots/NAME-DIGEST/   below the cache folder, mode 0700: a bare repository
+        objects/             what was written here: git sees no other while it writes, since it
+                             would set the time of an object of theirs that it finds
+        all/                 a second one, from which objects are read: these, the person's, and
+                             those of submodules
+        info/attributes      bytes are taken as they are
+        index                kept from call to call, so that only changed files are read
+        state.json, listing, paths, absent, checked   what the last snapshot was made of
+
+It can be made again at any time, and is where anything in it is amiss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from ..errors import cant_write
+from ..paths import cache_dir, write_private
+from .git import Folders, run
+from .here import LocalRepository
+from .names import slug
+from .view import Settings
+
+RAW = "* -text -ident -filter !working-tree-encoding !eol\n"
+"""Attributes under which git takes a file's bytes, and writes them, as they are."""
+
+KEPT = 8
+"""How many snapshots stay readable: of those taken, and as many of those sent."""
+MOST = 1024 * 1024 * 1024
+"""Bytes that may come together before what no snapshot needs any more is removed."""
+_SAMPLE = 16
+"""Of the 256 folders of objects, how many are measured."""
+_UNUSED_S = 60 * 24 * 3600
+_CONFIG = """\
+[core]
+	repositoryformatversion = 1
+	bare = true
+	logAllRefUpdates = false
+	autocrlf = false
+	safecrlf = false
+	ignoreCase = false
+	attributesFile = /dev/null
+	looseCompression = 0
+	compression = 0
+	bigFileThreshold = 16m
+	fsync = none
+	untrackedCache = false
+{compared}[index]
+	threads = true
+[extensions]
+	objectFormat = {format}
+"""
+# How a working tree is compared: settings of the person's that hold for our index too.
+_COMPARED = ("filemode", "symlinks", "precomposeunicode", "trustctime", "checkstat")
+
+
+@dataclass
+class State:
+    """What the last snapshot was, and what is remembered of those before."""
+
+    commit: str = ""
+    include: str = ""
+    tree: str = ""
+    id: str = ""
+    changes: list[int] = field(default_factory=list)
+    """How many files are modified, new, deleted."""
+    new: list[str] = field(default_factory=list)
+    """Files of it that git doesn't track."""
+    left: list[tuple[str, str]] = field(default_factory=list)
+    """What can't travel, and why."""
+    pointers: list[tuple[str, str]] = field(default_factory=list)
+    """Files of LFS whose content isn't here, and that."""
+    named: list[str] = field(default_factory=list)
+    """Untracked files that the person was told of."""
+    taken: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    bytes_kept: int = 0
+    """How large the objects were when they were last sorted out."""
+
+
+class SnapshotStore:
+    """Such a folder. Everything but reading objects is done while it is `locked`."""
+
+    def __init__(self, here: LocalRepository) -> None:
+        place = here.repository.place
+        digest = hashlib.sha256(os.fsencode(place.root)).hexdigest()[:16]
+        self.git_dir = cache_dir() / "snapshots" / f"{slug(place.root.name)}-{digest}"
+        self.root = place.root
+        self._objects = place.common_dir / "objects"
+        self._compared = _compared(here.repository.settings)
+        core = "".join(f"\t{name} = {value}\n" for name, value in self._compared.items())
+        self._config = _CONFIG.format(format=here.object_format, compared=core)
+
+    @property
+    def folders(self) -> Folders:
+        """Where git finds all objects, and writes none."""
+        return Folders(self.git_dir / "all")
+
+    @property
+    def own(self) -> Folders:
+        """Where git takes the working tree into, and writes objects."""
+        return Folders(self.git_dir, self.root)
+
+    @property
+    def with_all(self) -> Folders:
+        """Where git compares the working tree with objects."""
+        return Folders(self.git_dir / "all", self.root)
+
+    def objects_of_all(self) -> dict[str, str]:
+        """The variable by which git finds all of them, whatever repository it is asked about."""
+        folder = str(self.git_dir / "all" / "objects")
+        quoted = folder.replace("\\", r"\\").replace('"', r"\"")
+        return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One at a time. Raises BoxstrapError where the folder can't be made."""
+        try:
+            self.git_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self.git_dir.with_name(f"{self.git_dir.name}.lock").open("w")
+        except OSError as error:
+            raise cant_write(self.git_dir.parent, error) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def prepare(self) -> None:
+        """Make it, unless it is there."""
+        if self.read("config") != self._config.encode():
+            self.remove()
+            for folder in (self.git_dir, self.git_dir / "all"):
+                for name in ("objects/info", "refs", "info"):
+                    (folder / name).mkdir(mode=0o700, parents=True)
+                (folder / "HEAD").write_text("ref: refs/heads/none\n")
+                (folder / "info/attributes").write_text(RAW)
+                (folder / "config").write_text(self._config)
+            self.git_dir.chmod(0o700)
+            (self.git_dir / "others").mkdir()
+        self.add_objects(self.git_dir / "objects")
+        self.add_objects(self._objects)
+
+    def add_objects(self, folder: Path) -> None:
+        """Let git find the objects of another repository too."""
+        # By a link, since a path may hold what has a meaning in the list of alternates.
+        link = f"others/{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
+        if not (self.git_dir / link).is_symlink():
+            (self.git_dir / link).symlink_to(folder)
+        file, line = "all/objects/info/alternates", f"../../{link}\n"
+        listed = (self.read(file) or b"").decode()
+        if line not in listed:
+            self.write(file, listed + line)
+
+    def says(self, setting: str) -> str:
+        """How the person has a setting by which working trees are compared; "" by default."""
+        return self._compared.get(setting, "")
+
+    def read(self, name: str) -> bytes | None:
+        """A file of it; None where there is none."""
+        try:
+            return (self.git_dir / name).read_bytes()
+        except OSError:
+            return None
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file of it, whole or not at all."""
+        write_private(self.git_dir / name, content)
+
+    def forget(self, *names: str) -> None:
+        """Remove files of it."""
+        for name in names:
+            (self.git_dir / name).unlink(missing_ok=True)
+
+    def state(self) -> State:
+        """What it remembers; nothing where that can't be read."""
+        try:
+            return State(**json.loads(self.read("state.json") or b"{}"))
+        except (ValueError, TypeError, RecursionError):
+            return State()
+
+    def save(self, state: State) -> None:
+        """Remember it."""
+        self.write("state.json", json.dumps(asdict(state)))
+
+    def remove(self) -> None:
+        """All of it goes."""
+        shutil.rmtree(self.git_dir, ignore_errors=True)
+
+    def tidy(self, state: State) -> None:
+        """Where much has come together, keep only what `KEPT` snapshots need."""
+        if self._size() < state.bytes_kept + MOST:
+            return
+        needed = set[str]()
+        for snapshot in {*state.taken[-KEPT:], *state.sent[-KEPT:], state.id}:
+            asked = ("rev-parse", "--verify", "-q", f"{snapshot}^{{tree}}")
+            tree = run(self.folders, *asked, ok=(0, 1)).decode().strip()
+            if tree:
+                listed = run(self.folders, "ls-tree", "-r", "-t", "-z", tree).split(b"\0")
+                needed |= {entry.split(None, 3)[2].decode() for entry in listed if entry}
+                needed |= {snapshot, tree}
+        objects = self.git_dir / "objects"
+        for folder in objects.glob("[0-9a-f][0-9a-f]"):
+            for file in folder.iterdir():
+                if folder.name + file.name not in needed:
+                    file.unlink()
+        for index in (objects / "pack").glob("*.idx"):
+            told = run(self.folders, "show-index", stdin=index.read_bytes())
+            if needed.isdisjoint(line.split()[1] for line in told.decode().splitlines()):
+                for file in (index, *index.parent.glob(f"{index.stem}.*")):
+                    file.unlink(missing_ok=True)
+        state.bytes_kept = self._size()
+        self._remove_unused()
+
+    def _size(self) -> int:
+        """Bytes of objects, about: their folders are filled evenly."""
+        objects = self.git_dir / "objects"
+        packs = sum(file.stat().st_size for file in objects.glob("pack/*"))
+        some = (objects / f"{number:02x}" for number in range(_SAMPLE))
+        loose = sum(file.stat().st_size for folder in some for file in folder.glob("*"))
+        return packs + loose * 256 // _SAMPLE
+
+    def _remove_unused(self) -> None:
+        """Those of other working trees, where nobody used them for long or the tree is gone."""
+        for other in self.git_dir.parent.glob("*/state.json"):
+            with contextlib.suppress(OSError):
+                if other.stat().st_mtime < time.time() - _UNUSED_S:
+                    shutil.rmtree(other.parent)
+
+
+def _compared(settings: Settings) -> dict[str, str]:
+    own = {key.partition(".")[2]: value for key, value in settings if key.startswith("core.")}
+    words = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
+    told = {name: (own[name] or "").lower() for name in _COMPARED if own.get(name)}
+    return {name: words.get(word, word) for name, word in told.items() if word.isalnum()}

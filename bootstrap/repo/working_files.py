@@ -1,0 +1,181 @@
+"""Which files stand in a working tree: git says what it tracks and ignores, the disk what is there.
+
+Files of submodules count as those of folders. Nothing is read but names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import UsageError
+from .git import run
+from .names import decoded
+from .repository import Repository, open_repository
+
+_MOST_SUBMODULES = 100
+NO_FILE = "neither a file nor a folder"
+_SUBMODULE, EXECUTABLE, PLAIN = b"160000", b"100755", b"100644"
+
+# An entry of `git ls-files -t --stage --others -z`.
+_ENTRY = re.compile(rb"(?:\? ([^\0]+)|([HSMRCK]) ([0-7]{6}) ([0-9a-f]{40,64}) [0-3]\t([^\0]+))\0")
+# git takes no such name, since elsewhere it would be the folder `.git`.
+_NO_NAME = re.compile(rb"(?i)(.*/)?(\.git|git~1)[ .]*(:.*)?(/.*)?", re.DOTALL)
+
+
+@dataclass
+class WorkingFiles:
+    """Names from the top of the repository, as bytes."""
+
+    tracked: dict[bytes, bytes] = field(default_factory=dict)
+    """Files that git tracks, with their modes there."""
+    new: set[bytes] = field(default_factory=set)
+    """Files that are neither tracked nor ignored."""
+    absent: dict[bytes, bytes] = field(default_factory=dict)
+    """What git holds and the working tree is to lack: a sparse checkout, a submodule that isn't
+    here. Mode and id of each, as `update-index --index-info` reads them."""
+    objects: list[Path] = field(default_factory=list)
+    """Where the objects of submodules are."""
+    links: set[bytes] = field(default_factory=set)
+    """What stands there as a link, of all that was looked at."""
+    left: dict[bytes, str] = field(default_factory=dict)
+    """What can't travel, and why."""
+
+    def standing(self, root: Path) -> list[bytes]:
+        """Those of the files that are there: files, or links themselves; sorted."""
+        listed = self.tracked.keys() | self.new
+        found: list[bytes] = []
+        for folder, entries in _scanned(os.fsencode(root), _folders(listed)):
+            for entry in entries:
+                path = folder + entry.name
+                if entry.is_symlink():
+                    self.links.add(path)
+                if path in self.links or entry.is_file(follow_symlinks=False):
+                    if path in listed:
+                        found.append(path)
+                elif not entry.is_dir(follow_symlinks=False) and entry.name != b".git":
+                    self.left[path] = NO_FILE
+        there = {*found}
+        for path in [*self.absent]:
+            if any(part in there for part in _upwards(path)):  # a file is where its folder was
+                del self.absent[path]
+        return sorted(found)
+
+
+def listing(repository: Repository, *, untracked: bool) -> bytes:
+    """What git says of the files of one repository. Raises GitError."""
+    others = ("--others", "--exclude-standard") if untracked else ()
+    return run(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
+
+
+def has_submodules(listed: bytes) -> bool:
+    """Whether a listing may name a submodule."""
+    return b" 160000 " in listed
+
+
+def untracked_first(listed: bytes) -> Iterator[bytes]:
+    """The files that git doesn't track: a listing begins with them."""
+    for entry in _ENTRY.finditer(listed):
+        if not entry[1]:
+            return
+        yield entry[1]
+
+
+def working_files(repository: Repository, listed: bytes, *, untracked: bool) -> WorkingFiles:
+    """Its files and those of its submodules. Raises GitError."""
+    found = WorkingFiles()
+    _add(found, repository, listed, b"", untracked=untracked, top=repository)
+    return found
+
+
+def _add(  # noqa: PLR0913 - what is handed down through submodules
+    found: WorkingFiles,
+    repository: Repository,
+    listed: bytes,
+    prefix: bytes,
+    *,
+    untracked: bool,
+    top: Repository,
+) -> None:
+    root = os.fsencode(repository.place.root)
+    for new, tag, mode, blob, name in _ENTRY.findall(listed):
+        path = prefix + (new or name)
+        if new:
+            if new.endswith(b"/"):
+                found.left[path] = "a repository of its own"
+            elif _NO_NAME.fullmatch(new):
+                found.left[path] = "git takes no such name"
+            else:
+                found.new.add(path)
+        elif mode == _SUBMODULE and os.path.isdir(os.path.join(root, name)):  # noqa: PTH112, PTH118
+            inner = (
+                submodule(top, path)
+                if len(found.objects) < _MOST_SUBMODULES
+                else f"one submodule more than {_MOST_SUBMODULES}"
+            )
+            if isinstance(inner, str):
+                found.left[path] = inner
+                found.absent[path] = b"%s %s" % (mode, blob)
+                continue
+            found.objects.append(inner.place.common_dir / "objects")
+            again = listing(inner, untracked=untracked)
+            _add(found, inner, again, path + b"/", untracked=untracked, top=top)
+        elif tag == b"S" and not os.path.lexists(os.path.join(root, name)):  # noqa: PTH118
+            found.absent[path] = b"%s %s" % (mode, blob)
+        else:
+            found.tracked[path] = mode
+
+
+def submodule(top: Repository, path: bytes) -> Repository | str:
+    """The repository at `path` below the top of another; why not, where it can't be taken."""
+    root = top.place.root / decoded(path)
+    if top.place.bare or not os.path.lexists(root / ".git"):
+        return "a submodule that isn't here (git submodule update --init)"
+    try:
+        inner = open_repository(root)
+    except UsageError as error:
+        return error.what
+    if inner.place.root != root:
+        return "a submodule behind a link"
+    own = (top.place.root, top.place.common_dir)
+    if any(not any(map(other.is_relative_to, own)) for other in inner.place.others()):
+        return "a submodule whose git folder or objects lie elsewhere"
+    return inner
+
+
+def _folders(paths: Iterable[bytes]) -> set[bytes]:
+    """Their folders, and those around these, each with a slash; the top is empty."""
+    found = {b""}
+    for path in paths:
+        for folder in _upwards(path):
+            if folder + b"/" in found:
+                break
+            found.add(folder + b"/")
+    return found
+
+
+def _upwards(path: bytes) -> Iterator[bytes]:
+    """The folders around a path, the nearest first."""
+    while path := path.rpartition(b"/")[0]:
+        yield path
+
+
+def _scanned(root: bytes, folders: set[bytes]) -> Iterator[tuple[bytes, list[os.DirEntry[bytes]]]]:
+    """What is in those of the folders that are folders, not links to one."""
+    real = {b""}
+    for folder in sorted(folders):
+        if folder not in real:
+            continue
+        try:
+            with os.scandir(os.path.join(root, folder)) as scanned:  # noqa: PTH118 - bytes
+                entries = list(scanned)
+        except OSError:
+            continue
+        for entry in entries:
+            inside = folder + entry.name + b"/"
+            if inside in folders and entry.is_dir(follow_symlinks=False):
+                real.add(inside)
+        yield folder, entries
