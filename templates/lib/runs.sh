@@ -112,12 +112,14 @@ absolute_command() {
 
 # A server of our own, apart from the provider's tmux and the person's settings. It shows its environment
 # to whoever asks, so the secrets that rc files put into ours stay out: a run reads them from their file.
-our_tmux() {
+our_tmux() { without_secrets tmux -u -L boxstrap -f /dev/null "$@"; }
+
+without_secrets() {
   local pair hidden=(-u TMUX)
   if [ -f "$BOX_HOME/secrets" ]; then
     while IFS= read -r -d '' pair; do hidden+=(-u "${pair%%=*}"); done <"$BOX_HOME/secrets"
   fi
-  env "${hidden[@]}" tmux -u -L boxstrap -f /dev/null "$@" 3>&- 9>&-
+  env "${hidden[@]}" "$@" 3>&- 9>&-
 }
 
 # The profile's name for the session; where a live one has it, another repository's, ours is longer.
@@ -137,7 +139,7 @@ begin_run() {
   if have tmux; then
     new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
   else
-    setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+    without_secrets setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 &
   fi
   await_begin "$1"
 }

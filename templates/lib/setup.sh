@@ -34,11 +34,21 @@ settle_names() {
 open_setup() {
   SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
   mkdir -p "$SETUP_DIR/logs"
+  hide_secrets # full
   identity $$ | write_file "$SETUP_DIR/pid" 600
   SCRIPT_ID=$(digest <"$0")
   trap '' HUP
   export BOXSTRAP_SETUP=$1
   write_status running 0
+}
+
+# The secrets of a door lie in a file yet. Without its name nothing of them stays behind where a kill ends this.
+hide_secrets() {
+  local secrets=$SETUP_DIR/secrets
+  if [ -f "$secrets" ] && [ ! -L "$secrets" ]; then
+    exec 8<"$secrets"
+    ln -sfn /proc/self/fd/8 "$secrets"
+  fi
 }
 
 # What the steps find on the box, once the lock is ours.

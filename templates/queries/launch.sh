@@ -2,7 +2,16 @@
 # launch: takes the script from standard input, looks whether this box will do, and starts it apart
 # from this connection.
 
-receive() { head -c "$1" >"$2" && [ "$(wc -c <"$2")" -eq "$1" ]; }
+# Takes the secrets into a file without a name: where a kill ends this or the setup, nothing stays behind.
+receive() {
+  exec 8<>"$2" && rm -f "$2" && ln -s /proc/self/fd/8 "$2"
+  head -c "$1" >&8 && [ "$(wc -c <"$2")" -eq "$1" ]
+}
+
+# What start-up files gave this login: setup and its children need none of it, and each could show it.
+known_secrets() {
+  tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/-u \1/p'
+}
 
 find_home
 # The first look happens in memory: a box that won't do is left as it was.
@@ -30,8 +39,8 @@ if [ "$secret_bytes" -gt 0 ]; then
 fi
 : >"$folder/events.jsonl"
 trap '' HUP
-# shellcheck disable=SC2086 # words of our own
-CLIENT_SENDS=yes CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
+# shellcheck disable=SC2046,SC2086 # words of our own
+CLIENT_SENDS=yes env $(known_secrets) CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
 # Not before it stands on its own feet may this connection end.
 waited=0
 until [ -f "$folder/pid" ]; do

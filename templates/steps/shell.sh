@@ -74,7 +74,7 @@ write_env() {
   { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
   { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600 # full
   { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600 # full
-  [ "$secrets" != "$SETUP_DIR/secrets" ] || mv -f "$secrets" "$BOX_HOME/secrets"
+  if [ "$secrets" = "$SETUP_DIR/secrets" ]; then write_file "$BOX_HOME/secrets" 600 <"$secrets"; fi
 }
 
 # NAME=VALUE, each ended by a NUL.

@@ -1,0 +1,193 @@
+"""Secrets of here, looked for all over a box: after setups that were good, failed or killed."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Box, Rig
+from tests.cli import PROFILE, User, UserRepository
+from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
+from tests.main_job.rented import Rented
+from tests.main_job.slow import BACKEND, SLOW
+
+pytestmark = pytest.mark.boxes
+
+HELD = {f"/workspace/.boxstrap/{name}" for name in ("env", "env.fish", "env.csh", "secrets")}
+"""The environment files: nobody else's, and the only ones."""
+TRAIN = """\
+import os, time
+print("step 1 loss 0.5", len(os.environ.get("HF_TOKEN", "")), flush=True)
+limit = time.monotonic() + 300
+while not os.path.exists("/tmp/end") and time.monotonic() < limit:
+    time.sleep(0.05)
+"""
+GIVEN = {"HF_TOKEN": "hf_canary+of/a:token=9f3b71d0", "DEPLOY_KEY": ""}
+"""What a profile gives to a box: a token with odd characters, and a key of several lines."""
+WITH_SECRETS = PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"
+BUILDING = BACKEND.replace("    limit", "    open('/tmp/building', 'w').close()\n    limit", 1)
+TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
+
+
+def private_key(folder: Path, name: str) -> str:
+    """A key pair's private half."""
+    file = folder / name
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(file)]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    return file.read_text()
+
+
+def plant_here(user: User, box: Box) -> tuple[UserRepository, dict[str, str]]:
+    """What people have lying about at home, in the environment and in a repository."""
+    ssh = user.home / ".ssh"
+    ssh.mkdir(mode=0o700)
+    values = {
+        "the key that logs in": box.identity.read_text(),
+        "another key": private_key(ssh, "id_ed25519"),
+        "netrc": "netrc-canary-77f0a1b2c3",
+        "git-credentials": "cred-canary-1d2e3f4a5b",
+        "GITHUB_TOKEN": TOKEN,
+        "AWS_SECRET_ACCESS_KEY": "aws+canary/wJalrXUtnFEMI",
+        "remote": "remote-canary-66aa77bb",
+        ".env": "dotenv-canary-0011223344",
+    }
+    (user.home / ".netrc").write_text(f"machine github.com login me password {values['netrc']}\n")
+    stored = f"https://me:{values['git-credentials']}@github.com\n"
+    (user.home / ".git-credentials").write_text(stored)
+    (user.home / ".gitconfig").write_text("[credential]\n\thelper = store\n")
+    for name in ("GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        user.env[name] = values[name]
+    repository = user.repository(train__py=TRAIN)
+    repository.commit({".gitignore": ".env\n"})
+    address = f"https://me:{values['remote']}@github.com/me/homework.git"
+    repository.git("remote", "add", "origin", address)
+    repository.write({".env": f"TOKEN={values['.env']}\n"})
+    return repository, values
+
+
+@pytest.fixture
+def rented(mirror_rig: Rig, user: User) -> Iterator[Rented]:
+    box = mirror_rig.start("vast")
+    yield Rented(user, box)
+    box.stop()
+
+
+def await_no_login(box: Box) -> None:
+    """Until sshd has let go of every connection; what is in a live one's buffers is its own."""
+    limit = time.monotonic() + 10
+    while Counter(processes(box).values())["sshd"] > 1:
+        assert time.monotonic() < limit, processes(box)
+        time.sleep(0.05)
+
+
+def outside(found: list[Leak]) -> list[Leak]:
+    """The leaks that are none of the environment files."""
+    return [leak for leak in found if not (leak.kind == "disk" and leak.where in HELD)]
+
+
+def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented) -> None:
+    user, box = rented.user, rented.box
+    repository, here = plant_here(user, box)
+    given = {**GIVEN, "DEPLOY_KEY": private_key(user.home, "deploy")}
+    planted = Planted({**here, **given})
+    user.env.update(given)
+
+    def scan() -> list[Leak]:
+        await_no_login(box)
+        return leaks(box, planted)
+
+    # No secrets in the profile: none on the box, while the training runs.
+    rented.run("setup").must(0)
+    assert rented.trainings() == 1
+    assert scan() == []
+
+    # A good setup: the environment files, and nobody's but their user's; and the training itself.
+    repository.commit({"boxstrap.yaml": WITH_SECRETS})
+    user.agree()
+    assert (
+        f"step 1 loss 0.5 {len(given['HF_TOKEN'])}" in rented.run("setup", "--restart").must(0).out
+    )
+    found = scan()
+    assert outside(found) == []
+    assert {(leak.where, leak.name) for leak in found} == {(f, n) for f in HELD for n in given}
+    modes = box.run(f"stat -c %a {' '.join(HELD)}").split()
+    assert modes == ["600"] * 4
+    assert sum(map(of_the_training, processes(box))) >= 1
+
+    # One that fails, over a login that has the secrets in its environment by now.
+    rented.run("stop").must(0)
+    repository.commit({"requirements.txt": "no-such-package-anywhere\n"})
+    rented.run("setup").must(7)
+    assert outside(scan()) == []
+
+    # One that is killed, here and there, and leaves what it had begun alone on the box.
+    changed = {"HF_TOKEN": "hf_canary+changed/b:token=77e1"}
+    user.env.update(changed)
+    files = {"requirements.txt": "-e .\n", "pyproject.toml": SLOW, "slow.py": BUILDING}
+    repository.commit(files)
+    going = rented.begin("setup")
+    limit = time.monotonic() + 60
+    while not (box.root / "tmp/building").exists():
+        assert time.monotonic() < limit, going.said()
+        time.sleep(0.05)
+    box.run("pkill -KILL -f 'setups/[^ ]*/setup.sh'")
+    going.kill()
+    going.end()
+    await_no_login(box)
+    both = Planted({**here, **given, "changed": changed["HF_TOKEN"]})
+    assert "uv" in processes(box).values()  # what the setup had begun goes on by itself
+    assert outside(leaks(box, both)) == []
+
+
+PLACES = r"""
+cd /tmp && mkdir -p deep/er && umask 077
+printf '%s' "$1" >deep/er/plain
+printf '%s' "$2" >/dev/shm/coded
+printf 'x' >"name-$3"
+ln -s "/nowhere/$4" link
+git init -q /tmp/repo && cd /tmp/repo && printf '%s' "$5" >file && git add file && rm file
+printf '%s' "$6" | gzip >/tmp/deep/log.gz
+tmux -L planted -f /dev/null new-session -d -s one "printf '%s\n' \"$7\"; seq 500; exec sleep 300"
+tmux -L planted set-buffer "$8"
+tmux -L planted set-environment -t one CANARY "$9"
+exec 7>/tmp/gone; printf '%s' "${10}" >&7; rm /tmp/gone
+setsid env ENVIRON="${11}" sleep 300 7>&- </dev/null >/dev/null 2>&1 &
+setsid bash -c 'sleep 300; :' "${12}" 7>&- </dev/null >/dev/null 2>&1 &
+setsid sleep 300 </dev/null >/dev/null 2>&1 &
+"""
+HEAP = "import sys, time; kept = sys.stdin.buffer.read() * 3; print(flush=True); time.sleep(300)"
+
+
+def test_the_scan_finds_what_is_planted_in_each_kind_of_place(rented: Rented) -> None:
+    values = {f"place {n}": f"canary{n:02}+/{'é' * 2}:{n * 7919:08}=" for n in range(1, 14)}
+    coded = {"place 2": base64.b64encode(b"xx" + values["place 2"].encode()).decode()}
+    box = rented.box
+    assert leaks(box, Planted(values)) == []
+    words = [{**values, **coded}[f"place {n}"] for n in range(1, 13)]
+    names = {3: "canary-in-a-name-31337", 4: "canary-in-a-link-31338"}
+    for n, name in names.items():
+        words[n - 1] = values[f"place {n}"] = name
+    box.run(["bash", "-c", PLACES, "bash", *words])
+    box.write("/tmp/heap.py", HEAP)
+    box.write("/tmp/heap.txt", values["place 13"])
+    start = "setsid python3 /tmp/heap.py </tmp/heap.txt >/tmp/heap.out 2>&1 &"
+    box.run(f"{start} until [ -s /tmp/heap.out ]; do sleep 0.05; done; rm /tmp/heap.txt")
+    found = leaks(box, Planted(values))
+    kinds = {leak.name: set() for leak in found}  # type: dict[str, set[str]]
+    for leak in found:
+        kinds[leak.name].add(leak.kind)
+    must = {
+        **{f"place {n}": "disk" for n in (1, 2, 3, 4, 5, 6)},
+        **{f"place {n}": "tmux" for n in (7, 8, 9)},
+        **{"place 10": "deleted", "place 11": "environ", "place 12": "cmdline"},
+        "place 13": "memory",
+    }
+    assert {name: kind in kinds.get(name, ()) for name, kind in must.items()} == dict.fromkeys(
+        must, True
+    ), found
