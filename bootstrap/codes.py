@@ -45,6 +45,9 @@ no-dns | the box can't look up host names | check its network; a restart of the 
 musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for glibc | rent an image of Debian or Ubuntu
 clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
+# shell
+secret-gone | a secret that the box had was taken from it meanwhile | run the same command again: it is sent then
+
 # tools
 dpkg-locked | another run of the package manager (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again
 no-package-manager | the box has no package manager that boxstrap knows | install what is missing by hand

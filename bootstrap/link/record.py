@@ -90,6 +90,8 @@ class KnownBox:
     """Names of the secrets that it was ever given; None where nobody noted that."""
     proved: str = ""
     """The variables that were proved there, by their fingerprint."""
+    held_secrets: tuple[str, ...] | None = None
+    """Names of those that it holds by the last setup or wipe; None where nobody noted that."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
     """What was last written to an editor's settings on the box."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -247,8 +249,9 @@ def route_of(endpoint: Endpoint) -> Route:
 def _text(box: KnownBox) -> str:
     values = dataclasses.asdict(box)
     extra = {**values["route"], **{name: values[name] for name in _FACTS}}
-    if box.secrets is None:
-        del extra["secrets"]
+    for name in ("secrets", "held_secrets"):
+        if values[name] is None:
+            del extra[name]
     record = {name: values[name] for name in _TOP}
     extra = {**box.raw.get("extra", {}), **extra}
     whole = {**box.raw, **record, "v": VERSION, "extra": extra}

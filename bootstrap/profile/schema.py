@@ -222,7 +222,7 @@ class Profile(Section):
         "Variables for training and for your shells on the box."
     )
     secrets: Secrets[list[EnvName]] = field(
-        "Names of secrets; values come from your environment, never from a file."
+        "Names of secrets; values come from your environment, a .env, or a command of yours."
     )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bootstrap.errors import StepFailedError, UnreachableError
 from bootstrap.events import Event, EventLines
@@ -12,7 +12,7 @@ from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
 from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import RedactedThere, build_query
 from bootstrap.text.sanitize import sanitize
 
 MOST_TOLD = 16 * 1024 * 1024
@@ -24,24 +24,33 @@ ANSWER_S = 30.0
 """How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
 _LONGEST = 200
+_LONGEST_SECRET = 256 * 1024
+"""Bytes of a secret in its longest form."""
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
-def file_tail(wire: Wire, file: str, workdir: str, most: int) -> bytes:
+def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[str] = ()) -> bytes:
     """The last `most` bytes of a file below boxstrap's folder; empty where there is none.
 
-    Raises LinkLost, NoAnswer.
+    The box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer.
     """
-    return exchange(wire, build_query("tail", workdir=workdir, file=file, bytes=most), timeout=60)
+    query = build_query("tail", RedactedThere(redact), workdir=workdir, file=file, bytes=most)
+    return exchange(wire, query, timeout=60)
 
 
-def follow_file(wire: Wire, file: str, *, workdir: str = "", start: int = 0) -> AnswerStream:
+def follow_file(
+    wire: Wire, file: str, *, workdir: str = "", start: int = 0, redact: Sequence[str] = ()
+) -> AnswerStream:
     """A stream of `file` (below boxstrap's folder) from byte `start` on; it ends with the link.
 
+    The box redacts the secrets that `redact` names; no byte is more or less for that.
     Raises LinkLost; a file that isn't there yet is waited for. Reading raises
     NoAnswer where the box says something else.
     """
-    query = build_query("follow", workdir=workdir, file=file, **{"from": start + 1})
+    # The link may have broken within a secret: its beginning is read again.
+    skip = min(start, _LONGEST_SECRET) if redact else 0
+    there = RedactedThere(redact, skip, same_length=True)
+    query = build_query("follow", there, workdir=workdir, file=file, **{"from": start - skip + 1})
     return stream_answer(wire, query)
 
 

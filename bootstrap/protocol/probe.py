@@ -21,6 +21,9 @@ OLDEST_BASH = (4, 4)
 _LONGEST_WHAT = 80
 _SHOWN = 60
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+_SECRET_ID = re.compile(r"^([A-Za-z_][A-Za-z0-9_]{0,255}) ([0-9a-f]{32})$", re.MULTILINE)
+_MOST_SECRETS = 200
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
 
@@ -54,6 +57,8 @@ class BoxState:
     last_setup: dict[str, object] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
     """The newest first."""
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Names of the secrets that it holds, and by which id; "" where it has none."""
     script: str = ""
     plan: dict[str, str] = field(default_factory=dict)
     """Why each step would run; there only when the box has the script that was asked about."""
@@ -67,6 +72,11 @@ class BoxState:
     def repo_dir(self) -> str:
         """The folder on the box that is its own, as an absolute path."""
         return self.facts.get("dir", "")
+
+    @property
+    def can_redact(self) -> bool:
+        """Whether it can redact its secrets by itself."""
+        return "redacts" in self.facts
 
     @property
     def live_run(self) -> Run | None:
@@ -119,7 +129,8 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 def parse(answer: bytes) -> BoxState:
     """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
     facts: dict[str, str] = {}
-    many: dict[str, list[str]] = {"env": [], "file": [], "have": [], "run": [], "plan": []}
+    words = ("env", "file", "have", "run", "plan", "secret", "secretid")
+    many: dict[str, list[str]] = {word: [] for word in words}
     for word, value in rows(answer):
         if word in many:
             many[word].append(value)
@@ -135,6 +146,7 @@ def parse(answer: bytes) -> BoxState:
         holder=_holder(facts.get("holder", ""), number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
+        secrets=_secrets(many["secret"], many["secretid"]),
         script=facts.get("script", ""),
         plan=_plan(many["plan"]),
     )
@@ -165,6 +177,11 @@ def _status(value: str) -> dict[str, object]:
     if not isinstance(setup, str) or not _SETUP.fullmatch(setup) or state not in _SETUP_STATES:
         return {}
     return {"setup": setup, "state": state, "exit": code if code in range(256) else None}
+
+
+def _secrets(names: list[str], ids: list[str]) -> dict[str, str]:
+    known = dict(_SECRET_ID.findall("\n".join(ids)))
+    return {name: known.get(name, "") for name in names[:_MOST_SECRETS] if _NAME.fullmatch(name)}
 
 
 def _plan(lines: list[str]) -> dict[str, str]:

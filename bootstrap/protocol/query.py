@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import Value, assignments
+from bootstrap.text import redact
 
 _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
@@ -15,11 +21,52 @@ _ALSO = {
 """More of the library, for those that need it: these bytes travel too."""
 
 
-def build_query(name: str, /, **values: Value) -> str:
-    """The script of `templates/queries/<name>.sh`, behind `workdir` and its own variables."""
+@dataclass(frozen=True)
+class RedactedThere:
+    """The secrets that the box itself takes out of an answer: those of which no value is here.
+
+    `skip` is how many bytes of the answer go; with `same_length` what stands for a secret is as
+    long as it was, so that who counts bytes of a file counts right.
+    """
+
+    names: Sequence[str] = ()
+    skip: int = 0
+    same_length: bool = False
+
+    def variables(self) -> dict[str, Value]:
+        """What the query `redacted` needs: the names, and this machine's own program."""
+        return {
+            "redact": " ".join(self.names),
+            "skip": self.skip,
+            "same_length": self.same_length,
+            "redactor": _redactor(),
+        }
+
+
+NOTHING_THERE = RedactedThere()
+
+
+def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Value) -> str:
+    """The script of `templates/queries/<name>.sh`, behind `workdir` and its own variables.
+
+    `there`: secrets that are taken out of what it prints, before the box sends it.
+    """
     also = [("lib", part) for part in _ALSO.get(name, ())]
-    parts = [shell_part(kind, part) for kind, part in (*_SHARED, *also, ("queries", name))]
-    return assignments({"workdir": "", **values}) + _bare("".join(parts))
+    shared = [shell_part(kind, part) for kind, part in (*_SHARED, *also)]
+    own = _bare(shell_part("queries", name))
+    if there.names:
+        shared.append(shell_part("queries", "redacted"))
+        own = f"find_home\n(\n{own}) | redacted\n"
+        values |= there.variables()
+    return assignments({"workdir": "", **values}) + _bare("".join(shared)) + own
+
+
+@cache
+def _redactor() -> str:
+    """The program of `text/redact.py`, as short as it can be."""
+    from bootstrap.render.pack import bare_python  # a start that redacts nothing there needs none
+
+    return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))
 
 
 def _bare(script: str) -> str:

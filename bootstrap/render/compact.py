@@ -45,7 +45,6 @@ def render_compact(profile: Profile, source: Source) -> str:
     named = set(re.findall(r"[A-Z_]+", "".join(parts)))
     mark = "door" if profile.secrets else ""
     every = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
-    every.append(("SECRETS", profile.secrets))
     values = [(name, _own(name, value, source)) for name, value in every if name in named]
     carried = Parts(parts[: len(library)], parts[len(library) :], files())
     return assemble_script(profile.name, values, carried, bare=True)

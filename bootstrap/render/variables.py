@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -58,12 +59,19 @@ _ORDERED_OF_BOX = {field.name for field in fields(ExpectedMachine)}
 NO_SOURCE = Source("none", "none", "", None, None, None, None)
 
 
-def variables(
-    profile: Profile, source: Source, steps: tuple[Step, ...], *, local: bool, secrets_id: str
+def variables(  # noqa: PLR0913 - what a script is made of
+    profile: Profile,
+    source: Source,
+    steps: tuple[Step, ...],
+    *,
+    local: bool,
+    secrets_id: str,
+    secret_ids: Sequence[str] = (),
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
-    `secrets_id` changes when a secret does and tells nothing about it.
+    `secrets_id` changes when a secret does and tells nothing about it; `secret_ids` are the
+    same for each of them, where this machine knows their values.
     """
     python, train = profile.python, profile.train
     return [
@@ -101,7 +109,9 @@ def variables(
         ("SMOKE", profile.gpu.smoke),
         ("ENV_NAMES", list(profile.env)),
         ("ENV_VALUES", list(profile.env.values())),
+        ("SECRETS", profile.secrets),
         ("SECRETS_ID", secrets_id),
+        ("SECRET_IDS", list(secret_ids)),
         ("TRAIN_COMMAND", train.command if train else ""),
         ("TRAIN_SESSION", train.session if train else ""),
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),

@@ -30,6 +30,8 @@ class BoxConnection:
     workdir: str
     redactor: Redactor
     """Redacts the secrets that the box was given."""
+    redacted_there: Sequence[str] = ()
+    """Those that the box redacts itself: no value of them is here."""
     own: str = ""
     """What the box calls the repository stood in; "" in none."""
 
@@ -53,6 +55,8 @@ def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None)
 
     Raises UsageError, UnreachableError, HostKeyError.
     """
+    from bootstrap.setup.secret_values import redacted_there
+
     if here is None and not options.host:
         here = current_repository(options)
     own, root = here or ("", "")
@@ -77,7 +81,8 @@ def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None)
     own = own and (box_state.repo_key or own)
     if own and own not in {run.repo_key for run in box_state.runs}:
         own = _named_here(options) or own
-    return BoxConnection(box, link, box_state, workdir, redactor, own)
+    there = redacted_there(box.known, box_state, redactor.secrets)
+    return BoxConnection(box, link, box_state, workdir, redactor, there, own)
 
 
 def current_repository(options: BoxOptions) -> KeyAndRoot:

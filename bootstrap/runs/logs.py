@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from bootstrap.link.handle import BoxOptions
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.plan import NAMES
 from bootstrap.protocol.follow import CompletionPoller, follow_file
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import RedactedThere, build_query
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.setup.secret_values import warn_of_unredacted
@@ -50,7 +49,8 @@ def show_log(  # noqa: PLR0913 - what was asked for
         file = one.log if one else _step_log(connection, str(step))
         if one:
             screen.note("log", f"{one.name} of {connection.repository(one)}")
-        warn_of_unredacted(connection.box.known, screen, os.environ)
+        known, values = connection.box.known, connection.redactor.secrets
+        warn_of_unredacted(known, connection.box_state, screen, values)
         on_terminal = sys.stdout.isatty()
         sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
         redactor = connection.redactor.stream()
@@ -87,7 +87,8 @@ def _step_log(connection: BoxConnection, step: str) -> str:
 
 
 def _as_it_is(connection: BoxConnection, file: str) -> Iterator[bytes]:
-    query = build_query("tail", workdir=connection.workdir, file=file, bytes="+1")
+    there = RedactedThere(connection.redacted_there)
+    query = build_query("tail", there, workdir=connection.workdir, file=file, bytes="+1")
     yield from _pieces(stream_answer(connection.link.wire, query))
 
 
@@ -113,7 +114,13 @@ class _Growing:
         while True:
             try:
                 wire = connection.link.wire
-                stream = follow_file(wire, self.file, workdir=connection.workdir, start=read)
+                stream = follow_file(
+                    wire,
+                    self.file,
+                    workdir=connection.workdir,
+                    start=read,
+                    redact=connection.redacted_there,
+                )
                 end = (
                     CompletionPoller(wire, stream, _end_of(connection, run), seen=read)
                     if run

@@ -13,7 +13,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import stream_answer
 from bootstrap.link.handle import BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import RedactedThere, build_query
 from bootstrap.protocol.samples import Sample, SampleLines
 from bootstrap.runs.connection import meant
 from bootstrap.ui.top_view import BoxView, TopScreen
@@ -126,7 +126,9 @@ class Feed(threading.Thread):
             self._closed.set()
 
     def _follow(self, link: ReconnectingLink) -> None:
-        query = build_query("top", workdir=self._box.known.workdir, every=self._every)
+        # Nothing was asked of this box before: it redacts all that it was given.
+        there = RedactedThere(self._box.known.secrets or ())
+        query = build_query("top", there, workdir=self._box.known.workdir, every=self._every)
         stream = stream_answer(link.wire, query)
         lines = SampleLines()
         while piece := stream.read(64 * 1024):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,11 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.plan import Step, steps_for
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
-from bootstrap.setup import secret_values
+from bootstrap.repo.place import repository_root
+from bootstrap.setup import secret_sources, secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
+from bootstrap.setup.secret_values import SecretSet
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
@@ -39,7 +41,7 @@ class Payload:
     steps: tuple[Step, ...]
     script: str
     script_id: str
-    secrets: dict[str, str]
+    secrets: SecretSet = field(default_factory=SecretSet)
     warning: str | None = None
     """What to say of the repository's address, if anything."""
 
@@ -65,6 +67,18 @@ class SetupContext:
     def box_state(self) -> BoxState:
         """What the box says of this very script: it may have said so already."""
         return self.early.answer(self.payload.probe_request) or self.link.ask(self.probe)
+
+    @property
+    def secrets_here(self) -> dict[str, str]:
+        """The values at hand of whatever the box may have been given."""
+        return {**os.environ, **self.payload.secrets.values}
+
+    def ask_commands(self, box_state: BoxState) -> None:
+        """Ask the person's commands for the secrets that the box lacks; they are redacted then."""
+        secrets = self.payload.secrets
+        if secrets.ask_commands(box_state.secrets):
+            redactor = secret_values.redactor_of([self.box.known], secrets.values)
+            self.reporter.redact = redactor.text
 
     def probe(self, wire: Wire) -> BoxState:
         """Ask the box now."""
@@ -138,19 +152,18 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
             provider = _recognise(box, link, reporter)
         loaded = loaded.for_provider(provider)
     payload = build(loaded)
-    reporter.redact = secret_values.redactor_of([box.known], payload.secrets).text
+    reporter.redact = secret_values.redactor_of([box.known], payload.secrets.values).text
     if payload.warning:
         reporter.warn(payload.warning)
     if with_source:
         reporter.note("commit", f"{payload.source.commit[:12]} of {payload.source.name}")
     link = link or connect()
-    secret_values.warn_of_unredacted(box.known, reporter, {**os.environ, **payload.secrets})
     if with_source:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.
             key, root = payload.source.key, payload.source.root
             box.save(replace(box.known, repo_key=key, repo_root=root))
-        secret_values.remember(box, payload.secrets)
+        secret_values.remember(box, payload.secrets.names)
     return SetupContext(request, reporter, box, link, loaded, payload, early)
 
 
@@ -181,14 +194,16 @@ def build_payload(
         repo=with_source,
         smoke=profile.gpu.require and profile.gpu.smoke != "none",
     )
-    secrets = secret_values.take(profile.secrets) if with_source and with_secrets else {}
-    secrets_id = secret_values.fingerprint(secrets)
-    values = variables(profile, source, steps, local=local, secrets_id=secrets_id)
+    secrets = SecretSet()
+    if with_source and with_secrets and profile.secrets:
+        folder = secret_sources.folder_of(loaded, repository_root(request.place))
+        secrets = secret_values.take(profile.secrets, folder)
+    values = variables(
+        profile, source, steps, local=local, secrets_id=secrets.id, secret_ids=secrets.ids
+    )
     script = render_script(profile.name, values, steps)
     warning = address_warning(profile, source) if with_source else None
-    return Payload(
-        profile, here, source, steps, script, script_id(script), secrets, warning=warning
-    )
+    return Payload(profile, here, source, steps, script, script_id(script), secrets, warning)
 
 
 def _find_box(request: SetupRequest, loaded: LoadedProfile, reporter: Reporter) -> BoxHandle:

@@ -17,8 +17,8 @@ from bootstrap.protocol.launch import Launch, launch, new_setup_id
 from bootstrap.protocol.send_commit import CommitSender
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.render import uv_release
-from bootstrap.setup import secret_values
 from bootstrap.setup.result import SetupEnd, raise_for
+from bootstrap.setup.secret_values import note_held, packed, redacted_there
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
@@ -46,6 +46,8 @@ class SetupExecutor:
         self.began_run = False
         """Whether the setup that was followed began the training."""
         self.context = context
+        self.redacted_there: Sequence[str] = ()
+        """The secrets that the box holds, and of which no value is here."""
         self._holder = ""
         self._failed_step = ""
         self._failed_name = ""
@@ -75,8 +77,14 @@ class SetupExecutor:
             return self._follow_another(box_state.working[0], box_state)
         if box_state.nothing_to_do and not self.request.restart:
             return ""
-        if self.payload.secrets:
-            self.reporter.note("secrets", ", ".join(self.payload.secrets))
+        if self.payload.secrets.names:
+            self.context.ask_commands(box_state)
+            self.reporter.note("secrets", self.payload.secrets.describe(box_state.secrets))
+        if not self.request.only:
+            note_held(self.context.box, self.payload.secrets.names)
+        self.redacted_there = redacted_there(
+            self.context.box.known, box_state, self.context.secrets_here
+        )
         if self.request.restart and box_state.live_run:
             self.reporter.note(
                 "restart", f"{box_state.live_run.name} is running: it is stopped first"
@@ -120,7 +128,7 @@ class SetupExecutor:
             workdir=self.workdir,
             wait_s=self.request.wait_s,
             words=words,
-            secrets=secret_values.packed(self.payload.secrets),
+            secrets=packed(self.payload.secrets.values),
         )
 
     def _follow(self, setup: str, have: Sequence[str]) -> str:
@@ -153,6 +161,7 @@ class SetupExecutor:
             code_name=self._failed_name,
             holder=self._holder,
             advice=self.payload.profile.provider.advice,
+            redact=self.redacted_there,
         )
 
     def _follow_the_same(self) -> str:

@@ -18,7 +18,8 @@ from bootstrap.link.parsing import rows
 from bootstrap.protocol.probe import BoxState
 from bootstrap.render.quote import quote
 from bootstrap.setup.context import SetupContext, get_context
-from bootstrap.setup.secret_values import BYTES, fingerprint
+from bootstrap.setup.secret_sources import BYTES
+from bootstrap.setup.secret_values import fingerprint
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
@@ -208,11 +209,11 @@ def wanted(context: SetupContext) -> tuple[str, ...]:
 
 
 def _values(context: SetupContext) -> dict[str, str]:
-    return {**context.payload.profile.env, **context.payload.secrets}
+    return {**context.payload.profile.env, **context.payload.secrets.values}
 
 
 def _id_of(context: SetupContext) -> str:
-    return fingerprint(_values(context))
+    return fingerprint({**context.payload.profile.env, "": context.payload.secrets.id})
 
 
 def prove(context: SetupContext, box_state: BoxState, wire: Wire) -> EnvironmentProof | None:

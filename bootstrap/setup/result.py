@@ -19,7 +19,7 @@ from bootstrap.errors import (
 from bootstrap.link.exchange import exchange
 from bootstrap.link.parsing import exit_code
 from bootstrap.protocol.follow import file_tail
-from bootstrap.protocol.query import build_query
+from bootstrap.protocol.query import RedactedThere, build_query
 from bootstrap.protocol.run import STATES, Run
 from bootstrap.text.sanitize import sanitize
 
@@ -165,12 +165,13 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
     )
 
 
-def watch_beginning(wire: Wire, run: Run, workdir: str) -> FirstOutput:
+def watch_beginning(wire: Wire, run: Run, workdir: str, redact: Sequence[str] = ()) -> FirstOutput:
     """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
     answer = exchange(
         wire,
         build_query(
             "first",
+            RedactedThere(redact),
             workdir=workdir,
             repo_key=run.repo_key,
             name=run.name,
@@ -206,6 +207,8 @@ class SetupEnd:
     """Which setup held the box, where that was seen."""
     advice: Advice
     """What the provider's renters can do with a box that isn't as ordered."""
+    redact: Sequence[str] = ()
+    """The secrets that the box itself takes out of what it shows."""
 
 
 def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
@@ -268,7 +271,7 @@ def _advice(end: SetupEnd, advice: str) -> str:
 
 def _failed(error: type[BoxstrapError], end: SetupEnd, reporter: Reporter) -> BoxstrapError:
     log = f"setups/{end.setup}/logs/{end.step}.log"
-    tail = file_tail(end.wire, log, end.workdir, LOG_BYTES)
+    tail = file_tail(end.wire, log, end.workdir, LOG_BYTES, end.redact)
     reporter.log_tail(end.step, tail.splitlines())
     advice, about = end.code.hint, named_in(end.code_name, tail)
     return error(

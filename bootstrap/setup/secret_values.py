@@ -1,7 +1,7 @@
 """The secrets that a profile names: taken from here, sent over the login's input alone.
 
 Which ones a box was given is remembered with it, by name, and their values are redacted in
-whatever it says from then on.
+whatever it says from then on: here, or on the box itself where no value of them is here.
 """
 
 from __future__ import annotations
@@ -13,42 +13,129 @@ import os
 import secrets as random
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir, write_private
+from bootstrap.setup.secret_sources import (
+    BYTES,
+    COMMAND,
+    ENVIRONMENT,
+    SecretSource,
+    ask_command,
+    commands_file,
+    find_sources,
+)
 from bootstrap.text.redact import SHORTEST, Redactor, TooShortError
 
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxHandle
     from bootstrap.link.record import KnownBox
+    from bootstrap.protocol.probe import BoxState
     from bootstrap.ui.reporter import Reporter
 
-BYTES = ("utf-8", "surrogateescape")
-"""How Python gives the environment's bytes as text (PEP 383)."""
 _KEY_BYTES = 32
 _ONE_KEY = threading.Lock()
+_COMMANDS_MARK = "\0"  # no value has one
 
 
-def take(names: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Name and value of each. Raises UsageError naming those that are not set."""
-    environment = os.environ if environment is None else environment
-    missing = [name for name in names if not environment.get(name)]
+@dataclass(frozen=True)
+class SecretSet:
+    """The secrets of one setup; those that a command gives have no value until it is asked."""
+
+    sources: tuple[SecretSource, ...] = ()
+    values: dict[str, str] = field(default_factory=dict)
+    """The values at hand."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names, as the profile has them."""
+        return tuple(source.name for source in self.sources)
+
+    @property
+    def ids(self) -> list[str]:
+        """For each what changes when its value does; of a command, when the command does."""
+        return [identity_of(source) for source in self.sources]
+
+    @property
+    def id(self) -> str:
+        """The same for all of them."""
+        return fingerprint({source.name: _what_changes(source) for source in self.sources})
+
+    def ask_commands(self, held: Mapping[str, str]) -> bool:
+        """Ask the commands for what the box lacks; `held` has the names and ids that it holds.
+
+        Whether any was asked. Raises UsageError where one gives no value.
+        """
+        asked = [
+            source
+            for source, identity in zip(self.sources, self.ids, strict=True)
+            if source.name not in self.values and held.get(source.name) != identity
+        ]
+        self.values.update({source.name: ask_command(source) for source in asked})
+        return bool(asked)
+
+    def describe(self, held: Mapping[str, str]) -> str:
+        """Each name, where its value comes from, and whether the box holds another one."""
+        return ", ".join(
+            source.name + _remark(source, held.get(source.name), source.name in self.values)
+            for source in self.sources
+        )
+
+
+def identity_of(source: SecretSource) -> str:
+    """What changes when the secret does, and tells nothing about it."""
+    return fingerprint({source.name: _what_changes(source)})
+
+
+def _what_changes(source: SecretSource) -> str:
+    return _COMMANDS_MARK + source.command if source.origin == COMMAND else source.value
+
+
+def _remark(source: SecretSource, held: str | None, has_value: bool) -> str:
+    if not has_value:
+        return " (the box has it; its command is not asked)"
+    words = [f"from {source.origin}"] if source.origin != ENVIRONMENT else []
+    if held and held != identity_of(source):
+        words.append("changed")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def take(
+    names: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
+) -> SecretSet:
+    """Those of `names`; a `.env` may lie in `folder`. No command is asked yet.
+
+    Raises UsageError naming those that have no source.
+    """
+    sources = find_sources(names, folder, environment)
+    missing = [name for name in names if name not in {source.name for source in sources}]
     if missing:
         raise UsageError(
             f"the profile names secrets that are not in your environment: {', '.join(missing)}.",
             where="secrets",
-            hint=f"Set them first: export {missing[0]}=…",
+            hint=f"Set them first: export {missing[0]}=…; or put {missing[0]}=… into a .env beside "
+            f"the profile, which git ignores, or a command for it into {commands_file()}.",
         )
-    return {name: environment[name] for name in names}
+    values = {each.name: each.value for each in sources if each.origin != COMMAND}
+    return SecretSet(tuple(sources), values)
 
 
 def remember(box: BoxHandle, names: Iterable[str]) -> None:
     """Keep with the box which secrets it is about to be given."""
-    after = tuple(sorted({*(box.known.secrets or ()), *names}))
-    if after != box.known.secrets:
-        box.save(replace(box.known, secrets=after))
+    ever = tuple(sorted({*(box.known.secrets or ()), *names}))
+    if ever != box.known.secrets:
+        box.save(replace(box.known, secrets=ever))
+
+
+def note_held(box: BoxHandle, names: Iterable[str]) -> None:
+    """Keep with the box which secrets it holds now, and no others."""
+    held = tuple(names)
+    remember(box, held)
+    if held != box.known.held_secrets:
+        box.save(replace(box.known, held_secrets=held))
 
 
 def redactor_of(
@@ -72,9 +159,32 @@ def redactor_of(
         ) from None
 
 
-def warn_of_unredacted(box: KnownBox, reporter: Reporter, environment: Mapping[str, str]) -> None:
-    """Say which of its secrets can't be redacted, since their values are not here any more."""
-    gone = [name for name in box.secrets or () if len(environment.get(name, "").strip()) < SHORTEST]
+def redacted_there(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
+    """The secrets that the box itself must redact, since `values` are not what it has.
+
+    Where a run may have been started with others that is all of them that it was ever given.
+    """
+    if not box_state.can_redact:
+        return []
+    if "earlier" in box_state.facts:
+        return [*dict.fromkeys((*(box.secrets or ()), *box_state.secrets))]
+    return [
+        name
+        for name, identity in box_state.secrets.items()
+        if not values.get(name) or fingerprint({name: values[name]}) != identity
+    ]
+
+
+def warn_of_unredacted(
+    box: KnownBox, box_state: BoxState, reporter: Reporter, values: Mapping[str, str]
+) -> None:
+    """Say which of its secrets nobody can redact: no value is here, nor on the box."""
+    there = box_state.secrets if box_state.can_redact else ()
+    gone = [
+        name
+        for name in box.secrets or ()
+        if name not in there and len(values.get(name, "").strip()) < SHORTEST
+    ]
     if gone:
         reporter.warn(
             f"{', '.join(gone)}: given to this box, but not in your environment now, "

@@ -14,6 +14,7 @@ from bootstrap.link.exchange import exchange
 from bootstrap.plan import PlanRow, rows
 from bootstrap.protocol.probe import BoxState, parse
 from bootstrap.setup.context import SetupContext, get_context, warn_of_provider
+from bootstrap.setup.secret_values import redacted_there, warn_of_unredacted
 from bootstrap.ui.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _run(context: SetupContext, began: float) -> SetupResult:
         preload(context.box)
         box_state = context.box_state()
         warn_of_provider(context, box_state)
+        warn_of_unredacted(context.box.known, box_state, context.reporter, context.secrets_here)
         setup = executor.run(box_state)
         context.remember()
         return _result(executor, context.box_state() if setup else box_state, setup, began)
@@ -81,7 +83,12 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
             f"{run.name}: waiting up to {result.FIRST_OUTPUT_S} s for its first line "
             "(Ctrl-C is safe: it goes on)"
         )
-        watch = partial(result.watch_beginning, run=run, workdir=payload.profile.box.workdir)
+        watch = partial(
+            result.watch_beginning,
+            run=run,
+            workdir=payload.profile.box.workdir,
+            redact=redacted_there(context.box.known, box_state, context.secrets_here),
+        )
         beginning = context.link.ask(watch)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)
         first_lines = tuple(map(reporter.redact, beginning.lines))

@@ -18,7 +18,7 @@ FAMILIES = (
     (setup.plan, setup.verify),
     (runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
-    (boxes.boxes, doctor.doctor, profiles.profiles),
+    (boxes.boxes, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),
     (demo.demo,),
 )

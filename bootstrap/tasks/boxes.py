@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bootstrap.tasks.command import JSON, Call, Option, command
+from bootstrap.tasks.command import BOX, JSON, Call, Option, command
 
 if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
@@ -83,4 +83,42 @@ def boxes(call: Call) -> None:
             "unreadable": [box.name for box in lost],
         },
         "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
+    )
+
+
+@command(
+    *(option for option in BOX if option.name not in ("new_box", "name")),
+    Option("wipe", "Take all secrets off the box.", False),
+    changes=("wipe",),
+)
+def secrets(call: Call) -> None:
+    """List secrets by name: where each comes from, which boxes hold it; or wipe a box of them.
+
+    Example: boxstrap secrets --host my-box
+    """
+    from bootstrap.errors import UsageError
+    from bootstrap.runs.held_secrets import list_secrets, wipe_secrets
+    from bootstrap.ui.layout import aligned
+
+    options = call.options()
+    if not call.given["wipe"]:
+        found = list_secrets(options, call.screen)
+        call.screen.result(
+            {"box": options.host, "secrets": [row.as_dict() for row in found]},
+            "\n".join(aligned(row.cells() for row in found)) or "no secret is named or held",
+        )
+        return
+    if options.host is None:
+        raise UsageError("--wipe: of which box?", hint="Name it: --host BOX")
+    wiped = wipe_secrets(options, call.screen)
+    text = f"{wiped.box}: wiped {', '.join(wiped.names) or 'nothing: it held no secret'}"
+    if wiped.names and wiped.runs:
+        text += (
+            f"\n{', '.join(wiped.runs)} is running: its processes keep the values that they were "
+            "started with until they end"
+        )
+    if wiped.names:
+        text += "\nThe next setup of a profile that names them sends them again."
+    call.screen.result(
+        {"box": wiped.box, "wiped": list(wiped.names), "running": list(wiped.runs)}, text
     )

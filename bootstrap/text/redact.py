@@ -1,24 +1,43 @@
 """Redact secrets in whatever leaves boxstrap: screens, logs, reports.
 
 A secret is looked for as it is and as programs like to disguise it: base64 at
-each of its three alignments, URL-quoted, JSON-quoted; of one that has several
-lines (a key in PEM) each line that is long, too. Nothing else is known of it: a
-secret that was encrypted or cut into pieces by the one who prints it is not
-found.
+each of its three alignments, in one line or in lines of 76 or 64 characters,
+URL-quoted, JSON-quoted; of one that has several lines (a key in PEM) each line
+that is long, in the same forms. Nothing else is known of it: a secret that was
+encrypted or cut into pieces by the one who prints it is not found.
+
+A box runs this file too (`protocol/query.py` sends it along), so it imports nothing of ours.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+import select
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
+_BYTES = ("utf-8", "surrogateescape")
+"""As the environment had them."""
 SHORTEST = 6  # characters; a shorter value would redact half of any log
 _SHORTEST_BASE64 = 8
 _LONG_LINE = 10
 """Characters of a line that is redacted by itself: a shorter one may stand in any log."""
+_WRAPPED = (76, 64)
+"""Characters in a line of base64, as MIME and as PEM have it."""
+_RARE = 16
+"""Characters of a word that is looked for in place of its forms, and of a last line of base64."""
+_LONG_WORD = 16
+_MANY = 8
+"""Long words of which each piece is not searched as a whole: a log has few words of that length."""
+_IS_WORD = bytes(
+    b"w"[0] if bytes([code]).isalnum() or code in b"+/=_-.%~\\" else b" "[0] for code in range(256)
+)
+_PATIENCE_S = 1.0
 
 
 class TooShortError(ValueError):
@@ -28,22 +47,38 @@ class TooShortError(ValueError):
 class Redactor:
     """Redacts the values of `secrets` (name → value) as `[NAME hidden]`.
 
+    `earlier` are more values by name; `same_length`: what replaces a secret is as long as it was.
     Raises TooShortError for a value under `SHORTEST` characters, with its name alone.
     """
 
-    def __init__(self, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        secrets: Mapping[str, str],
+        earlier: Iterable[tuple[str, str]] = (),
+        *,
+        same_length: bool = False,
+    ) -> None:
         self.secrets = dict(secrets)
+        self._same_length = same_length
         self._replacements: dict[bytes, bytes] = {}
-        for name, given in secrets.items():
+        needles: list[bytes] = []
+        for name, given in (*secrets.items(), *earlier):
             value = given.strip()  # a newline at the end of a token isn't printed with it
             if len(value) < SHORTEST:
                 raise TooShortError(name)
-            for form in (*_forms(value), *_lines(value)):
-                self._replacements.setdefault(form, f"[{name} hidden]".encode())
+            for text in (value, *_lines(value)):
+                for forms in (_quoted(text), _encoded(text)):
+                    needles += _needles(text, forms)
+                    for form in forms:
+                        self._replacements.setdefault(form, f"[{name} hidden]".encode())
         # Longest first: where one form begins another, the whole of it goes.
         self.forms = sorted(self._replacements, key=lambda form: (-len(form), form))
         self.pattern = re.compile(b"|".join(map(re.escape, self.forms)) or b"(?!)")
-        self._needles = _shortest(self.forms)
+        needles = _shortest(needles)
+        self._words = [each for each in needles if len(each) >= _LONG_WORD and _is_word(each)]
+        if len(self._words) < _MANY:
+            self._words = []
+        self._needles = [each for each in needles if each not in self._words]
 
     def redact(self, data: bytes) -> bytes:
         """The data with every secret redacted."""
@@ -51,9 +86,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with every secret redacted."""
-        return self.redact(text.encode("utf-8", "surrogateescape")).decode(
-            "utf-8", "surrogateescape"
-        )
+        return self.redact(text.encode(*_BYTES)).decode(*_BYTES)
 
     def stream(self) -> RedactStream:
         """A redactor for data that arrives in pieces."""
@@ -61,11 +94,17 @@ class Redactor:
 
     def may_hold(self, data: bytes) -> bool:
         """Whether the data may hold a secret. Fast."""
-        return any(needle in data for needle in self._needles)
+        if any(needle in data for needle in self._needles):
+            return True
+        words = _long_words(data) if self._words else b""
+        return bool(words) and any(word in words for word in self._words)
 
     def replacement(self, found: re.Match[bytes]) -> bytes:
         """What replaces a secret."""
-        return self._replacements[found[0]]
+        shown, size = self._replacements[found[0]], len(found[0])
+        if not self._same_length:
+            return shown
+        return shown[:-1].ljust(size - 1, b"*") + b"]" if len(shown) <= size else b"*" * size
 
     def unfinished_at(self, data: bytes, start: int) -> int:
         """Where, from `start` on, a secret begins that the end of the data cuts off."""
@@ -101,34 +140,70 @@ class RedactStream:
         self._held = data[cut:]
         return b"".join(done)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is held back."""
+        return bool(self._held)
+
     def flush(self) -> bytes:
         """Return what was held back."""
         rest, self._held = self._redactor.redact(self._held), b""
         return rest
 
 
-def _forms(value: str) -> Iterator[bytes]:
-    raw = value.encode("utf-8", "surrogateescape")  # as the environment had it
-    yield raw
-    for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
-        yield quoted.encode()
-        yield re.sub("%..", lambda code: code[0].lower(), quoted).encode()
-    yield json.dumps(value)[1:-1].encode()
-    yield json.dumps(value, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+def _quoted(text: str) -> list[bytes]:
+    """As it is, URL-quoted and JSON-quoted."""
+    raw = text.encode(*_BYTES)
+    urls = [found.encode() for found in (quote(raw, safe=""), quote(raw), quote_plus(raw))]
+    lower = [re.sub(b"%..", lambda code: code[0].lower(), url) for url in urls]
+    jsons = [
+        json.dumps(text)[1:-1].encode(),
+        json.dumps(text, ensure_ascii=False)[1:-1].encode(*_BYTES),
+    ]
+    slashed = [form.replace(b"/", b"\\/") for form in jsons]
+    return [*dict.fromkeys((raw, *urls, *lower, *jsons, *slashed))]
+
+
+def _encoded(text: str) -> list[bytes]:
+    """In base64, where it stands alone, and where more stands before it."""
+    raw, forms = text.encode(*_BYTES), list[bytes]()
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(raw)
-        yield encode(raw).rstrip(b"=")
+        whole = encode(raw)
+        forms += whole, whole.rstrip(b"=")
+        for width in _WRAPPED if len(whole) > min(_WRAPPED) else ():
+            forms += [whole[at : at + width] for at in range(0, len(whole) - _RARE, width)]
         for before in range(3):
-            yield from _aligned(encode(b"\0" * before + raw), before, len(raw))
+            forms += _aligned(encode(b"\0" * before + raw), before, len(raw))
+    return [*dict.fromkeys(forms)]
 
 
-def _lines(value: str) -> Iterator[bytes]:
+def _needles(text: str, forms: list[bytes]) -> list[bytes]:
+    """What is looked for first: a word that all forms have, where there is a rare one."""
+    words = re.findall(rb"[A-Za-z0-9_.~-]+", text.encode(*_BYTES))
+    longest = max(words, key=len, default=b"")
+    return [longest] if len(longest) >= _RARE and all(longest in form for form in forms) else forms
+
+
+def _is_word(data: bytes) -> bool:
+    return b" " not in data.translate(_IS_WORD)
+
+
+def _long_words(data: bytes) -> bytes:
+    """The words of `data` that are long, one a line; each step runs at memory speed."""
+    shape, words, at = data.translate(_IS_WORD), list[bytes](), 0
+    while (at := shape.find(b"w" * _LONG_WORD, at)) >= 0:
+        end = shape.find(b" ", at)
+        words.append(data[at : end if end >= 0 else len(data)])
+        at += len(words[-1])
+    return b"\n".join(words)
+
+
+def _lines(value: str) -> Iterator[str]:
     """The long lines of a value that has several, or has `\\n` in their place."""
     lines = [line.strip() for line in re.split(r"[\r\n]+|\\n", value)]
     for line in lines if len(lines) > 1 else []:
         if len(line) >= _LONG_LINE:
-            yield line.encode("utf-8", "surrogateescape")
-            yield json.dumps(line)[1:-1].encode()
+            yield line
 
 
 def _aligned(encoded: bytes, before: int, size: int) -> Iterator[bytes]:
@@ -159,3 +234,34 @@ def _shortest(forms: list[bytes]) -> list[bytes]:
         if not any(short in form for short in kept):
             kept.append(form)
     return kept
+
+
+def main(skip: int, same_length: str, names: list[str], files: list[str]) -> None:
+    """Redact standard input, but for the first `skip` bytes, which go; by what `files` have.
+
+    What is held back is let out where nothing comes for a second: who counts bytes has them all.
+    """
+    values = list[tuple[str, str]]()
+    for file in files:
+        with contextlib.suppress(OSError), open(file, "rb") as held:  # noqa: PTH123 - as old a Python as a box has
+            pairs = [pair.decode(*_BYTES).partition("=") for pair in held.read().split(b"\0")]
+            values += [(name, value) for name, _, value in pairs if name in names]
+    values = [(name, value) for name, value in values if len(value.strip()) >= SHORTEST]
+    redactor = Redactor(dict(values), values, same_length=bool(same_length))
+    stream = redactor.stream()
+
+    def put(data: bytes) -> None:
+        nonlocal skip
+        sys.stdout.buffer.write(data[skip:])
+        sys.stdout.buffer.flush()
+        skip = max(0, skip - len(data))
+
+    while piece := os.read(0, 1024 * 1024):
+        put(stream.feed(piece))
+        if stream.is_waiting and not select.select([0], [], [], _PATIENCE_S)[0]:
+            put(stream.flush())
+    put(stream.flush())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[4:])

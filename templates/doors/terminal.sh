@@ -43,7 +43,7 @@ gather() {
 hand_over_secrets() {
   [ "${#GATHERED[@]}" -gt 0 ] || return 0
   printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
-  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok"
+  cmp -s "$SETUP_DIR/secrets" "$BOX_HOME/secrets" || rm -f "$BOX_HOME/steps/shell.ok" "$BOX_HOME/secrets.ids"
 }
 
 refuse() {

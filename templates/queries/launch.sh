@@ -10,7 +10,7 @@ receive() {
 
 # What start-up files gave this login: setup and its children need none of it, and each could show it.
 known_secrets() {
-  tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/-u \1/p'
+  tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | cut -d= -f1 | sed -n 's/^[A-Za-z_][A-Za-z0-9_]*$/-u &/p'
 }
 
 find_home

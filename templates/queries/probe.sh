@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
+# shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
 # probe: who is this box, and what does it have already? Looks only; changes nothing.
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
@@ -35,6 +35,20 @@ show_commits() {
   [ -d "$store" ] && command -v git >/dev/null 2>&1 && packs_right "$store/packs" "$store/objects/pack" || return 0
   git --git-dir="$store" -c safe.directory='*' \
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
+}
+
+# Names of the secrets that are kept here, and the id of each; no value. A value may have several lines.
+show_secrets() {
+  tr '\0\n' '\n\1' <"$box_home/secrets" | cut -d= -f1 | sed 's/^/secret	/'
+  [ ! -f "$box_home/secrets.ids" ] || sed 's/^/secretid	/' "$box_home/secrets.ids"
+  # It can redact by itself; a live run may have been started with others than these.
+  [ ! -x "$box_home/agent/bin/python" ] || fact redacts yes
+  for run in "$box_home"/runs/*/*/pid; do
+    if [ -f "$run" ] && ! [ "$run" -nt "$box_home/secrets" ] && [ "$(run_state "${run%/*}")" = running ]; then
+      fact earlier yes
+      return
+    fi
+  done
 }
 
 # The setup at work, or else the last one.
@@ -97,4 +111,5 @@ if [ -n "$repo_key" ]; then
 fi
 show_setups
 show_runs
+[ ! -f "$box_home/secrets" ] || show_secrets
 [ -z "$script_id" ] || show_plan

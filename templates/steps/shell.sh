@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2153 # the capitals are rendered
 # shell: the environment file, seen by every kind of shell; the provider's automatic tmux is off.
 
 # What reads the environment file, and when: file | line | needed where.
@@ -65,16 +65,65 @@ add_first_line() {
   mv -f "$file.boxstrap" "$file" 2>/dev/null || { cat "$file.boxstrap" >"$file" && rm -f "$file.boxstrap"; }
 }
 
-# Profile's values and the secrets that came with this setup, in each shell's own quoting.
+# Profile's values and secrets, in each shell's own quoting.
 write_env() {
-  local secrets=$SETUP_DIR/secrets
-  [ -n "$SECRETS_ID" ] || rm -f "$BOX_HOME/secrets"
-  [ -f "$secrets" ] || secrets=$BOX_HOME/secrets
+  local secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
+  [ -n "$SECRETS_ID" ] || rm -f "$secrets" "$secrets.ids"
+  if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi # full
+  [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
   [ -f "$secrets" ] || secrets=/dev/null
   { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
   { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600 # full
   { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600 # full
-  if [ "$secrets" = "$SETUP_DIR/secrets" ]; then write_file "$BOX_HOME/secrets" 600 <"$secrets"; fi
+}
+
+# What came with this setup, and what did not, since it is here already. The ids tell later setups which they are.
+complete_secrets() {
+  local i
+  for i in "${SECRETS[@]}"; do
+    secret_of "$i" >/dev/null || fail secret-gone "$i was taken from this box meanwhile"
+  done
+  for i in "${SECRETS[@]}"; do secret_of "$i"; done | write_file "$BOX_HOME/secrets" 600
+  for i in "${!SECRETS[@]}"; do printf '%s %s\n' "${SECRETS[i]}" "${SECRET_IDS[i]}"; done | write_file "$BOX_HOME/secrets.ids" 600
+}
+
+secret_of() {
+  local pair file
+  for file in "$SETUP_DIR/secrets" "$BOX_HOME/secrets"; do
+    [ -f "$file" ] || continue
+    while IFS= read -r -d '' pair; do
+      [ "${pair%%=*}" != "$1" ] || { printf '%s\0' "$pair" && return; }
+    done <"$file"
+  done
+  return 1
+}
+
+# wipe_secrets NAME...: takes what the box holds, and these, out of the environment files, by the very text
+# that was written. A file that sets one of them yet goes as a whole: the next setup writes it again.
+wipe_secrets() {
+  local pair shell file text piece names=("$@")
+  while IFS= read -r -d '' pair; do
+    names+=("${pair%%=*}")
+    printf 'wiped\t%s\n' "${pair%%=*}"
+    for shell in sh fish csh; do
+      file=$ENV_FILE
+      [ "$shell" = sh ] || file=$ENV_FILE.$shell
+      [ -f "$file" ] || continue
+      text=$(<"$file")$'\n'
+      piece=$(printf '%s\0' "$pair" | as_shell "$shell")$'\n'
+      printf %s "${text/"$piece"/}" | write_file "$file" 600
+    done
+  done < <(cat "$BOX_HOME/secrets" 2>/dev/null)
+  for pair in ${names[@]+"${names[@]}"}; do
+    for file in "$ENV_FILE" "$ENV_FILE.fish" "$ENV_FILE.csh"; do
+      grep -qE "^(export|set -gx|setenv) ${pair}[= ]" "$file" 2>/dev/null || continue
+      rm -f "$file"
+      printf 'wiped\t%s\n' "$pair"
+    done
+  done
+  rm -f "$BOX_HOME/secrets.ids" "$BOX_HOME/steps/shell.ok" "$BOX_HOME"/setups/*/secrets
+  # An empty file says that there were some: a live run may have them yet.
+  [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 </dev/null
 }
 
 # NAME=VALUE, each ended by a NUL.

@@ -54,7 +54,13 @@ def test_later_commands_mask_it_without_the_profile(given: User, faults: Faults)
         assert not [leak for leak in LEAKS if leak in record]
 
 
-def test_what_is_not_here_any_more_is_said_once(given: User) -> None:
+def test_what_is_not_here_any_more_is_redacted_by_the_box_or_said_once(given: User) -> None:
+    for values in ({"DEPLOY_KEY": PEM}, {"DEPLOY_KEY": PEM, "HF_TOKEN": "hf_another-value"}):
+        shown = given.run("logs", "--host", "local", **values).must(0)
+        assert "token [HF_TOKEN hidden]" in shown.out
+        assert not [leak for leak in LEAKS if leak in shown.text]
+        assert "can't be redacted" not in shown.err
+    given.run("secrets", "--host", "local", "--wipe").must(0)
     shown = given.run("logs", "--host", "local", DEPLOY_KEY=PEM).must(0)
     assert shown.err.count("HF_TOKEN") == 1
     assert "can't be redacted" in shown.err

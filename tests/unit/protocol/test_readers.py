@@ -32,6 +32,7 @@ from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.repo.objects import parse_report
+from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.setup.prove_environment import read_answer
@@ -127,6 +128,7 @@ def proved(wire: Any) -> None:
 
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
+    "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
     "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),

@@ -23,13 +23,13 @@ CANARY = "canary-5f0c7e1a'$(x)`\n\"é"
 
 def test_all_that_are_missing_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        take(["A", "B", "C"], {"B": "x", "C": ""})
+        take(["A", "B", "C"], environment={"B": "x", "C": ""})
     assert "A, C" in caught.value.what
     assert "export A=" in caught.value.hint
 
 
 def test_only_what_is_named_is_taken() -> None:
-    assert take(["B"], {"A": "1", "B": "2"}) == {"B": "2"}
+    assert take(["B"], environment={"A": "1", "B": "2"}).values == {"B": "2"}
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
@@ -75,7 +75,7 @@ def script(user: User, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("RIG_SECRET", value)
     loaded = load(None, repo_root=user.place).for_provider("vast")
     payload = build_payload(loaded, SetupRequest(repo=user.place), local=False)
-    assert payload.secrets == {"RIG_SECRET": value}
+    assert payload.secrets.values == {"RIG_SECRET": value}
     return payload.script
 
 

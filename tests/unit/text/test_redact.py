@@ -1,11 +1,16 @@
 import base64
 import json
+import subprocess
+import sys
+from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bootstrap.render.pack import bare_python
+from bootstrap.text import redact
 from bootstrap.text.redact import Redactor, TooShortError
 
 calm = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -106,3 +111,59 @@ def test_no_secrets_and_odd_bytes_pass():
     assert pieces(Redactor({}), [data, data]) == data * 2
     assert Redactor({"T": TOKEN}).text("\udcff ok") == "\udcff ok"
     assert Redactor({"T": TOKEN}).redact(data + TOKEN.encode()) == data + b"[T hidden]"
+
+
+PEM = (
+    "-----BEGIN KEY-----\n"
+    + "\n".join(base64.b64encode(bytes([n]) * 7 + b"Ab+/" * 10).decode() for n in range(9))
+    + "\n-----END KEY-----\n"
+)
+
+
+@pytest.mark.parametrize("width", [64, 76])
+def test_base64_in_lines_of_a_mail_or_a_pem_is_masked(width):
+    whole = base64.b64encode(PEM.strip().encode()).decode()
+    lines = [whole[at : at + width] for at in range(0, len(whole), width)]
+    redacted = Redactor({"K": PEM}).text("\n".join(lines)).splitlines()
+    assert redacted[:-1] == ["[K hidden]"] * (len(lines) - 1)
+    assert redacted[-1] == "[K hidden]" or len(redacted[-1]) < 16
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        lambda line: line,
+        lambda line: quote(line, safe=""),
+        lambda line: json.dumps({"line": line}).replace("/", "\\/"),
+        lambda line: base64.b64encode(line.encode()).decode(),
+        lambda line: base64.urlsafe_b64encode(b"x" + line.encode() + b"y").decode(),
+    ],
+)
+def test_each_line_of_a_key_is_masked_in_each_disguise(disguise):
+    redactor = Redactor({"K": PEM})
+    for line in PEM.splitlines()[1:-1]:
+        shown = redactor.text(f"a line of a log {disguise(line)} goes on")
+        assert "[K hidden]" in shown
+        assert not any(line[at : at + 12] in shown for at in range(len(line) - 12))
+
+
+def test_what_has_the_same_length_counts_the_same():
+    redactor = Redactor({"TOKEN": "t" * 20, "T": "short1"}, same_length=True)
+    text = f"a {'t' * 20} b short1 c"
+    assert redactor.text(text) == "a [TOKEN hidden******] b ****** c"
+    assert len(redactor.text(text)) == len(text)
+
+
+@pytest.mark.parametrize("start", [0, 1, 9, 15, 26, 33, 40, 62])
+def test_a_box_goes_on_within_a_secret_and_shows_none_of_it(start, tmp_path):
+    """As `logs -f` does after a lost link: bytes before are read again, and not sent again."""
+    kept, earlier = tmp_path / "secrets", tmp_path / "environ"
+    kept.write_bytes(b"TOKEN=second-value-of-it\0OTHER=loss 0.5\0X=abc\0")
+    earlier.write_bytes(b"PATH=/bin\0TOKEN=first-value-of-it\0")
+    log = "loss 0.5 first-value-of-it lr 1 second-value-of-it X abc end\n"
+    files = [str(kept), str(tmp_path / "missing"), str(earlier)]
+    program = bare_python(Path(redact.__file__).read_text())
+    argv = [sys.executable, "-I", "-c", program, str(start), "yes", "TOKEN X", *files]
+    done = subprocess.run(argv, input=log.encode(), capture_output=True, check=True)
+    whole = "loss 0.5 [TOKEN hidden***] lr 1 [TOKEN hidden****] X abc end\n"
+    assert done.stdout.decode() == whole[start:]

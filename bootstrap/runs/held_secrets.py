@@ -1,0 +1,139 @@
+"""The secrets of a profile and of boxes: names, where each comes from, which boxes hold it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import BusyError
+from bootstrap.link.exchange import exchange
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.parsing import rows
+from bootstrap.link.record import all_boxes
+from bootstrap.protocol.query import build_query
+from bootstrap.render.parts import functions
+from bootstrap.repo.place import repository_root
+from bootstrap.runs.connection import connect
+from bootstrap.setup.consent import load_profile
+from bootstrap.setup.secret_sources import find_sources, folder_of
+from bootstrap.setup.secret_values import identity_of, note_held
+from bootstrap.ui.screen import Screen
+
+_WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
+
+
+@dataclass(frozen=True)
+class SecretRow:
+    """One secret: whether the profile names it, where its value is, and who holds it."""
+
+    name: str
+    origin: str | None
+    """`environment`, `.env`, `command`; None where it has no source here."""
+    named: bool
+    boxes: tuple[str, ...]
+    """The boxes that hold it, as far as is known here."""
+    held: bool | None = None
+    """Whether the box that was asked holds it; None where none was asked."""
+    same: bool | None = None
+    """Whether that is the value from here; None where nobody knows."""
+
+    def as_dict(self) -> dict[str, object]:
+        """The row as `--json` prints it."""
+        return {
+            "name": self.name,
+            "from": self.origin,
+            "named": self.named,
+            "boxes": list(self.boxes),
+            "held": self.held,
+            "same": self.same,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """The row as people read it."""
+        origin = f"from {self.origin}" if self.origin else "no value here"
+        held = {True: "the box holds it", False: "the box has none", None: ""}[self.held]
+        if self.same is False:
+            held = "the box holds another value"
+        whose = f"held by {', '.join(self.boxes)}" if self.boxes else "held by no box"
+        named = "" if self.named else "not in the profile here"
+        return (self.name, origin, held or whose, named)
+
+
+@dataclass(frozen=True)
+class WipedSecrets:
+    """What was taken off a box."""
+
+    box: str
+    names: tuple[str, ...]
+    runs: tuple[str, ...]
+    """Runs that live, and keep what they were started with."""
+
+
+def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
+    """Every secret that is named or held. With a host that box is asked; without one, none.
+
+    Raises ProfileError, UsageError, and what stood in the way of asking the box.
+    """
+    loaded = load_profile(options, kinds=())
+    folder = folder_of(loaded, repository_root(options.place))
+    held = None
+    if options.host is not None:
+        with connect(options, screen) as connection:
+            held = connection.box_state.secrets
+            note_held(connection.box, held)
+    return _rows(loaded.profile.secrets, folder, held)
+
+
+def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None) -> list[SecretRow]:
+    holders: dict[str, list[str]] = {}
+    for box in all_boxes():
+        ever = box.secrets or ()
+        for name in ever if box.held_secrets is None else box.held_secrets:
+            holders.setdefault(name, []).append(box.name)
+    names = [*dict.fromkeys((*named, *sorted({*holders, *(held or ())})))]
+    sources = {source.name: source for source in find_sources(names, folder)}
+    found = []
+    for name in names:
+        source, its_id = sources.get(name), (held or {}).get(name)
+        found.append(
+            SecretRow(
+                name,
+                origin=source.origin if source else None,
+                named=name in named,
+                boxes=tuple(sorted(holders.get(name, ()))),
+                held=None if held is None else name in held,
+                same=its_id == identity_of(source) if source and its_id else None,
+            )
+        )
+    return found
+
+
+def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
+    """Take all secrets off the box. Raises BusyError where a setup is at work on it."""
+    with connect(options, screen) as connection:
+        known, box_state = connection.box.known, connection.box_state
+        base, shell = _WIPERS
+        query = build_query(
+            "wipe",
+            workdir=connection.workdir,
+            functions=functions("lib", "base", base) + functions("steps", "shell", shell),
+            names=" ".join(known.secrets or ()),
+        )
+        answer = exchange(connection.link.wire, query, timeout=60)
+        wiped = what_was_wiped(answer, connection.link.label)
+        note_held(connection.box, ())
+        living = tuple(run.name for run in box_state.runs if run.state == "running")
+        return WipedSecrets(known.name, wiped, living)
+
+
+def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
+    """Read what the box says of it: names. Raises BusyError where a setup is at work."""
+    said = list(rows(answer))
+    if any(word == "busy" for word, _ in said):
+        raise BusyError(
+            "a setup is at work on this box; nothing was wiped.",
+            where=label,
+            hint="Wait for it to end, or cancel it: boxstrap stop --setup",
+        )
+    return tuple(dict.fromkeys(name for word, name in said if word == "wiped"))

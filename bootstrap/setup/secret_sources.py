@@ -1,0 +1,188 @@
+"""Where the values of secrets come from: your environment, a `.env`, a command of yours."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.owner import of_another
+from bootstrap.paths import config_dir, real
+from bootstrap.profile import find
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import LoadedProfile
+
+ENVIRONMENT, DOTENV, COMMAND = "environment", ".env", "command"
+"""The sources, in the order in which they are asked."""
+BYTES = ("utf-8", "surrogateescape")
+"""How Python gives the environment's bytes as text (PEP 383)."""
+_LARGEST = 64 * 1024
+"""Bytes of a `.env`, and of what a command prints."""
+_COMMAND_S = 180
+"""How long a command may take, in seconds: it may ask for a fingerprint or a passphrase."""
+
+
+@dataclass(frozen=True)
+class SecretSource:
+    """Where one secret comes from; a command is asked for its value later, if at all."""
+
+    name: str
+    origin: str
+    value: str = ""
+    command: str = ""
+
+
+def find_sources(
+    names: Sequence[str], folder: Path | None, environment: Mapping[str, str] | None = None
+) -> list[SecretSource]:
+    """The source of each of `names` that has one; `folder` is where a `.env` may lie.
+
+    Raises UsageError for a `.env` or a file of commands that can't be used.
+    """
+    environment = os.environ if environment is None else environment
+    left = [name for name in names if not environment.get(name)]
+    written = _dotenv(folder, left) if left and folder else {}
+    left = [name for name in left if not written.get(name)]
+    commands = _commands() if left else {}
+    found = []
+    for name in names:
+        if environment.get(name):
+            found.append(SecretSource(name, ENVIRONMENT, environment[name]))
+        elif written.get(name):
+            found.append(SecretSource(name, DOTENV, written[name]))
+        elif name in commands:
+            found.append(SecretSource(name, COMMAND, command=commands[name]))
+    return found
+
+
+def folder_of(loaded: LoadedProfile, root: Path | None) -> Path | None:
+    """Where a `.env` may lie: beside the profile, of a shipped one at the top of the repository."""
+    own = [path for path in loaded.chain[:1] if not find.is_shipped(path)]
+    return own[0].parent if own else root
+
+
+def commands_file() -> Path:
+    """The file with the person's commands, a line each: `NAME: command`."""
+    return config_dir() / "secrets" / "commands.yaml"
+
+
+def ask_command(source: SecretSource) -> str:
+    """What the source's command prints, without newlines at its end.
+
+    It runs in the home folder: no file of a repository has a say in it. Raises UsageError where
+    it fails, prints nothing, too much, or a NUL.
+    """
+    where = f"{find.label(commands_file())}: {source.name}"
+    try:
+        done = subprocess.run(
+            ["/bin/sh", "-c", source.command],
+            stdin=None if sys.stdin and sys.stdin.isatty() else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=Path.home(),
+            timeout=_COMMAND_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"it gave no answer within {_COMMAND_S} s.", where=where) from None
+    value = done.stdout.rstrip(b"\r\n")
+    if done.returncode:
+        raise UsageError(
+            f"it ended with {done.returncode}.",
+            where=where,
+            hint="Try the command by itself; what it says stands above.",
+        )
+    if not value or len(value) > _LARGEST or b"\0" in value:
+        what = "nothing" if not value else "more than a secret has, or bytes that none has"
+        raise UsageError(f"it printed {what}.", where=where)
+    return value.decode(*BYTES)
+
+
+def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
+    """What a `.env` in `folder` has of `wanted`. Raises UsageError where it can't be used."""
+    from bootstrap.setup.dotenv import read_dotenv
+
+    file = folder / DOTENV
+    if not os.path.lexists(file) or file.is_dir():  # some call their environment so
+        return {}
+    where = find.label(file)
+    text = _own_text(file, where).decode(*BYTES)
+    if "\0" in text:
+        raise UsageError("this is no text: it has a NUL.", where=where)
+    values = read_dotenv(text, wanted, where)
+    if values and not _is_ignored(file):
+        raise UsageError(
+            "git does not ignore this file, so its secrets may be committed. None was taken.",
+            where=where,
+            hint="Add the line `.env` to .gitignore; if it was committed before, also: "
+            "git rm --cached .env, and give its secrets new values.",
+        )
+    return values
+
+
+def _own_text(file: Path, where: str) -> bytes:
+    """Raises UsageError for what isn't a plain file of this person's."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if file.is_symlink():
+            raise UsageError("this is a link; put the file itself there.", where=where) from None
+        raise UsageError(f"can't be read: {error.strerror}.", where=where) from None
+    with os.fdopen(handle, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise UsageError("this is not a file.", where=where)
+        if of_another(file):
+            raise UsageError("this file belongs to another user; it was not read.", where=where)
+        text = opened.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise UsageError(f"a file of secrets has {_LARGEST // 1024} KiB at most.", where=where)
+    return text
+
+
+def _is_ignored(file: Path) -> bool:
+    """Whether git ignores it, or it lies in no repository. What is tracked is not ignored."""
+    from bootstrap.repo.git import run
+    from bootstrap.repo.place import repository_root
+    from bootstrap.repo.repository import open_repository
+
+    if repository_root(file.parent) is None:
+        return True
+    repository = open_repository(file.parent)
+    path = (real(file.parent) / file.name).relative_to(real(repository.place.root))
+    return bool(run(repository.folders, "check-ignore", "--", str(path), ok=(0, 1)))
+
+
+def _commands() -> dict[str, str]:
+    """The person's commands by the names of their secrets.
+
+    Raises UsageError where others may write the file, WrongProfileError where it isn't YAML.
+    """
+    from bootstrap.profile.yaml_source import Scalar, read
+
+    file = commands_file()
+    if not file.exists():
+        return {}
+    where = find.label(file)
+    if of_another(file) or of_another(real(file)) or real(file).stat().st_mode & 0o022:
+        raise UsageError(
+            "others may write this file, which names programs to run. Nothing of it was used.",
+            where=where,
+            hint=f"chmod go-w {where}",
+        )
+    yaml = read(file, where)
+    wrong = [problem.message for problem in yaml.problems]
+    commands = {}
+    for name, command in yaml.keys.entries:
+        if isinstance(command, Scalar) and command.text.strip() and command.tag == "str":
+            commands[name.text] = command.text
+        else:
+            wrong.append(f"line {name.line}: a command is expected, as in `op read …`")
+    if wrong:
+        raise UsageError(wrong[0], where=where)
+    return commands

@@ -1,0 +1,113 @@
+"""Secrets from an environment, a `.env` and a command: sent once, redacted by the box, wiped."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {GREETING: "hello ' there"}
+secrets: [FROM_ENV, FROM_FILE, FROM_COMMAND]
+train: {command: python train.py}
+"""
+TRAIN = """\
+import os, time
+values = [os.environ[f"FROM_{name}"] for name in ("ENV", "FILE", "COMMAND")]
+print("values", *values, os.environ["GREETING"], flush=True)
+time.sleep(600)
+"""
+FILES = ("env", "env.fish", "env.csh", "secrets")
+LEAKS = (
+    "env_abcdefghijklmnopqr",
+    "other_abcdefghijklmnop",
+    "file_'x y\"\\z-1234567",
+    "cmd_abcdefghijklmnop",
+)
+HIDDEN = "values [FROM_ENV hidden] [FROM_FILE hidden] [FROM_COMMAND hidden] hello"
+
+
+def test_a_secrets_life(rent: Rent) -> None:
+    rented = rent("vast")
+    home = rented.user.home
+    rented.user.repository(train__py=TRAIN)
+    own = home / ".config/boxstrap/secrets"
+    own.mkdir(parents=True)
+    (own / "commands.yaml").write_text(f"FROM_COMMAND: printf . >>{home}/asked; echo {LEAKS[3]}\n")
+    profile = home / "profiles/mine.yaml"
+    profile.parent.mkdir()
+    profile.write_text(PROFILE)
+    (profile.parent / ".env").write_text('FROM_FILE="file_\'x y\\"\\\\z-1234567"\n')
+
+    def asked() -> int:
+        return len((home / "asked").read_text())
+
+    def kept() -> str:
+        """All that boxstrap's folder on the box has of secrets."""
+        everything = f"cd {rented.folder} && cat {' '.join(FILES)} 2>/dev/null; true"
+        return rented.as_user(everything)
+
+    def setup(value: str = LEAKS[0], *more: str) -> str:
+        done = rented.run("setup", "--profile", str(profile), *more, FROM_ENV=value).must(0)
+        assert not [leak for leak in LEAKS if leak in done.text]
+        return done.text
+
+    first = setup()
+    assert "FROM_ENV, FROM_FILE (from .env), FROM_COMMAND (from command)" in first
+    assert HIDDEN in first
+    assert asked() == 1
+    modes = rented.as_user(f"cd {rented.folder} && stat -c %a {' '.join(FILES)}")
+    assert modes.split() == ["600"] * 4
+    assert all(leak in kept() for leak in (LEAKS[0], LEAKS[3]))
+
+    # The value of the environment is another one: it is noticed, sent, and the command not asked.
+    listed = rented.run("secrets", "--profile", str(profile), "--json", FROM_ENV=LEAKS[1]).must(0)
+    rows = {row["name"]: row for row in listed.json()["secrets"]}
+    assert [rows[f"FROM_{name}"]["same"] for name in ("ENV", "FILE", "COMMAND")] == [
+        *(False, True, True)
+    ]
+    second = setup(LEAKS[1])
+    assert "FROM_ENV (changed), FROM_FILE (from .env)" in second
+    assert "FROM_COMMAND (the box has it; its command is not asked)" in second
+    assert "its secrets are the earlier ones" in second
+    assert asked() == 1
+    assert LEAKS[0] not in kept()
+    assert all(leak in kept() for leak in (LEAKS[1], LEAKS[3]))
+    assert "nothing to do" in setup(LEAKS[1])
+
+    # Where no value is at hand, the box redacts by its own; it holds another value of FROM_ENV now.
+    (profile.parent / ".env").rename(home / "put-away")
+    for words in ((), ("--json",)):
+        shown = rented.run("logs", *words, FROM_ENV=LEAKS[0]).must(0)
+        assert HIDDEN.replace("[FROM_FILE hidden] [FROM_COMMAND hidden] ", "") not in shown.text
+        assert "[FROM_ENV hidden] [FROM_FILE hidden] [FROM_COMMAND hidden] hello" in shown.out
+        assert "can't be redacted" not in shown.err
+    following = rented.begin("logs", "-f", FROM_ENV=LEAKS[0])
+    line = following.line()
+    following.close()
+    assert line.startswith("values [FROM_ENV hidden*****] [FROM_FILE hidden")
+    assert not [leak for leak in LEAKS if leak in line]
+    top = rented.run("top", "--looks", "1").must(0)
+    assert not [leak for leak in LEAKS if leak in top.text]
+
+    # Away: the profile's own variables stay, and so does what the run was started with.
+    wiped = rented.run("secrets", "--wipe").must(0)
+    assert "wiped FROM_ENV, FROM_FILE, FROM_COMMAND" in wiped.out
+    assert "train-1 is running: its processes keep the values" in wiped.out
+    left = kept()
+    assert not [leak for leak in (*LEAKS, "FROM_") if leak in left]
+    assert left.count("GREETING") == 3
+    gone = rented.run("secrets", "--json").must(0).json()["secrets"]
+    assert {row["name"]: (row["held"], row["boxes"]) for row in gone} == {}
+    assert "FROM_COMMAND" in rented.run("logs").must(0).err
+
+    # The next setup sends them again, and asks the command again: the box lacks its value.
+    (home / "put-away").rename(profile.parent / ".env")
+    assert "FROM_COMMAND (from command)" in setup(LEAKS[1])
+    assert asked() == 2
+    assert all(leak in kept() for leak in (LEAKS[1], LEAKS[3]))
+    assert rented.runs() == ["train-1"]
