@@ -30,7 +30,7 @@ LIBRARY = (
     "engine",
     "packages",
     "uv",
-    "environments",
+    "venv",
     "sources",
     "fits",
     "runs",

@@ -138,7 +138,7 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/uv.sh)
 
-# (templates/lib/environments.sh)
+# (templates/lib/venv.sh)
 
 # (templates/lib/sources.sh)
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# environments: what lies in one, and whether it still does. For ours and for the training's.
+# venv: what lies in a Python environment, and whether it still does. For ours and for the training's.
 
 # What is in an environment: all folders of packages, and the files beside them.
 packages_in() {
