@@ -36,6 +36,7 @@ WHY: Mapping[str, str] = {
     "local": "never on this machine",
     "changed": "its settings changed",
     "commit": "new commit",
+    "snapshot": "new changes of yours",
     "requirements": "new requirements",
     "command": "new command",
     "broken": "the check found it wrong",

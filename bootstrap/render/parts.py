@@ -27,6 +27,7 @@ LIBRARY = (
     "packs",
     "git_locks",
     "git",
+    "place",
     "engine",
     "packages",
     "uv",

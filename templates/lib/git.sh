@@ -12,6 +12,13 @@ box_git() {
 }
 work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
+# What lib/place.sh placed. The person's git has the commits, where the store lost them.
+placed_git() {
+  GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects \
+    box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
+}
+# Of a tree that an earlier version placed, its own git tells.
+tree_git() { if [ -d "$PLACED" ]; then placed_git "$@"; else work_git "$@"; fi; }
 
 # The token that a door asked for is in this call's environment alone; the helper that git asks holds none.
 with_token() {
@@ -31,15 +38,6 @@ list_packs() { (cd "$1" && stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :; }
 
 store_right() { packs_right "$REPO_STORE/packs" "$REPO_STORE/objects/pack"; }
 tree_right() { packs_right "$(note_of packs)" "$REPO_DIR/.git/objects/pack"; }
-
-# After success: what the checks compare with.
-note_repo() {
-  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600 # full
-  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600 # full
-  printf '%s\n' "$REPO_COMMIT" | write_if_changed "$(note_of placed)" 600
-  # Nobody here knew it, and the box fetched it by itself.
-  [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600
-}
 
 # What tells this repository from others, and which folder is its own: as soon as it is known (lib/repository.sh).
 note_repository() {
@@ -67,25 +65,25 @@ is_strange() {
 begins_like() {
   local size
   if [ -L "$REPO_DIR/$2" ]; then
-    [ "$(readlink -- "$REPO_DIR/$2")" = "$(work_git cat-file -p "$1:$2" 2>/dev/null)" ]
+    [ "$(readlink -- "$REPO_DIR/$2")" = "$(tree_git cat-file -p "$1:$2" 2>/dev/null)" ]
     return
   fi
   [ -f "$REPO_DIR/$2" ] || return 1
   size=$(stat -c %s -- "$REPO_DIR/$2")
-  work_git cat-file --filters "$1:$2" 2>/dev/null | head -c "$size" | cmp -s - "$REPO_DIR/$2"
+  tree_git cat-file --filters "$1:$2" 2>/dev/null | head -c "$size" | cmp -s - "$REPO_DIR/$2"
 }
 
-# Files of the commit of which a beginning is left, cut within a line, or nothing at all: so a disk or a
+# Files of the snapshot of which a beginning is left, cut within a line, or nothing at all: so a disk or a
 # lost mount leaves them. Whatever else differs is somebody's edit. 1 where git can't tell.
 cut_files() {
   local file end changed=() last
   # A last word of ours says that git told all; of a substitution's end, `wait` of bash 5.2 now and then knows nothing.
-  mapfile -d '' -t changed < <(work_git diff --name-only --no-ext-diff --ignore-submodules=all --diff-filter=M -z && printf '/\0')
+  mapfile -d '' -t changed < <(tree_git diff --name-only --no-ext-diff --ignore-submodules=all --diff-filter=M -z && printf '/\0')
   last=$((${#changed[@]} - 1))
   [ "$last" -ge 0 ] && [ "${changed[last]}" = / ] || return 1
   for file in "${changed[@]:0:last}"; do
     begins_like :0 "$file" || continue
-    [ "$(stat -c %s -- "$REPO_DIR/$file")" -lt "$(work_git cat-file --filters ":0:$file" | wc -c)" ] || continue
+    [ "$(stat -c %s -- "$REPO_DIR/$file")" -lt "$(tree_git cat-file --filters ":0:$file" | wc -c)" ] || continue
     end=$(tail -c 1 -- "$REPO_DIR/$file" | od -An -tx1)
     [ "${end// /}" = 0a ] || printf '%s\n' "$file"
   done
@@ -96,11 +94,12 @@ mend_tree() {
   local file
   free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
     fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
-  if [ -f "$(note_of placed)" ] && ! { tree_reads && index_right; }; then mend_git; fi
+  if [ -f "$(note_of placed)" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
+  mend_placed
   [ ! -f "$(note_of switch)" ] || undo_half_switch
   cut_files | while IFS= read -r file; do
     printf 'of %s only the beginning was left: taken from the commit again\n' "$file" >&2
-    work_git checkout-index -f -- "$file"
+    tree_git checkout-index -f -- "$file"
     caution cut-files
   done
 }
@@ -109,13 +108,19 @@ tree_reads() {
   tree_right && work_git rev-parse -q --verify 'HEAD^{tree}' >/dev/null && work_git ls-files >/dev/null
 } 2>/dev/null
 
-# git itself reads a cut index without a word. It ends with its own checksum, or zeros where that is off.
+# index_begins FILE: by its first word alone, which costs no process.
+index_begins() {
+  local word=
+  { read -r -N 4 word <"$1"; } 2>/dev/null && [ "$word" = DIRC ]
+}
+
+# index_right FILE: git itself reads a cut index without a word. It ends with its own checksum, or zeros where that is off.
 index_right() {
-  local file=$REPO_DIR/.git/index sum=sha1sum length=20 end
+  local sum=sha1sum length=20 end
   [ "${#REPO_COMMIT}" -ne 64 ] || sum=sha256sum length=32
-  [ -s "$file" ] || return
-  end=$(tail -c "$length" "$file" | od -An -v -tx1 | tr -d ' \n')
-  [ -z "${end//0/}" ] || [ "$(head -c "-$length" "$file" | "$sum" | cut -d' ' -f1)" = "$end" ]
+  index_begins "$1" || return
+  end=$(tail -c "$length" "$1" | od -An -v -tx1 | tr -d ' \n')
+  [ -z "${end//0/}" ] || [ "$(head -c "-$length" "$1" | "$sum" | cut -d' ' -f1)" = "$end" ]
 }
 
 # Lost objects are in the store; of the rest, what the last success placed is known.
@@ -137,7 +142,7 @@ mend_git() {
     [ "$head" != HEAD ] || last_head >"$git/HEAD"
     work_git update-ref --no-deref "$head" "$(last_head)"
   fi
-  if ! index_right || ! work_git ls-files >/dev/null 2>&1; then
+  if ! index_right "$git/index" || ! work_git ls-files >/dev/null 2>&1; then
     rm -f -- "$git/index"
     work_git read-tree HEAD
   fi
@@ -154,23 +159,45 @@ last_head() {
   if [ -n "$last" ] && work_git cat-file -e "$last^{tree}" 2>/dev/null; then
     printf '%s\n' "$last"
   else
-    cat "$(note_of placed)"
+    head -n 1 "$(note_of placed)"
   fi
 }
 
-# A switch that was cut short leaves files of the new commit that git takes for edits. Those of which no
-# more lies there than git itself wrote go back to what the index says; an edit stays.
+# What was placed is told by the index, else by HEAD, else by our note; without any of them by the person's git.
+mend_placed() {
+  local head
+  [ -d "$PLACED" ] || return 0
+  free_git_locks "$PLACED" "$PLACED" || fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$PLACED")"
+  if [ ! -s "$PLACED/commondir" ] || ! [[ $(head -c 100 "$PLACED/HEAD" 2>/dev/null) =~ ^[0-9a-f]{40,64}$ ]]; then
+    printf '../../../store/%s.git\n' "$REPO_KEY" >"$PLACED/commondir"
+    tail -n 1 "$(note_of placed)" >"$PLACED/HEAD"
+  fi
+  if index_right "$PLACED/index" && placed_git ls-files >/dev/null 2>&1; then
+    # A switch that ended before HEAD was written, too.
+    placed_git diff-index --cached --quiet HEAD -- 2>/dev/null || placed_as_index
+  else
+    rm -f -- "$PLACED/index"
+    placed_git read-tree HEAD || rm -rf -- "$PLACED"
+  fi
+}
+
+# A switch that was cut short leaves files of the new snapshot that git takes for edits. Those of which no more lies
+# there than git itself wrote go back to what the index says; an edit stays.
 undo_half_switch() {
-  local new file staged=$'\n'
-  read -r new <"$(note_of switch)"
-  staged+=$(work_git diff-index --cached --name-only HEAD --)$'\n'
-  while IFS= read -r -d '' file; do
-    # Where the index is ahead of HEAD it was written: then all files were, before it.
-    [[ $staged != *$'\n'"$file"$'\n'* ]] || continue
-    if [ ! -e "$REPO_DIR/$file" ] || begins_like "$new" "$file"; then
-      rm -f -- "$REPO_DIR/$file"
-      work_git checkout-index -f -q -- "$file" 2>/dev/null || :
-    fi
-  done < <(work_git -c core.quotePath=false diff --name-only --no-renames -z HEAD "$new" --)
+  local new commit file switched=()
+  [ -d "$PLACED" ] || take_over
+  read -r new commit <"$(note_of switch)"
+  mapfile -d '' -t switched < <(placed_git diff-index --cached --name-only --no-renames -z "$new" --)
+  for file in ${switched[@]+"${switched[@]}"}; do
+    begins_like "$new" "$file" || continue
+    rm -f -- "$REPO_DIR/$file"
+    # A folder may stand where a file was.
+    case $file in */*) (cd "$REPO_DIR" && rmdir -p -- "${file%/*}") 2>/dev/null || : ;; esac
+  done
+  for file in ${switched[@]+"${switched[@]}"}; do
+    [ -e "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ] || printf '%s\0' "$file"
+  done | placed_git checkout-index -f -q -z --stdin 2>/dev/null || :
+  # The person's index may be ahead of HEAD; an earlier version noted one commit.
+  work_git read-tree -i -m "${commit:-$new}" HEAD || :
   rm -f "$(note_of switch)"
 }

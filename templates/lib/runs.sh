@@ -1,11 +1,32 @@
 # shellcheck shell=bash
 # runs: one folder for each training command that was begun; never two for the same work by accident.
 
-# The work: commit, command, environment. Started once, whoever asks, however often.
+# The work: content, command, environment. Started once, whoever asks, however often.
 find_work() {
   [ -n "$WORK" ] && return
+  # A box that clones by itself finds the tree once it has the commit.
+  [ -n "$REPO_TREE" ] || REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
   inputs_python
-  WORK=$(printf '%s\0' "$REPO_COMMIT" "$TRAIN_COMMAND" "$INPUTS" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)
+  MADE_WITH=$INPUTS
+  WORK=$(work_of "$REPO_TREE")
+}
+
+# work_of TREE: what it is called. An earlier version named its commit in the tree's place.
+work_of() { printf '%s\0' "$1" "$TRAIN_COMMAND" "$MADE_WITH" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest; }
+
+# tree_of COMMIT: the id of its content, where this box has the commit.
+tree_of() {
+  work_git rev-parse -q --verify "$1^{tree}" 2>/dev/null || # full
+    store_git rev-parse -q --verify "$1^{tree}" 2>/dev/null
+}
+
+# is_content RUN: its files were those of this snapshot. An earlier version and the minimal edition noted the commit alone.
+is_content() {
+  local id tree
+  [ ! -f "$1/tree" ] || { is_line "$1/tree" "$REPO_TREE" && return; } || return # full
+  read -r id <"$1/commit" || return
+  ! tree=$(tree_of "$id") || [ "$tree" != "$REPO_TREE" ] || return 0 # full
+  [ "$id" = "$REPO_SNAPSHOT" ]
 }
 
 # The newest run of this work, if there is one, whoever began it: the folder is part of the work.
@@ -21,11 +42,16 @@ run_of() {
 
 # is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes what the variables were.
 is_work() {
-  case $(<"$1/work") in
-    "$2") ;;
-    "$REPO_COMMIT$TRAIN_COMMAND") [ ! -f "$1/made_of" ] || is_line "$1/made_of" "$(variables_of)" ;;
+  local work commit
+  work=$(<"$1/work")
+  [ "$work" != "$2" ] || return 0
+  [ ! -f "$1/tree" ] && read -r commit <"$1/commit" || return
+  case $work in
+    "$commit$TRAIN_COMMAND") [ ! -f "$1/made_of" ] || is_line "$1/made_of" "$(variables_of)" || return ;;
+    "$(work_of "$commit")") ;;
     *) return 1 ;;
   esac
+  is_content "$1"
 }
 
 variables_of() { printf 'variables %s\n' "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"; }
@@ -59,6 +85,8 @@ new_run() {
   mkdir "$tmp"
   printf '%s\n' "$1" >"$tmp/work"
   printf '%s\n' "$REPO_COMMIT" >"$tmp/commit"
+  printf '%s\n' "$REPO_SNAPSHOT" >"$tmp/snapshot" # full
+  printf '%s\n' "$REPO_TREE" >"$tmp/tree"
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   printf '%s\n' "$(absolute_command)" >"$tmp/command"
@@ -84,7 +112,7 @@ differences() {
     case $known in *'secrets '*) is_line "$1/made_of" "secrets $SECRETS_ID" || printf ' secrets' ;; esac
     return
   fi
-  [ "$(<"$1/commit")" = "$REPO_COMMIT" ] || printf ' commit'
+  is_content "$1" || printf ' commit'
   [ -z "$TRAIN_COMMAND" ] || [ "$(<"$1/command")" = "$(absolute_command)" ] || printf ' command'
   made_of | while IFS= read -r line; do
     [[ $'\n'$known != *$'\n'"${line% *} "* || $'\n'$known$'\n' = *$'\n'"$line"$'\n'* ]] || printf ' %s' "${line% *}"

@@ -21,6 +21,7 @@ settle_names() {
   find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
   REPO_KEY=$repo_key REPO_DIR=$repo_dir
   REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
+  PLACED=$BOX_HOME/steps/$REPO_KEY/placed
   RUNS=$BOX_HOME/runs/$REPO_KEY
   case $VENV in
     /*) VENV_DIR=$VENV ;;

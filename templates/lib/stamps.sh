@@ -35,12 +35,15 @@ why_right() {
 what_changed() {
   local word rest last
   case $1 in
-    repo) word='commit' rest='s/^v1 [0-9a-f]+ //' ;;
+    repo)
+      word='commit' rest='s/^v1 [0-9a-f+]+ //'
+      case $2 in "v1 $REPO_COMMIT"*) word='snapshot' ;; esac
+      ;;
     python) word='requirements' rest='s/ (\$.)?[0-9a-f]{64}[ \\].*//' ;;
     train)
       last=$(find "$RUNS" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
       last=${last#* }
-      if [ "$(cat "$last/commit" 2>/dev/null)" != "$REPO_COMMIT" ]; then
+      if ! is_content "$last" 2>/dev/null; then
         word='commit'
       elif [ "$(cat "$last/command" 2>/dev/null)" != "$(absolute_command)" ]; then
         word='command'

@@ -21,10 +21,14 @@ if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
   printf 'short\n'
   exit 0
 fi
-# Without the box's files, which would be too long for one argument of a command (128 KiB).
-look=${script%"# ---- files of the box"*}
-[ "$look" = "$script" ] || look="$look main \"\$@\"; exit; }"
-lacks=$(CLIENT_TIME=$client_time bash --norc -c "$look" setup preflight)
+# Without the box's files, and in two pieces: one argument of a command takes 128 KiB.
+library=$(printf '%s\n' "$script" | sed '/^# ---- steps/,$d')
+steps=$(printf '%s\n' "$script" | sed -n '/^# ---- steps/,/^# ---- files of the box/p')
+[ -z "$steps" ] || steps="
+$steps
+main \"\$@\"; exit; }"
+# shellcheck disable=SC2016 # bash reads it
+lacks=$(CLIENT_TIME=$client_time bash --norc -c 'look=$1$2 && shift 2 && eval "$look"' setup "$library" "$steps" preflight)
 if [ -n "$lacks" ]; then
   printf '%s\n' "$lacks"
   exit 0

@@ -36,8 +36,8 @@ lack_room() {
   [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
     lack disk-full "$1 has $((blocks * size / 1000000)) MB free; set-up needs $MIN_FREE_MB MB at the least"
   # Some filesystems have no fixed number of inodes and say 0 of 0.
-  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] ||
-    lack inodes-full "$1 has $inodes free inodes; an environment needs more"
+  [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || # full
+    lack inodes-full "$1 has $inodes free inodes; an environment needs more" # full
 }
 
 # uv, PyTorch and the drivers are built for glibc. A glibc system may have a musl beside it.

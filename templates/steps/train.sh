@@ -1,9 +1,13 @@
 # shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
 # train: the profile's command, begun once for the same commit, command and environment.
 
+# As its run calls the work: one of an earlier version or of the minimal edition has another word for it.
 inputs_train() {
+  local dir
   find_work
   INPUTS=$WORK
+  is_line "$STAMP" "$WORK" || # full
+    ! dir=$(run_of "$WORK") || read -r INPUTS <"$dir/work"
 }
 
 check_train() {

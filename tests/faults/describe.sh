@@ -50,7 +50,7 @@ section boxstrap
 find "$home" \( -path "$home/setups" -o -path "$home/cache" -o -path "$home/runs" -o -path "$home/store" \
   -o -path "$home/agent/lib" -o -name __pycache__ \) -prune -o -printf '%p %M %u %l\n' | sort
 names "$home"/agent/lib
-find "$home/steps" "$home/box" -type f ! -name gpu.ok ! -name '*.pyc' ! -name repo.packs -print0 | sort -z | xargs -0 sha256sum
+find "$home/steps" "$home/box" -type f ! -name gpu.ok ! -path "*/placed/index" ! -name '*.pyc' ! -name repo.packs -print0 | sort -z | xargs -0 sha256sum
 sha256sum "$home"/env* "$home/known_hosts" "$home/uv"
 find "$home/runs" -mindepth 1 -maxdepth 2 ! -name '*-[0-9]*'
 

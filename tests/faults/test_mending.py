@@ -235,9 +235,14 @@ def test_what_is_in_nobodys_way_stays(rent: Rent, faults: Faults) -> None:
         assert rented.as_user(state) == before
 
 
+PLACED = "/workspace/.boxstrap/steps/*/placed"
+OURS = f"git --git-dir=$(echo {PLACED}) --work-tree={TREE}"
+
+
+@pytest.mark.parametrize("git", [OURS, "git"], ids=["placed", "by an earlier version"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
 def test_a_switch_that_was_cut_short_is_undone_and_done(
-    rent: Rent, faults: Faults, when: str
+    rent: Rent, faults: Faults, when: str, git: str
 ) -> None:
     """As a kill leaves it in the midst of git's checkout; an edit made since then stays."""
     rented = rent("vast", used=True)
@@ -245,15 +250,18 @@ def test_a_switch_that_was_cut_short_is_undone_and_done(
     old = repository.head
     new = repository.commit({"notes.txt": f"new\n{NOTES}", "a.txt": "a\n", "z.txt": "z\n"})
     rented.run("setup").must(0)
+    lock = f"$({git} rev-parse --git-dir)/index.lock"
     rented.box.run(
         f"cd {TREE} && git checkout -q -B main {old} && git update-ref refs/boxstrap/placed {old}"
         f" && rm /workspace/.boxstrap/steps/*/repo.ok && for d in /workspace/.boxstrap/steps/*/;"
-        f" do echo {new} >$d/repo.switch; done; touch .git/index.lock"
+        f" do echo {new} >$d/repo.switch; done;"
+        + (f" {OURS} reset -q {old}" if git == OURS else f" rm -r {PLACED}")
+        + f"; touch {lock}"
     )
     halfway = {
         "half of the files": f"git cat-file -p {new}:a.txt >a.txt; rm notes.txt",
         "a file half-written": f"git cat-file -p {new}:notes.txt | head -c 300 >notes.txt",
-        "before HEAD": f"rm .git/index.lock; git read-tree -m -u HEAD {new}",
+        "before HEAD": f"rm {lock}; {git} read-tree -m -u HEAD {new}",
     }
     with faults.attempt(f"switch of commits cut short: {when}"):
         rented.box.run(f"cd {TREE} && {halfway[when]} && echo mine >>train.py")

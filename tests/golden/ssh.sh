@@ -132,6 +132,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/git.sh)
 
+# (templates/lib/place.sh)
+
 # (templates/lib/engine.sh)
 
 # (templates/lib/packages.sh)

@@ -66,7 +66,8 @@ def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     what = profile(name, key)
     # As a real one, which packs badly.
     commit, root = (Random(seed).randbytes(20).hex() for seed in (1, 2))
-    work = dataclasses.replace(WORK, commit=commit, root=root, key=f"homework-{root[:8]}")
+    own = {"commit": commit, "snapshot": commit, "tree": "", "root": root}
+    work = dataclasses.replace(WORK, **own, key=f"homework-{root[:8]}")
     assert len(paste(compact.render_compact(what, work))) <= PASTE_LIMIT
     assert len(paste(minimal.render_minimal(what, work))) <= MINIMAL_LIMIT
 

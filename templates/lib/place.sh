@@ -1,0 +1,239 @@
+# shellcheck shell=bash
+# place: a snapshot's files in the tree. The step `repo` and the query `sync` place with these functions alone.
+#
+#   place_snapshot   the tree holds REPO_SNAPSHOT's files, and its HEAD is REPO_COMMIT; ends with `fail` and a list
+#                    where something of the box's own is in the way. The store must have REPO_SNAPSHOT by then.
+#   is_placed        whether the snapshot placed last is this one: no process is started
+#   note_of switch   a file that is there while files are switched, and after a switch that was cut short
+#
+# Two git folders look at one tree. `$REPO_DIR/.git` is the person's: HEAD is the commit, so that their git shows what
+# the snapshot changes. $PLACED is ours, a worktree of the store: its index is what boxstrap placed, byte for byte. A
+# file is written over or goes only if it is in that index and its content is unchanged. The narrow editions make none
+# beside a tree, and ask the person's git; the full script takes such a tree over.
+#
+# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, REPO_STORE, PLACED,
+# REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes `fail`'s
+# code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. Who places outside of a setup writes
+# COMMIT, or COMMIT+SNAPSHOT where these differ, as second word into the stamp steps/KEY/repo.ok.
+
+place_snapshot() {
+  raw_store # full
+  if is_strange; then
+    adopt_tree
+    update_in_place
+  elif [ -e "$REPO_DIR/.git" ]; then
+    mend_tree # full
+    update_in_place
+  else
+    check_out_whole
+  fi
+  note_placed
+}
+
+# An earlier version's tree has no folder of ours beside it: there HEAD tells what was placed.
+is_placed() {
+  local placed=$REPO_COMMIT
+  [ ! -d "$PLACED" ] || { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || return
+  [ "$placed" = "$REPO_SNAPSHOT" ]
+}
+
+# Files are taken from the store as they are, whatever .gitattributes says: they travelled so. Its index is one file.
+raw_store() {
+  [ ! -f "$REPO_STORE/info/attributes" ] || return 0
+  mkdir -p "$REPO_STORE/info"
+  printf '[core]\n\tsplitIndex = false\n\tlogAllRefUpdates = false\n' >>"$REPO_STORE/config"
+  printf '* -text -ident -filter -working-tree-encoding\n' | write_file "$REPO_STORE/info/attributes" 600
+}
+
+# Somebody else's tree is taken only where they say so. Nothing in it is repaired: that may be their work.
+adopt_tree() {
+  # A file named .git is a worktree's or a submodule's: its repository lies elsewhere.
+  [ -d "$REPO_DIR/.git" ] || fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" "move it away on the box, or choose another box.workdir" # full
+  [ "${ADOPT:-no}" = yes ] || # full
+    fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
+  [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR" # full
+  rm -rf -- "$PLACED" # full
+  : >"$(note_of adopted)" # full
+}
+
+check_out_whole() {
+  local tree=$REPO_DIR format=
+  local REPO_DIR="$BOX_HOME/trees/boxstrap-$BASHPID"
+  [ "${#REPO_COMMIT}" -ne 64 ] || format=--object-format=sha256 # full
+  [ "$tree" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree" # full
+  [ ! -e "$tree" ] || rmdir -- "$tree" || fail tree-in-the-way "$tree is in the way"
+  mkdir -p "${REPO_DIR%/*}"
+  rm -rf -- "$PLACED" "$(note_of adopted)" "$(note_of switch)"
+  box_git init -q --template= ${format:+"$format"} "$REPO_DIR"
+  # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
+  cp -Rl "$REPO_STORE/objects/." "$REPO_DIR/.git/objects/" 2>/dev/null || : # full
+  rm -f -- "$BOX_HOME"/trees/boxstrap-"$BASHPID"/.git/objects/pack/*.keep # full
+  { [ ! -f "$REPO_STORE/shallow" ] && work_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; } || # full
+    fetch_from_store
+  begin_placed # full
+  tree_git checkout -q --detach "$REPO_SNAPSHOT" --
+  cp -p "$PLACED/index" "$REPO_DIR/.git/index" # full
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT" # full
+  move_head
+  mv -T "$REPO_DIR" "$tree"
+  rmdir -- "${REPO_DIR%/*}" # as after a kill, whose leavings the next setup sweeps
+}
+
+# A worktree's git folder as git knows it, outside of the list that git keeps of its own.
+begin_placed() {
+  mkdir -p "$PLACED"
+  printf '../../../store/%s.git\n' "$REPO_KEY" >"$PLACED/commondir"
+  printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
+}
+
+# A tree of an earlier version, of the minimal edition or of a person: what stands in it is HEAD's, and what differs
+# from that is somebody's. The index has the files' times, so that nothing is read or written again.
+take_over() {
+  local own=$PLACED commit placed
+  local PLACED=$own.new.$BASHPID
+  begin_placed
+  commit=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
+  # Ours was there, and is lost.
+  ! placed=$(lost_snapshot "$commit") || commit=$placed
+  [ -n "$commit" ] || { placed_as_index && commit=$(<"$PLACED/HEAD"); }
+  cp -p "$REPO_DIR/.git/index" "$PLACED/index" 2>/dev/null || :
+  placed_git read-tree --reset "$commit"
+  printf '%s\n' "$commit" >"$PLACED/HEAD"
+  rm -rf -- "$own"
+  mv -T "$PLACED" "$own"
+}
+
+# lost_snapshot COMMIT: what was placed last with this HEAD, by our note, where its objects are here.
+lost_snapshot() {
+  local commit snapshot
+  { read -r commit && read -r snapshot; } 2>/dev/null <"$(note_of placed)" && [ "$commit" = "$1" ] &&
+    placed_git rev-parse -q --verify "$snapshot^{commit}"
+}
+
+# The index is what was placed: HEAD becomes a commit of it, whether or not its blobs are here.
+placed_as_index() {
+  local tree commit
+  printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
+  tree=$(placed_git write-tree --missing-ok)
+  commit=$(placed_git -c user.name=boxstrap -c user.email=boxstrap@localhost commit-tree -m 'What was placed' "$tree")
+  printf '%s\n' "$commit" | write_file "$PLACED/HEAD" 600
+}
+
+# A snapshot of ours builds on its commit: where it is whole, that is.
+fetch_from_store() {
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
+  work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
+  # The tree is the same, whichever way the commit came in.
+  rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
+}
+
+# What was edited, added or committed on the box is never overwritten: git refuses, and we say what it found.
+update_in_place() {
+  local old said
+  old=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
+  if [ "$old" != "$REPO_COMMIT" ]; then
+    fetch_from_store ||
+      fail git-damaged "$REPO_DIR/.git is damaged: git can't add the commit to it" "move $REPO_DIR away on the box, then set up again"
+    must_know HEAD "$old"
+  fi
+  [ -z "$REPO_BRANCH" ] || must_know "$REPO_BRANCH" "$(work_git rev-parse -q --verify "refs/heads/$REPO_BRANCH^{commit}")"
+  [ -d "$PLACED" ] || take_over # full
+  switch_index "$old" -n || box_edits # full
+  printf '%s %s\n' "$REPO_SNAPSHOT" "$REPO_COMMIT" | write_file "$(note_of switch)" 600
+  if ! said=$(switch_files); then
+    rm -f "$(note_of switch)"
+    printf '%s\n' "$said" >&2
+    case $said in *'untracked working tree files would be'*) in_the_way ;; esac # full
+    box_edits
+  fi
+  switch_index "$old"
+  move_head
+  rm -f "$(note_of switch)"
+}
+
+in_the_way() {
+  fail untracked-in-the-way "files that git does not track lie where the new commit has files (listed above)" \
+    "on the box: move them away; then set up again"
+}
+
+box_edits() {
+  fail box-edits "files in $REPO_DIR were edited on the box, and the new commit changes them (listed above)" \
+    "on the box: commit or stash them, or discard them with \`git checkout HEAD -- FILE\`; then set up again"
+}
+
+# must_know NAME COMMIT: it holds nothing but what was sent to this box, or what the new commit builds on.
+must_know() {
+  case $2 in '' | "$REPO_COMMIT" | "$(work_git rev-parse -q --verify refs/boxstrap/placed)") return 0 ;; esac
+  ! store_git show-ref -q --verify "refs/boxstrap/$2" || return 0
+  if ! work_git merge-base --is-ancestor "$2" "$REPO_COMMIT"; then
+    work_git log --oneline -n 10 "$REPO_COMMIT..$2" >&2
+    fail box-commits "the box has commits of its own in $REPO_DIR, on $1 (listed above)" \
+      "fetch them from the box, or leave them there on a branch of their own; they stay as they are"
+  fi
+}
+
+# Ignored files too are the box's own, and may be worth more than all others. Prints what git said.
+switch_files() {
+  local said
+  said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1) ||
+    { take_known && said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1); } || # full
+    { printf '%s\n' "$said" && return 1; }
+}
+
+# Of the files in the way, those that stand here as the snapshot has them, or as HEAD does, which is known: edits that
+# went home and came back, or were discarded here. They are taken for placed; 1 where there are none.
+take_known() {
+  local tree taken=1
+  for tree in "$REPO_SNAPSHOT" "$(work_git rev-parse -q --verify HEAD)"; do
+    [ -n "$tree" ] || continue
+    rm -f -- "$PLACED/index.known"
+    changed_in "$tree" | known_git update-index -z --index-info
+    known_git update-index -q --refresh >/dev/null || :
+    known_git diff-files --name-only -z | known_git update-index -z --force-remove --stdin
+    [ -z "$(known_git ls-files)" ] || taken=0
+    known_git ls-files -s -z | placed_git update-index -z --index-info
+  done
+  rm -f -- "$PLACED/index.known"
+  [ "$taken" -ne 0 ] || placed_as_index
+  return "$taken"
+}
+known_git() { GIT_INDEX_FILE=$PLACED/index.known placed_git "$@"; }
+
+# changed_in TREE: its entries that differ from what was placed, of files that are there, as update-index reads them.
+changed_in() {
+  local row file fields
+  while IFS= read -r -d '' row && IFS= read -r -d '' file; do
+    [ -f "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ] || continue
+    read -ra fields <<<"${row#:}"
+    case ${fields[0]} in 000000 | 160000) ;; *) printf '%s %s\t%s\0' "${fields[0]}" "${fields[2]}" "$file" ;; esac
+  done < <(placed_git diff-index --cached --no-renames -z "$1" --)
+}
+
+# switch_index OLD [-n]: the person's index follows; what they staged stays. With -n it is only tried.
+switch_index() { [ "$1" = "$REPO_COMMIT" ] || work_git read-tree -i -m ${2+"$2"} ${1:+"$1"} "$REPO_COMMIT"; }
+
+# HEAD, its branch, and what marks a tree of ours. `origin` is the real one, without a user in it; the store never
+# shows. No remote is ever removed, and in an adopted tree none is changed.
+move_head() {
+  if [ -n "$REPO_URL" ] && [ ! -e "$(note_of adopted)" ]; then
+    [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] || # full
+      work_git remote set-url origin "$REPO_URL" 2>/dev/null || work_git remote add origin "$REPO_URL"
+  fi
+  work_git update-ref refs/boxstrap/placed "$REPO_COMMIT"
+  if [ -z "$REPO_BRANCH" ]; then
+    work_git update-ref --no-deref HEAD "$REPO_COMMIT"
+  else
+    work_git update-ref "refs/heads/$REPO_BRANCH" "$REPO_COMMIT"
+    is_line "$REPO_DIR/.git/HEAD" "ref: refs/heads/$REPO_BRANCH" || # full
+      work_git symbolic-ref HEAD "refs/heads/$REPO_BRANCH"
+  fi
+}
+
+# After success: what the checks compare with.
+note_placed() {
+  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600 # full
+  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600 # full
+  printf '%s\n' "$REPO_COMMIT" "$REPO_SNAPSHOT" | write_if_changed "$(note_of placed)" 600
+  # Nobody here knew it, and the box fetched it by itself.
+  [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600
+}
