@@ -128,8 +128,8 @@ def _env(facts: Facts) -> list[str]:
 def _secrets(facts: Facts) -> list[str]:
     named = ", ".join(each.value for each in facts.secrets) or "WANDB_API_KEY"
     return [
-        "# Names only: values come from your environment, and the box's owner can",
-        "# read them.",
+        "# Names only: values come from your environment, a .env that git ignores, or a",
+        "# command of yours. The box's owner can read them.",
         f"# secrets: [{named}]{_why('; '.join(each.why for each in facts.secrets))}",
     ]
 

@@ -81,7 +81,9 @@ def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
     if options.host is not None:
         with connect(options, screen) as connection:
             held = connection.box_state.secrets
-            note_held(connection.box, held)
+            # What it says of others is a stranger's word: HOME would be redacted from then on.
+            ours = {*(connection.box.known.secrets or ()), *loaded.profile.secrets}
+            note_held(connection.box, [name for name in held if name in ours])
     return _rows(loaded.profile.secrets, folder, held)
 
 

@@ -94,6 +94,13 @@ def test_a_secrets_life(rent: Rent) -> None:
     top = rented.run("top", "--looks", "1").must(0)
     assert not [leak for leak in LEAKS if leak in top.text]
 
+    # What the box says that it holds, and nobody here gave it, is shown and not kept.
+    rented.as_user(f"printf 'HOME=/root\\0' >>{rented.folder}/secrets")
+    claimed = rented.run("secrets", "--json").must(0).json()["secrets"]
+    assert [row["held"] for row in claimed if row["name"] == "HOME"] == [True]
+    (record,) = (rented.user.state / "boxes").glob("*/box.json")
+    assert '"HOME"' not in record.read_text()
+
     # Away: the profile's own variables stay, and so does what the run was started with.
     wiped = rented.run("secrets", "--wipe").must(0)
     assert "wiped FROM_ENV, FROM_FILE, FROM_COMMAND" in wiped.out

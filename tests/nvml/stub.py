@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import compileall
 import importlib.util
 import json
 import os
@@ -104,13 +103,10 @@ class NvmlRig:
         return VerifyRun(done.returncode, result, done.stdout, done.stderr, seconds)
 
 
-def make_rig(folder: Path, *, compiled: bool = False) -> NvmlRig:
-    """All of it, below `folder`. A box has nothing compiled, which takes half of a run's time."""
+def make_rig(folder: Path) -> NvmlRig:
+    """All of it, below `folder`."""
     shutil.copytree(BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
-    made = NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
-    if compiled:
-        compileall.compile_dir(folder, maxlevels=20, quiet=1)
-    return made
+    return NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
 
 
 def has_real_driver() -> bool:

@@ -67,3 +67,31 @@ def test_every_shell_reads_the_values(
     found = dict(entry.partition(b"=")[::2] for entry in done.stdout.split(b"\0"))
     assert {name: found.get(name.encode(), b"?").decode() for name in values} == values
     assert not (tmp_path / hostile.CANARY).exists()
+
+
+def test_wiping_leaves_the_profiles_own_values_as_they_were(tmp_path: Path) -> None:
+    flavours = {"sh": "env", "fish": "env.fish", "csh": "env.csh"}
+    for flavour, name in flavours.items():
+        env_file({**VALUES, **SECRETS}, flavour, tmp_path).rename(tmp_path / name)
+    (tmp_path / "secrets").write_bytes(packed(SECRETS))
+    (tmp_path / "secrets.ids").write_text("PEM 0\n")
+    step, base = (
+        next(path for path in static_parts() if path.name == f"{name}.sh").read_text()
+        for name in ("shell", "base")
+    )
+    names = " ".join([*SECRETS, "NEVER_THERE"])
+    there = f"BOX_HOME={quote(str(tmp_path))} ENV_FILE={quote(str(tmp_path / 'env'))}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{base}\n{step}\n{there}; wipe_secrets {names}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines() == [f"wiped\t{name}" for name in SECRETS]
+    for flavour, name in flavours.items():
+        alone = env_file(VALUES, flavour, tmp_path)
+        wiped = tmp_path / name
+        assert wiped.read_bytes().replace(b"\n\n", b"\n") == alone.read_bytes()
+        assert wiped.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "secrets").read_bytes() == b""
+    assert not (tmp_path / "secrets.ids").exists()
