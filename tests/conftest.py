@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +73,18 @@ _SHARING = tuple(
 )
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Places for homes. pytest's own numbering looks through all that were made before."""
+    folder = tmp_path_factory.mktemp("h", numbered=False)
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own_home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """Nothing of the tests reaches the home, the state or the configuration of a user."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(homes)
+    home.mkdir()
     for name, value in plain_environment(home).items():
         if name.startswith(("HOME", "PATH", "XDG_", "GIT_")):
             monkeypatch.setenv(name, value)

@@ -14,18 +14,18 @@ Write = Callable[..., Path]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: empty, and nobody's home."""
-    folder = tmp_path / "here"
+    folder = own_home.with_name(f"{own_home.name}-here")
     folder.mkdir()
     monkeypatch.chdir(folder)
     return folder
 
 
 @pytest.fixture(autouse=True)
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's config folder."""
-    folder = tmp_path / "config"
+    folder = own_home.with_name(f"{own_home.name}-config")
     folder.mkdir()
     monkeypatch.setattr(paths, "config_dir", lambda: folder)
     return folder
