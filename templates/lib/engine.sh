@@ -13,7 +13,8 @@ one_step() {
   [ "$1" = shell ] || exec 8<&- # full
   find_reason "$1"
   if [ -z "$WHY" ]; then
-    emit skip "why=$(why_right "$1")"
+    why_right "$1"
+    emit skip "why=$WHY"
     return
   fi
   if left_alone "$1"; then

@@ -16,8 +16,9 @@ fits_gpu() {
 }
 
 fits_before() {
-  local files=() arguments=()
-  mapfile -t files < <(source_files)
+  local files arguments=()
+  find_sources
+  files=(${SOURCES[@]+"${SOURCES[@]}"})
   # An index of the user's own decides by itself: uv says what it would take, and fetches nothing.
   if [ -n "$OWN_INDEX" ] && [ "$INSTALLER" = uv ] && find_arguments && [ "${arguments[0]}" = pip ]; then
     run_uv "${arguments[@]}" --dry-run >"$SETUP_DIR/would" 2>&1 || :

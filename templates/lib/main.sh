@@ -77,7 +77,8 @@ plan() {
     [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
     if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
     case $WHY in '' | alive) ;; *) later="$later $name" ;; esac
-    printf 'plan\t%s\t%s\n' "$name" "${WHY:-$(why_right "$name")}"
+    [ -n "$WHY" ] || why_right "$name"
+    printf 'plan\t%s\t%s\n' "$name" "$WHY"
   done
   [ -z "$ALIVE_RUN" ] || printf 'differs\t%s\n' "$(differences "$ALIVE_RUN")"
 }

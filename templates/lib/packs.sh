@@ -5,19 +5,13 @@
 # changes; one that is gone was packed anew, or its commit can't be read and that is seen elsewhere.
 packs_right() {
   [ -s "$1" ] || return 0
-  _listed="
-$(cat "$1")
-"
-  (
-    cd "$2" 2>/dev/null || exit 0
-    set --
-    while read -r _ _name; do set -- "$@" "$_name"; done <<LIST
-$_listed
-LIST
-    stat -c '%s %n' -- "$@" 2>/dev/null
-  ) | while IFS= read -r _found; do
-    case $_listed in *"
-$_found
-"*) ;; *) exit 1 ;; esac
+  _list=$1 _dir=$2 _listed=' '
+  set --
+  while read -r _size _name; do
+    _listed="$_listed$_size:$_name "
+    set -- "$@" "$_name"
+  done <"$_list"
+  for _found in $(cd "$_dir" 2>/dev/null && stat -c '%s:%n' -- "$@" 2>/dev/null); do
+    case $_listed in *" $_found "*) ;; *) return 1 ;; esac
   done
 }

@@ -1,20 +1,22 @@
 # shellcheck shell=sh
 # process: is a process that was written down still the same one? POSIX sh: the queries use it too.
 
-# A process by number, start time and boot, since numbers are used again: identity PID.
-identity() {
+# A process by number, start time and boot, since numbers are used again: find_identity PID sets _identity.
+find_identity() {
   { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
   # shellcheck disable=SC2086 # the fields of stat, after the name
   set -- "$1" ${_stat##*) }
-  printf '%s %s %s\n' "$1" "${21}" "$_boot"
+  _identity="$1 ${21} $_boot"
 }
+
+# identity PID: prints it.
+identity() { find_identity "$1" && printf '%s\n' "$_identity"; }
 
 # alive "PID START BOOT": it runs, and it is no zombie.
 alive() {
   [ -n "$1" ] || return 1
-  [ "$(identity "${1%% *}")" = "$1" ] || return 1
-  { read -r _stat <"/proc/${1%% *}/stat"; } 2>/dev/null || return 1
+  find_identity "${1%% *}" && [ "$_identity" = "$1" ] || return 1
   case ${_stat##*) } in Z*) return 1 ;; *) return 0 ;; esac
 }
 

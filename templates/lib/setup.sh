@@ -7,7 +7,7 @@ begin_script() {
   unset BASH_ENV CDPATH GREP_OPTIONS BOXSTRAP_TOKEN BOXSTRAP_RUN
   LC_ALL=C
   umask 022
-  WORKDIR=$(expand_home "$WORKDIR")
+  case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
   BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
   # The compact edition's programs can less: they have a folder of their own.
   PROGRAMS=$BOX_HOME/compact/box

@@ -1,56 +1,61 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # sources: what the environment is made of, and how uv or pip is told.
 
-# In this order: the profile's word, uv.lock, requirements.txt, pyproject.toml.
-source_kind() {
+# SOURCE_KIND, in this order: the profile's word, uv.lock, requirements.txt, pyproject.toml.
+find_kind() {
+  SOURCE_KIND=nothing
   if [ -n "$LOCK" ]; then
-    printf 'lock\n'
+    SOURCE_KIND=lock
   elif [ -n "$REQUIREMENTS_SET" ]; then
-    if [ "${#REQUIREMENTS[@]}" -gt 0 ]; then printf 'requirements\n'; else printf 'nothing\n'; fi
+    [ "${#REQUIREMENTS[@]}" -eq 0 ] || SOURCE_KIND=requirements
   elif [ -f "$REPO_DIR/uv.lock" ]; then
-    printf 'lock\n'
+    SOURCE_KIND=lock
   elif [ -f "$REPO_DIR/requirements.txt" ]; then
-    printf 'requirements\n'
+    SOURCE_KIND=requirements REQUIREMENTS=(requirements.txt)
   elif [ -f "$REPO_DIR/pyproject.toml" ]; then
-    printf 'project\n'
-  else
-    printf 'nothing\n'
+    SOURCE_KIND=project
   fi
 }
 
-requirement_files() {
-  if [ -n "$REQUIREMENTS_SET" ]; then
-    printf '%s\n' "${REQUIREMENTS[@]}"
-  else
-    printf 'requirements.txt\n'
-  fi
-}
-
-source_files() {
-  local file
-  case $(source_kind) in
+# The files that say what the environment is made of, in SOURCES.
+find_sources() {
+  local file=${LOCK:-uv.lock} folder=.
+  SOURCES=()
+  find_kind
+  case $SOURCE_KIND in
     lock)
-      file=${LOCK:-uv.lock}
-      printf '%s\n%s\n' "$file" "$(dirname "$file")/pyproject.toml"
+      case $file in */*) folder=${file%/*} ;; esac
+      SOURCES=("$file" "$folder/pyproject.toml")
       ;;
-    project) printf 'pyproject.toml\n' ;;
-    requirements) requirement_files | while IFS= read -r file; do with_included "$file" 8; done ;;
+    project) SOURCES=(pyproject.toml) ;;
+    requirements) for file in "${REQUIREMENTS[@]}"; do with_included "$file" 8; done ;;
   esac
-  case $(source_kind):${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) printf 'pyproject.toml\n' ;; esac
+  case $SOURCE_KIND:${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
 # with_included FILE DEPTH: a requirements file and those that it names.
 with_included() {
-  local line folder
-  printf '%s\n' "$1"
-  case $1 in */*) folder=${1%/*} ;; *) folder=. ;; esac
+  local line folder=.
+  SOURCES+=("$1")
+  case $1 in */*) folder=${1%/*} ;; esac
   [ "$2" -gt 0 ] || return 0
-  sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null |
-    while IFS= read -r line; do with_included "$folder/$line" "$(($2 - 1))"; done
+  may_name "$1" || return 0 # full
+  while IFS= read -r line; do
+    with_included "$folder/$line" "$(($2 - 1))"
+  done < <(sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null)
 }
 
-# The driver that NVML saw; it decides which build of torch fits.
-driver_seen() { [ ! -r "$BOX_HOME/gpu.driver" ] || printf '%s\n' "$(<"$BOX_HOME/gpu.driver")"; }
+# Whether a file may name others. Most name none, and bash sees that without a process.
+may_name() {
+  local text
+  [ -f "$REPO_DIR/$1" ] && text=$(<"$REPO_DIR/$1") && [[ $text == *-[rc]* ]]
+}
+
+# DRIVER, which NVML saw; it decides which build of torch fits.
+find_driver() {
+  DRIVER=
+  [ ! -r "$BOX_HOME/gpu.driver" ] || DRIVER=$(<"$BOX_HOME/gpu.driver")
+}
 
 # UV_SETTINGS for torch. An index of the user's own carries what it carries; only the default is chosen from.
 choose_settings() {
@@ -64,7 +69,8 @@ choose_settings() {
         return
       fi
       UV_SETTINGS+=(UV_TORCH_BACKEND=auto)
-      [ -z "$(driver_seen)" ] || UV_SETTINGS+=(UV_CUDA_DRIVER_VERSION="$(driver_seen)")
+      find_driver
+      [ -z "$DRIVER" ] || UV_SETTINGS+=(UV_CUDA_DRIVER_VERSION="$DRIVER")
       ;;
     *) UV_SETTINGS+=(UV_TORCH_BACKEND="$TORCH_BACKEND") ;;
   esac
@@ -87,13 +93,14 @@ has_own_index() {
 # install_sources [--reinstall]
 install_sources() {
   local file exact=yes arguments=() again=("$@")
-  while IFS= read -r file; do
+  find_sources
+  for file in ${SOURCES[@]+"${SOURCES[@]}"}; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
-  done < <(source_files)
+  done
   if find_arguments; then run_installer; fi
   exact=
   # A lock knows nothing of what the profile names beside it.
-  [ "$(source_kind)" != lock ] || add_requirements ${BESIDE_LOCK[@]+"${BESIDE_LOCK[@]}"}
+  [ "$SOURCE_KIND" != lock ] || add_requirements ${BESIDE_LOCK[@]+"${BESIDE_LOCK[@]}"}
   add_requirements ${BUILT_LAST[@]+"${BUILT_LAST[@]}"}
 }
 
@@ -126,7 +133,8 @@ ours() {
 # These fill `arguments`, as uv takes them; with_pip translates. 1 where nothing is to be installed.
 find_arguments() {
   arguments=(pip install --python "$VENV_DIR/bin/python")
-  case $(source_kind) in
+  find_sources
+  case $SOURCE_KIND in
     lock) lock_arguments && return ;;
     project) project_arguments ;;
     requirements) requirements_arguments ;;
@@ -161,9 +169,9 @@ project_arguments() {
 
 requirements_arguments() {
   local file
-  while IFS= read -r file; do arguments+=(-r "$file"); done < <(requirement_files)
+  for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "$file"); done
   # pip looks into every index that a file names and takes the best; uv does so when told.
-  if source_files | while IFS= read -r file; do cat -- "$file"; done | grep -qE '^[[:space:]]*--extra-index-url'; then
+  if cat -- "${SOURCES[@]}" | grep -qE '^[[:space:]]*--extra-index-url'; then
     arguments+=(--index-strategy unsafe-best-match)
   fi
 }

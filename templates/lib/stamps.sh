@@ -26,9 +26,11 @@ find_reason() {
   fi
 }
 
-# Why a step that is right is left as it is: a training that died with the box is not begun again by itself.
+# why_right STEP: why one that is right is left as it is, in WHY: a training that died with the box is not begun
+# again by itself.
 why_right() {
-  if [ "$1" = train ] && [ "$(run_state "$(run_of "$WORK")")" = died ]; then printf 'died\n'; else printf 'done\n'; fi
+  WHY='done'
+  [ "$1" != train ] || [ "$(run_state "$(run_of "$WORK")")" != died ] || WHY=died
 }
 
 # what_changed STEP STAMP: in a person's word, where that alone changed; else in the general one.

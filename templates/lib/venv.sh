@@ -11,6 +11,6 @@ packages_in() {
 all_there() {
   local names
   while mapfile -t -n 4000 names && [ "${#names[@]}" -gt 0 ]; do
-    (cd "$1" && stat -c '' -- "${names[@]}") >/dev/null 2>&1 || return 1
+    (cd "$1" && exec stat -c '' -- "${names[@]}") >/dev/null 2>&1 || return 1
   done <"$2"
 }

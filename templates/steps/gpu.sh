@@ -2,15 +2,22 @@
 # gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
 
 # A verdict of fewer checks is none of all of them.
-inputs_gpu() { inputs v1 "$GPU_ORDER" "$(identity 1)" ${EDITION:+"$EDITION"}; }
+inputs_gpu() {
+  find_identity 1 || _identity=
+  inputs v1 "$GPU_ORDER" "$_identity" ${EDITION:+"$EDITION"}
+}
 
 # The verdict holds for as long as the box is up and its devices are there.
-check_gpu() { [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$(gpu_devices)" ]; }
+check_gpu() {
+  find_devices
+  [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$DEVICES" ]
+}
 
 apply_gpu() {
   local rc=0 code asked=()
   printf '%s\n' "$GPU_ORDER" | write_file "$BOX_HOME/gpu.order" 600
-  gpu_devices | write_file "$BOX_HOME/gpu.devices" 600
+  find_devices
+  printf '%s' "$DEVICES" | write_file "$BOX_HOME/gpu.devices" 600
   find_wheel # full
   asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
   [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full
@@ -27,4 +34,7 @@ apply_gpu() {
 # The codes of what spoke against the box, the weightiest first.
 reasons() { sed -n "s/^reason $1 \\([a-z0-9-]*\\).*/\\1/p" "$BOX_HOME/gpu.said"; }
 
-gpu_devices() { (cd /dev && printf '%s ' nvidia* dxg); }
+find_devices() {
+  local devices=(/dev/nvidia* /dev/dxg)
+  printf -v DEVICES '%s ' "${devices[@]#/dev/}"
+}

@@ -11,8 +11,9 @@ apply_preflight() {
 
 # One line for each thing that is missing: lacks TAB code TAB sentence.
 lacks() {
-  local place
-  place=$(existing_parent "$WORKDIR")
+  local place=$WORKDIR
+  until [ -z "$place" ] || [ -d "$place" ]; do place=${place%/*}; done
+  place=${place:-/}
   [ -w "$place" ] || lack no-writable-dir "can't write to $place, where the working folder $WORKDIR belongs"
   lack_room "$place"
   lack_libc
@@ -21,12 +22,6 @@ lacks() {
 }
 
 lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
-
-existing_parent() {
-  local dir=$1
-  until [ -z "$dir" ] || [ -d "$dir" ]; do dir=${dir%/*}; done
-  printf '%s\n' "${dir:-/}"
-}
 
 lack_room() {
   local blocks size inodes all

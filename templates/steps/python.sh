@@ -2,33 +2,38 @@
 # python: the environment, built at its final path by uv (or pip where asked), or an existing one adopted.
 
 inputs_python() {
-  local files=()
-  mapfile -t files < <(source_files)
-  inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$(driver_seen)" \
-    "$([ "${#files[@]}" -eq 0 ] || (cd "$REPO_DIR" && sha256sum -- "${files[@]}") 2>/dev/null)" \
+  local sums=
+  # In one process it stays so: what a training is made of begins with it.
+  if [ -n "${PYTHON_INPUTS-}" ]; then INPUTS=$PYTHON_INPUTS && return; fi # full
+  find_sources
+  find_driver
+  [ "${#SOURCES[@]}" -eq 0 ] || sums=$(cd "$REPO_DIR" 2>/dev/null && sha256sum -- "${SOURCES[@]}" 2>/dev/null) || :
+  inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     ${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"} ${BUILT_LAST[@]+"${BUILT_LAST[@]}"} ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}
+  PYTHON_INPUTS=$INPUTS # full
 }
 
 # uv does not notice a package whose files are gone; the folders of the last build tell.
 check_python() {
-  [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$(building)" ] && [ -f "$(folder_list)" ] &&
-    all_there "$VENV_DIR" "$(folder_list)"
+  local noted=$BOX_HOME/steps/$REPO_KEY/python
+  [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
+    all_there "$VENV_DIR" "$noted.folders"
 }
 
 apply_python() {
-  local again=() made=
+  local again=() made='' noted=$BOX_HOME/steps/$REPO_KEY/python
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   read_indexes
   cd "$REPO_DIR" || return
-  if is_line "$(building)" "made $VENV_DIR"; then
+  if is_line "$noted.building" "made $VENV_DIR"; then
     # Its first building was cut short: half a package looks whole to uv, and nothing in it is old.
     rm -rf -- "$VENV_DIR"
-  elif [ -e "$(building)" ] || [ -f "$(folder_list)" ]; then
+  elif [ -e "$noted.building" ] || [ -f "$noted.folders" ]; then
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
   mkdir -p "$BOX_HOME/steps/$REPO_KEY"
-  printf '%s\n' "$made" | write_file "$(building)" 600
+  printf '%s\n' "$made" | write_file "$noted.building" 600
   make_environment
   choose_settings
   fits_before # full
@@ -36,13 +41,10 @@ apply_python() {
   fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
-  packages_in "$VENV_DIR" | write_file "$(folder_list)" 600
-  printf '%s\n' "$VENV_DIR" >"$BOX_HOME/steps/$REPO_KEY/python.venv"
-  rm -f "$(building)"
+  packages_in "$VENV_DIR" | write_file "$noted.folders" 600
+  printf '%s\n' "$VENV_DIR" >"$noted.venv"
+  rm -f "$noted.building"
 }
-
-building() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.building"; }
-folder_list() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/python.folders"; }
 
 make_environment() {
   local python seed=()

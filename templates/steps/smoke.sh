@@ -3,7 +3,8 @@
 
 inputs_smoke() {
   find_tried
-  inputs v1 "$SMOKE" "$TRIED" "${TRIED:+$(tried_library)}" "$(driver_seen)" "$(gpus_seen)"
+  find_driver
+  inputs v1 "$SMOKE" "$TRIED" "${TRIED:+$(tried_library)}" "$DRIVER" "$(gpus_seen)"
 }
 
 # Without an environment there is nothing to try it with.

@@ -9,7 +9,9 @@ check_ssh() {
   for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
     authorized "$key" || return 1
   done
-  [ -z "$(unknown_hosts)" ] && modes_right
+  find_unknown
+  [ "${#UNKNOWN_HOSTS[@]}" -eq 0 ] || return
+  modes_right # full
 }
 
 apply_ssh() {
@@ -22,7 +24,8 @@ apply_ssh() {
   for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
     authorized "$key" || add_line "$HOME/.ssh/authorized_keys" "$key"
   done
-  unknown_hosts | while IFS= read -r key; do add_line "$HOME/.ssh/known_hosts" "$key"; done
+  find_unknown
+  for key in ${UNKNOWN_HOSTS[@]+"${UNKNOWN_HOSTS[@]}"}; do add_line "$HOME/.ssh/known_hosts" "$key"; done
   chmod go-w "$HOME" 2>/dev/null || :
   chmod 700 "$HOME/.ssh"
   [ ! -f "$HOME/.ssh/authorized_keys" ] || chmod 600 "$HOME/.ssh/authorized_keys"
@@ -32,21 +35,29 @@ can_write_ssh() { if [ -e "$HOME/.ssh" ]; then [ -w "$HOME/.ssh" ]; else [ -w "$
 
 # By the key itself: comments and options differ, and a line may be switched off with `#`.
 authorized() {
-  local blob
-  read -r _ blob _ <<<"$1"
-  grep -v '^[[:space:]]*#' "$HOME/.ssh/authorized_keys" 2>/dev/null | grep -qF -- "$blob"
+  local blob=${1#* } line
+  blob=${blob%% *}
+  {
+    # `read` takes the blanks before a `#` away.
+    while read -r line || [ -n "$line" ]; do
+      case $line in '#'*) ;; *"$blob"*) return ;; esac
+    done <"$HOME/.ssh/authorized_keys"
+  } 2>/dev/null
+  return 1
 }
 
 modes_right() {
-  [ ! -d "$HOME/.ssh" ] || [ "$(stat -Lc %a "$HOME/.ssh")" = 700 ] || return 1
-  [ ! -f "$HOME/.ssh/authorized_keys" ] || [ "$(stat -Lc %a "$HOME/.ssh/authorized_keys")" = 600 ]
+  [ -d "$HOME/.ssh" ] || return 0
+  case $(stat -Lc %a -- "$HOME/.ssh" "$HOME/.ssh/authorized_keys" 2>/dev/null) in 700 | 700$'\n'600) ;; *) return 1 ;; esac
 }
 
-unknown_hosts() {
+# Those of KNOWN_HOSTS that are not known here, in UNKNOWN_HOSTS.
+find_unknown() {
   local line known=
+  UNKNOWN_HOSTS=()
   [ ! -r "$HOME/.ssh/known_hosts" ] || known=$'\n'$(<"$HOME/.ssh/known_hosts")$'\n'
   for line in "${KNOWN_HOSTS[@]}"; do
-    [[ $known == *$'\n'"$line"$'\n'* ]] || printf '%s\n' "$line"
+    [[ $known == *$'\n'"$line"$'\n'* ]] || UNKNOWN_HOSTS+=("$line")
   done
 }
 

@@ -12,12 +12,16 @@ TOOLS=(
 inputs_tools() { inputs v1 "${PACKAGES[@]-}"; }
 
 # Where nothing can be installed, what is missing was said and stays so.
-check_tools() { [ -z "$(missing_tools)" ] || ! can_install; }
+check_tools() {
+  find_missing
+  [ "${#MISSING_TOOLS[@]}" -eq 0 ] || ! can_install
+}
 
 apply_tools() {
   local row names=()
+  find_missing
   if ! can_install; then
-    missing_tools | while IFS= read -r row; do
+    for row in ${MISSING_TOOLS[@]+"${MISSING_TOOLS[@]}"}; do
       caution "${row##*|}" "${row%%|*} is not here, and it cannot be installed without root or sudo"
     done
     if [ "${#PACKAGES[@]}" -gt 0 ] && [ -z "$IS_LOCAL" ]; then
@@ -26,17 +30,19 @@ apply_tools() {
     return
   fi
   [ "$(manager)" != apt-get ] || mend_dpkg || : # full
-  while IFS= read -r row; do
+  for row in ${MISSING_TOOLS[@]+"${MISSING_TOOLS[@]}"}; do
     row=${row#*|}
     names+=("${row%%|*}")
-  done < <(missing_tools)
+  done
   # Certificates come with most images, not with the barest.
   [ "${#names[@]}" -eq 0 ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || names+=(ca-certificates)
   names+=(${PACKAGES[@]+"${PACKAGES[@]}"})
   [ "${#names[@]}" -eq 0 ] || install_packages "${names[@]}"
 }
 
-missing_tools() {
+# The rows of TOOLS that are not here, in MISSING_TOOLS.
+find_missing() {
   local row
-  for row in "${TOOLS[@]}"; do have "${row%%|*}" || printf '%s\n' "$row"; done
+  MISSING_TOOLS=()
+  for row in "${TOOLS[@]}"; do have "${row%%|*}" || MISSING_TOOLS+=("$row"); done
 }
