@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import getpass
 import os
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+_ONE_QUESTION = threading.Lock()
+"""There is one terminal, and a login may be under way beside another question."""
 
 
 class Prompt:
@@ -30,14 +34,14 @@ class Prompt:
         """A yes, typed out. Without a terminal: no."""
         if not self.has_terminal():
             return False
-        with Path("/dev/tty").open("r+b", buffering=0) as terminal:
+        with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
             terminal.write(f"{question} (yes/no) ".encode())
             return terminal.readline().strip().lower() == b"yes"
 
     def choose(self, question: str, choices: Sequence[str]) -> str:
         """One of `choices` by its number, asked on the terminal; the first for anything else."""
         listed = "".join(f"  {at}  {each}\n" for at, each in enumerate(choices, 1))
-        with Path("/dev/tty").open("r+b", buffering=0) as terminal:
+        with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
             terminal.write(f"{listed}{question} (1 to {len(choices)}, or Enter for 1) ".encode())
             typed = terminal.readline().strip()
         at = int(typed) if typed.isdigit() else 1
@@ -46,6 +50,7 @@ class Prompt:
     def secret(self, prompt: str) -> str | None:
         """A passphrase, not shown as it is typed; None when none was given."""
         try:
-            return getpass.getpass(prompt) or None
+            with _ONE_QUESTION:
+                return getpass.getpass(prompt) or None
         except EOFError:
             return None

@@ -16,7 +16,7 @@ from bootstrap.render.variables import Source, variables
 
 TAKEN = (
     ("lib", "base", ("have", "expand_home", "write_file", "write_if_changed")),
-    ("lib", "process", ("identity", "alive")),
+    ("lib", "process", ("find_identity", "alive")),
     ("lib", "run_state", ("run_state",)),
     ("lib", "git", ("box_git", "work_git", "with_token")),
     (

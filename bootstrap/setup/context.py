@@ -104,24 +104,26 @@ def get_context(
     request: SetupRequest,
     reporter: Reporter,
     cancel: CancelToken | None = None,
+    early: EarlyLogin | None = None,
     *,
     with_source: bool = True,
 ) -> SetupContext:
     """Profile, box, repository, script; the connection is made while they are read.
 
     A box whose provider nobody named is logged in to before the script is made, and
-    asked; what can be refused without it is refused before. `with_source`: False leaves
-    the repository and all that follows from it out.
+    asked; what can be refused without it is refused before. `early`: the login that was begun
+    to the box as it was reached last. `with_source`: False leaves the repository and all that
+    follows from it out.
     """
     if request.strict:
         request = replace(request, sets=(*request.sets, "gpu.strict=true"))
-    loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
-    box = _find_box(request, loaded, reporter)
-    early = EarlyLogin(box, cancel or CancelToken())
     try:
-        return _context(request, reporter, loaded, box, early, with_source=with_source)
+        loaded = load_profile(request, kinds=EVERYTHING if with_source else FOR_THE_BOX)
+        early = _early_login(request, loaded, reporter, cancel or CancelToken(), early)
+        return _context(request, reporter, loaded, early.box, early, with_source=with_source)
     except BaseException:
-        early.close()
+        if early is not None:
+            early.close()
         raise
 
 
@@ -204,6 +206,23 @@ def build_payload(
     script = render_script(profile.name, values, steps)
     warning = address_warning(profile, source) if with_source else None
     return Payload(profile, here, source, steps, script, script_id(script), secrets, warning)
+
+
+def _early_login(
+    request: SetupRequest,
+    loaded: LoadedProfile,
+    reporter: Reporter,
+    cancel: CancelToken,
+    begun: EarlyLogin | None,
+) -> EarlyLogin:
+    """The login to the box that is meant: the one that was begun, unless the profile differs."""
+    ssh = loaded.profile.ssh
+    if begun is not None:
+        endpoint = begun.box.endpoint
+        if ssh.identity is None and (endpoint is None or ssh.user in (None, endpoint.user)):
+            return begun
+        begun.close()
+    return EarlyLogin(_find_box(request, loaded, reporter), cancel)
 
 
 def _find_box(request: SetupRequest, loaded: LoadedProfile, reporter: Reporter) -> BoxHandle:

@@ -7,13 +7,16 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError
-from bootstrap.profile.providers import all_hints
+from bootstrap.link import record
+from bootstrap.link.handle import BoxHandle, find_box
 from bootstrap.protocol.probe import BoxState, probe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bootstrap.cancel import CancelToken
-    from bootstrap.link.handle import BoxHandle
     from bootstrap.link.wire import Wire
+    from bootstrap.setup.request import SetupRequest
 
 
 class ProbeRequest(NamedTuple):
@@ -38,7 +41,7 @@ class EarlyLogin(threading.Thread):
     def __init__(self, box: BoxHandle, cancel: CancelToken) -> None:
         super().__init__(name="early login", daemon=True)
         self.cancel = cancel
-        self._box = box
+        self.box = box
         self._closed = False
         self._wire: Wire | None = None
         self._error: BaseException | None = None
@@ -54,7 +57,7 @@ class EarlyLogin(threading.Thread):
     def run(self) -> None:
         """Log in; ask, if there is something to ask about."""
         try:
-            self._wire = self._box.login()
+            self._wire = self.box.login()
         except BaseException as error:
             self._error = error
         finally:
@@ -74,7 +77,7 @@ class EarlyLogin(threading.Thread):
         """
         self.cancel.check()
         if not self._began:
-            return self._box.login()
+            return self.box.login()
         self._began = False
         self.cancel.on_cancel(self._logged_in.set)
         self._logged_in.wait()
@@ -100,8 +103,31 @@ class EarlyLogin(threading.Thread):
         return answer
 
 
+def begin_login(
+    request: SetupRequest, say: Callable[[str], None], cancel: CancelToken
+) -> EarlyLogin | None:
+    """Begin the login to a known box that is named, before a profile is read.
+
+    Nothing of a profile or a repository takes part: the box is where it was, under the same
+    user. None where that can't be told yet, or something is wrong, which is said in its place.
+    """
+    if not request.host or "-L" in request.host:
+        return None
+    try:
+        box = find_box(request, say)
+        before = record.by_name(box.known.name)
+    except BoxstrapError:
+        return None
+    if not box.is_known or before is None or before.user != box.known.user:
+        return None
+    box.dial()
+    return EarlyLogin(box, cancel)
+
+
 def ask_box(wire: Wire, request: ProbeRequest) -> BoxState:
     """Ask the box what it has of this, and the signs of every provider."""
+    from bootstrap.profile.providers import all_hints  # a login doesn't wait for it
+
     hints = all_hints()
     return probe(
         wire,

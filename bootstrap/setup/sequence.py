@@ -13,13 +13,13 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import PlanRow, rows
 from bootstrap.protocol.probe import BoxState, parse
-from bootstrap.setup.context import SetupContext, get_context, warn_of_provider
-from bootstrap.setup.secret_values import redacted_there, warn_of_unredacted
+from bootstrap.setup.early_login import begin_login
 from bootstrap.ui.reporter import Reporter
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.run import Run
+    from bootstrap.setup.context import SetupContext
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
@@ -42,15 +42,25 @@ def run_setup(
     began = time.monotonic()
     cancel = cancel or CancelToken()
     try:
-        return _run(get_context(request, reporter or Reporter(), cancel), began)
+        return _run(_begin(request, reporter or Reporter(), cancel), began)
     except BoxstrapError:
         cancel.check()  # a wire that is cut ends in all kinds of errors
         raise
 
 
+def _begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
+    """A login to a known box comes first: what reads the profile is imported meanwhile."""
+    early = begin_login(request, reporter.say, cancel)
+    from bootstrap.setup.context import get_context
+
+    return get_context(request, reporter, cancel, early)
+
+
 def _run(context: SetupContext, began: float) -> SetupResult:
     # Imported while the box answers: no login waits for them.
+    from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
+    from bootstrap.setup.secret_values import warn_of_unredacted
     from bootstrap.sshconfig.alias import preload
 
     executor = SetupExecutor(context)
@@ -69,6 +79,7 @@ def _run(context: SetupContext, began: float) -> SetupResult:
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
     from bootstrap.setup import result
     from bootstrap.setup.prove_environment import start_if_new
+    from bootstrap.setup.secret_values import redacted_there
     from bootstrap.sshconfig.alias import update_alias
 
     context = executor.context
@@ -130,7 +141,7 @@ class SetupPlan:
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box. The script is handed to its bash over its input, and stays in memory."""
-    context = get_context(request, reporter)
+    context = _begin(request, reporter, CancelToken())
     try:
         plan = rows(context.payload.steps, _answers(context))
     finally:

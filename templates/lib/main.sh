@@ -66,6 +66,7 @@ closure_of() {
 
 plan() {
   local name need later=
+  begin_checks
   ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
   for name in "${STEPS[@]}"; do
     WHY=

@@ -21,9 +21,25 @@ find_reason() {
   elif [ "$(<"$STAMP")" != "$INPUTS" ]; then
     WHY=changed
     WHY=$(what_changed "$1" "$(<"$STAMP")") # full
-  elif ! "check_$1" >&2; then
+  elif ! is_right "$1" >&2; then
     WHY=broken
   fi
+}
+
+declare -A CHECKING=() # full
+
+# What takes longest is looked at beside the rest: thousands of folders, and what git says.
+begin_checks() {
+  local name
+  for name in "${STEPS[@]}"; do
+    case $name in repo | python) "check_$name" >/dev/null 2>&1 & CHECKING[$name]=$! ;; esac
+  done
+}
+
+# Whether a step's check agrees; it may have been begun.
+is_right() {
+  if [ -n "${CHECKING[$1]-}" ]; then wait "${CHECKING[$1]}" && return; fi # full
+  "check_$1"
 }
 
 # why_right STEP: why one that is right is left as it is, in WHY: a training that died with the box is not begun
