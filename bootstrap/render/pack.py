@@ -47,10 +47,14 @@ def bare_python(text: str) -> str:
                 node.body[0] = ast.Expr(ast.Constant(said.splitlines()[0]))
             elif said is not None:
                 node.body = node.body[1:] or [ast.Pass()]
+    _without_annotations(tree)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
         names = [each for each in node.names if (each.asname or each.name).split(".")[0] in used]
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            # Fields of a class are the only annotations left.
+            if not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree)):
+                tree.body.remove(node)
             continue
         if names:
             node.names = names
@@ -59,6 +63,16 @@ def bare_python(text: str) -> str:
     return re.sub(
         r"^( {4})+", lambda found: " " * (len(found[0]) // 4), ast.unparse(tree), flags=re.MULTILINE
     )
+
+
+def _without_annotations(tree: ast.Module) -> None:
+    """Variables lose theirs; the fields of a class are made of them."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and not isinstance(node, ast.ClassDef):
+            for at, each in enumerate(body):
+                if isinstance(each, ast.AnnAssign) and each.value is not None:
+                    body[at] = ast.Assign([each.target], each.value, lineno=each.lineno)
 
 
 def squeezed(data: bytes) -> bytes:
