@@ -88,6 +88,9 @@ own-folder | another repository on this box has the folder of this name: this on
 tree-in-the-way | the repository's folder exists and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 
+# prepare
+prepare-failed | a command of `prepare` failed | the step's log has its exit code and its last lines: correct it, then set up again
+
 # train
 run-not-begun | the run did not begin within 10 seconds | see the step's log
 

@@ -26,7 +26,7 @@ MAX_LINE = 4096  # bytes
 MAX_NUMBER = 2.0**53  # above it a float no longer counts
 
 EVENTS = frozenset({"start", "progress", "skip", "ok", "fail", "warn", "wait", "done"})
-UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines"})
+UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines", "commands"})
 VERDICTS = frozenset({"keep", "warn", "return"})
 
 # Why a step is skipped, or why it runs.

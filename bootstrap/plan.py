@@ -21,6 +21,8 @@ class Step:
     does not."""
     per_repo: bool = False
     """Whether its stamp belongs to one repository, so that two share a box."""
+    always_listed: bool = True
+    """Whether a plan has a row for it where the profile does not ask for it."""
 
 
 STEPS = (
@@ -57,8 +59,16 @@ STEPS = (
         "trying each GPU",
     ),
     Step(
+        "prepare",
+        ("python", "smoke", "shell"),
+        "your commands before training",
+        "running your commands before training",
+        per_repo=True,
+        always_listed=False,
+    ),
+    Step(
         "train",
-        ("python", "smoke", "shell", "ssh"),
+        ("python", "smoke", "prepare", "shell", "ssh"),
         "your command, in a session",
         "starting your command",
         per_repo=True,
@@ -82,15 +92,15 @@ class PlanRow:
 
 
 def steps_for(
-    *, local: bool, train: bool, repo: bool = True, smoke: bool = False
+    *, local: bool, train: bool, repo: bool = True, smoke: bool = False, prepare: bool = False
 ) -> tuple[Step, ...]:
     """The steps of a profile, in an order in which each comes after what it needs."""
+    asked = {"train": train, "smoke": smoke, "prepare": prepare}
     return tuple(
         step
         for step in STEPS
         if (step.on_local or not local)
-        and (train or step.name != "train")
-        and (smoke or step.name != "smoke")
+        and asked.get(step.name, True)
         and (repo or not step.per_repo)
     )
 
@@ -108,11 +118,12 @@ def closure(name: str) -> set[str]:
 
 
 def rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
-    """Every step there is with its reason; `answers` are the box's own words."""
+    """The steps with their reasons; `answers` are the box's own words."""
     taking_part = {step.name for step in chosen}
     return [
         PlanRow(step, answers.get(step.name, "new") if step.name in taking_part else _absent(step))
         for step in STEPS
+        if step.always_listed or step.name in taking_part
     ]
 
 

@@ -87,6 +87,7 @@ version = "0"
 dependencies = ["accelerate", "einops", "torch>=2.0", "torchvision", "tqdm"]
 [build-system]
 requires = ["hatchling"]
+build-backend = "hatchling.build"
 """
 _X_TRANSFORMERS_PROJECT = """\
 [project]
@@ -98,6 +99,7 @@ dependencies = ["einops>=0.8.0", "einx", "loguru", "packaging", "torch>=2.0"]
 examples = ["lion-pytorch", "tqdm"]
 [build-system]
 requires = ["hatchling"]
+build-backend = "hatchling.build"
 """
 _HYDRA_REQUIREMENTS = """\
 torch>=2.0.0
@@ -147,6 +149,7 @@ REPOSITORIES: dict[str, RealRepository] = {
                 "tqdm",
             ],
             "env": {"WANDB_MODE": "offline"},
+            "prepare": ["python data/shakespeare_char/prepare.py"],
             "train.command": "python train.py config/train_shakespeare_char.py",
             "train.results": ["out-shakespeare-char/"],
         },
@@ -196,14 +199,19 @@ REPOSITORIES: dict[str, RealRepository] = {
         scripts={
             "*scripts/base_train.py": "os wandb torch nanochat.gpt",
             "scripts/tok_train.py": "nanochat.gpt",
+            "scripts/tok_eval.py": "nanochat.gpt",
             "nanochat/__init__.py": "",
             "nanochat/gpt.py": "torch rustbpe tiktoken",
+            "nanochat/dataset.py": "requests",
         },
         files={
             "pyproject.toml": _NANOCHAT_PROJECT,
             "uv.lock": _NANOCHAT_LOCK,
             ".python-version": "3.10\n",
-            "runs/speedrun.sh": "torchrun --nproc_per_node=8 -m scripts.base_train -- --run=$RUN\n",
+            "runs/speedrun.sh": "python -m nanochat.dataset -n 8\n"
+            "python -m nanochat.dataset -n 170 &\n"
+            "python -m scripts.tok_train\npython -m scripts.tok_eval\n"
+            "torchrun --nproc_per_node=8 -m scripts.base_train -- --run=$RUN\n",
         },
         writes={
             "python.lock": "uv.lock",
@@ -214,6 +222,10 @@ REPOSITORIES: dict[str, RealRepository] = {
             "--depth=12 --run=d12",
             "train.results": ["runs/"],
         },
+        notes=(
+            "runs/speedrun.sh runs first: python -m nanochat.dataset -n 8, "
+            "python -m scripts.tok_train (what",
+        ),
     ),
     "ultralytics/yolov5": RealRepository(
         commit="5081342f04fb287fc2e5f2b5a4e06752b7937b1c",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,13 @@ _AMBIGUOUS = 15
 """Scripts whose scores are this near are both possible."""
 
 
+# What a script is called that brings data, or a tokenizer, for a training.
+_PREPARES = re.compile(
+    r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
+)
+_MOST_PREPARED = 3
+
+
 @dataclass(frozen=True)
 class Facts:
     """What was found in a repository; paths are relative to its root."""
@@ -28,6 +36,7 @@ class Facts:
     url: str | None = None
     environment: Environment = field(default_factory=Environment)
     env: tuple[tuple[str, Reasoned], ...] = ()
+    prepare: tuple[Reasoned, ...] = ()
     command: Reasoned | None = None
     script: str | None = None
     candidates: tuple[str, ...] = ()
@@ -51,6 +60,8 @@ def look(root: Path, *, url: str | None = None, command: str = "", script: str =
     chosen = script or (_script_of(root, command) if command else likely[0].path if likely else "")
     near = [each.path for each in usable if not chosen or each.score > usable[0].score - _AMBIGUOUS]
     told = Reasoned(command, "as you said") if command else _command(said, chosen)
+    before = [] if command else _before(said, told)
+    page = next((run.file for run in said.runs if told and run.text == told.value), "")
     brought = scripts.imported(root, chosen) if chosen else scripts.Imported({}, {}, ())
     environment = find_environment(root, said, brought)
     known = {*environment.names, *map(name_of, (each.value for each in environment.packages))}
@@ -60,13 +71,16 @@ def look(root: Path, *, url: str | None = None, command: str = "", script: str =
         url=url,
         environment=environment,
         env=tuple(_variables(brought)),
+        prepare=tuple(
+            Reasoned(run.text, f"{run.file} runs it before") for run in before if run.file == page
+        ),
         command=told,
         script=chosen or None,
         candidates=tuple(near if not command and not script else ()),
         uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
         results=tuple(_results(root, chosen, words)),
         secrets=tuple(_secrets(root, chosen, brought, known)),
-        remarks=tuple(_remarks(said, told)),
+        remarks=(*_remarks(said, told), *_left_to_prepare(before, page)),
     )
 
 
@@ -95,6 +109,27 @@ def _command(said: commands.Said, script: str) -> Reasoned | None:
     return (
         Reasoned(plain, "its name, and what it does") if script and fits(COMMAND, plain) else None
     )
+
+
+def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptCommand]:
+    """What a page, or else a run script, does before the training that was taken."""
+    taken = next((run for run in said.runs if told and run.text == told.value), None)
+    for file in dict.fromkeys(
+        run.file for run in said.runs if taken and run.script == taken.script
+    ):
+        runs = [run for run in said.runs if run.file == file and fits(COMMAND, run.text)]
+        at = next(n for n, run in enumerate(runs) if taken and run.script == taken.script)
+        found = [r for r in runs[:at] if _PREPARES.match(r.script) and not r.unfilled]
+        if found:
+            return [*{run.script: run for run in reversed(found)}.values()][::-1][:_MOST_PREPARED]
+    return []
+
+
+def _left_to_prepare(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
+    """What another file than the training's runs first may be meant for another size of it."""
+    if before and before[0].file != page:
+        named = ", ".join(run.text for run in before)
+        yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"
 
 
 def _variables(brought: scripts.Imported) -> Iterator[tuple[str, Reasoned]]:

@@ -25,6 +25,7 @@ def sketch(facts: Facts) -> str:
         _gpu(),
         _env(facts),
         _secrets(facts),
+        _prepare(facts),
         _train(facts),
     )
     return "\n".join("\n".join(part) + "\n" for part in parts if part)
@@ -132,6 +133,11 @@ def _secrets(facts: Facts) -> list[str]:
         "# command of yours. The box's owner can read them.",
         f"# secrets: [{named}]{_why('; '.join(each.why for each in facts.secrets))}",
     ]
+
+
+def _prepare(facts: Facts) -> list[str]:
+    lines = [f"  - {_quoted(each.value)}{_why(each.why)}" for each in facts.prepare]
+    return ["# In the environment, once for the same files.", "prepare:", *lines] if lines else []
 
 
 def _train(facts: Facts) -> list[str]:

@@ -224,6 +224,9 @@ class Profile(Section):
     secrets: Secrets[list[EnvName]] = field(
         "Names of secrets; values come from your environment, a .env, or a command of yours."
     )
+    prepare: Free[list[Command]] = field(
+        "Commands that run in the environment before training, once for the same files."
+    )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
 
 

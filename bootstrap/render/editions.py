@@ -22,6 +22,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "of the GPU check: everything but count, name, memory, memory in use and ECC errors",
         "package managers other than apt, the git hosts' known keys, pip's extra indexes",
         "python.installer: pip; asking no step that is right already",
+        "the commands of prepare",
     ),
 }
 """What the shorter editions do not do, for people."""

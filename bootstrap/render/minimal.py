@@ -33,6 +33,10 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
         raise UsageError(
             "the minimal script builds with uv alone.", where="python.installer", hint=_LONGER
         )
+    if profile.prepare:
+        raise UsageError(
+            "the minimal script runs nothing before the training.", where="prepare", hint=_LONGER
+        )
     variables: list[tuple[str, Value]] = [
         ("W", profile.box.workdir),
         ("K", source.key),

@@ -75,6 +75,7 @@ def droppable(profile: Profile) -> list[str]:
         "ssh.authorized_keys": 120 * len(profile.ssh.authorized_keys),
         "train.command": len(profile.train.command) if profile.train else 0,
         "secrets": sum(map(len, profile.secrets)),
+        "prepare": sum(map(len, profile.prepare)) + (320 if profile.prepare else 0),  # its step
     }
     found = [f"{key} ({size:,} bytes)" for key, size in _largest(sizes) if size]
     return found or ["nothing of the profile: it is small already"]

@@ -195,6 +195,7 @@ def build_payload(
         train=profile.train is not None,
         repo=with_source,
         smoke=profile.gpu.require and profile.gpu.smoke != "none",
+        prepare=bool(profile.prepare),
     )
     secrets = SecretSet()
     if with_source and with_secrets and profile.secrets:

@@ -142,10 +142,10 @@ find_arguments() {
   esac
   arguments+=(${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"})
   # A file may name them too: uv passes over them, since an override says that no Python needs them.
-  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then
-    printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last"
-    arguments+=(--override "$SETUP_DIR/last")
-  fi
+  if [ "${#BUILT_LAST[@]}" -gt 0 ]; then # full
+    printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last" # full
+    arguments+=(--override "$SETUP_DIR/last") # full
+  fi # full
 }
 
 lock_arguments() {

@@ -159,6 +159,24 @@ def test_what_is_other_work_is_begun_by_each(
         assert len(doors.runs()) == 2 * number + 2, edition
 
 
+def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
+    """With packages that the profile names. A narrow one has no room for it, and says so."""
+    box = rented("vast")
+    commands = "[python -c 'import iniconfig', echo x >>made]"
+    more = f"python: {{packages: [iniconfig]}}\nprepare: {commands}\n"
+    hosted(box, extends="vast", more=more)
+    doors = Doors(user, box, "/workspace")
+    assert "runs nothing before the training" in user.run("oneliner", "--small").must(2).err
+    assert "prepare" in user.run("oneliner").must(2).err
+    for edition in ("full", "setup"):
+        said = doors.go(edition)
+        assert said.returncode == 0, f"{edition}: {said.stdout}{said.stderr}"
+        assert box.read("/workspace/homework/made") == "x\n", edition
+        assert len(doors.runs()) == 1, edition
+    said = doors.go("full", "--set", "prepare=[echo why; exit 3]")
+    assert (said.returncode, len(doors.runs())) == (7, 1)
+
+
 FAILURES = {
     "python-version": ("python.version=3.99",),
     "requirements-missing": ("python.requirements=[none.txt]",),

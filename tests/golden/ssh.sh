@@ -58,6 +58,7 @@ ENV_VALUES=()
 SECRETS=()
 SECRETS_ID=''
 SECRET_IDS=()
+PREPARE=()
 TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'

@@ -91,6 +91,7 @@ _REFUSED: dict[str, list[str]] = {
     "gpu.min_driver": [*_WORD, "550.x"],
     "gpu.min_cuda": [*_WORD, "12"],
     "secrets[]": [*_WORD, "A B", "A=B", "1A", "PATH", "BASH_ENV"],
+    "prepare[]": [*_OPTIONS, *_ANY_FIELD, *_NOTHING],
     "train.command": [*_OPTIONS, *_ANY_FIELD, *_NOTHING],
     "train.session": [*_WORD, "a b", "a.b", "a:b", "a" * 65],
     "train.results[]": [

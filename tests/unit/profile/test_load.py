@@ -270,6 +270,7 @@ gpu:
   checks: {ecc: warn, pcie: ignore}
 env: {WANDB_PROJECT: homework}
 secrets: [WANDB_API_KEY, HF_TOKEN]
+prepare: [python data/prepare.py]
 train:
   command: python train.py
   session: train
@@ -283,4 +284,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:53"
+    assert str(loaded.origins["train.results"]) == "a.yaml:54"

@@ -77,7 +77,7 @@ def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_p
     what = profile(name, key, 'secrets=["HF_TOKEN"]', 'packages=["ffmpeg"]', "python.version=3.11")
     editions = {
         **({"full": render_carrier(what, WORK)} if name == "vast" else {}),
-        "compact": f"{LINT}{compact.render_compact(what, WORK)}",
+        "compact": f"{LINT}{compact.render_compact(what.replace(prepare=['make']), WORK)}",
         "minimal": minimal.render_minimal(what, WORK, for_lint=True),
     }
     for edition, script in editions.items():

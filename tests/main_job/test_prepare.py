@@ -1,0 +1,68 @@
+"""`prepare`: commands in the environment before training, once for the same commands and files."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.main_job.conftest import Rent
+
+pytestmark = pytest.mark.boxes
+
+PROFILE = """\
+version: 1
+gpu: {require: false}
+env: {WHO: "it's me"}
+python: {packages: [iniconfig]}
+prepare:
+  - mkdir -p made && date +%s%N >>made/times
+  - python data/get.py --into=made/data | cat
+train: {command: python train.py}
+"""
+GET = """\
+import os, sys, iniconfig
+print("getting for", os.environ["WHO"], "in", sys.prefix)
+open("made/data", "a").write("x")
+"""
+TRAIN = "print('step 1 of', open('made/data').read())\n"
+
+
+def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) -> None:
+    rented = rent("vast")
+    repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    repository.commit({"data/get.py": "raise SystemExit(3)\n"})
+    failed = rented.run("setup").must(7)
+    assert "the step prepare failed: a command of `prepare` failed." in failed.err
+    assert "it ended with exit code 3: python data/get.py" in failed.err
+    assert not rented.box.exists(f"{rented.folder}/runs")
+    repository.commit({"data/get.py": GET})
+    done = rented.run("setup").must(0)
+    assert "step 1 of x" in done.out
+    assert "prepare    ok" in done.err
+    said = rented.run("logs", "--step", "prepare").must(0).out
+    assert "getting for it's me in /workspace/homework/.venv" in said
+    assert "nothing to do" in rented.run("setup").must(0).out
+    # Another commit with the same commands and files: they are not run again.
+    repository.commit({"other.txt": "x"})
+    other = rented.run("setup").must(0)
+    assert "prepare    skip   already right" in other.err
+    assert "train      start  new commit" in other.err
+    repository.commit({"data/get.py": GET + "# again\n"})
+    again = rented.run("setup").must(0)
+    assert "prepare    start  its settings changed" in again.err
+    assert "step 1 of xx" in again.out
+    # A tree that is made anew has nothing of it.
+    rented.box.run("rm -rf /workspace/homework")
+    anew = rented.run("setup", "--restart").must(0)
+    assert "prepare    start" in anew.err
+    assert "step 1 of x\n" in anew.out
+
+
+def test_without_it_nothing_of_a_setup_changes(rent: Rent) -> None:
+    rented = rent("vast")
+    rented.user.repository()
+    rented.run("setup").must(0)
+    steps = [row["step"] for row in rented.run("plan", "--json").must(0).json()["steps"]]
+    assert "prepare" not in steps
+    done = rented.run("setup", "--set", "prepare=[touch made]").must(0)
+    assert "prepare    ok" in done.err
+    assert rented.runs() == ["train-1"]
