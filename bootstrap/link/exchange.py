@@ -21,6 +21,8 @@ from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
+BASH = "bash --norc"
+"""For queries that are bash: a box may have none before it is set up, and always afterwards."""
 LIMIT = 8 * 1024 * 1024
 """Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
 BEGIN_S = 60.0
@@ -108,13 +110,13 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
     return Answer(output, code, errors)
 
 
-def stream_answer(wire: Wire, script: str) -> AnswerStream:
-    """Run `script` on the box with `/bin/sh`; what it prints, as it comes, to its end.
+def stream_answer(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
+    """Run `script` on the box with `shell`; what it prints, as it comes, to its end.
 
     Raises LinkLost; reading raises NoAnswer where the box says something else.
     """
     mark = secrets.token_hex(16)
-    stream = wire.start(shell_command(f"echo\necho {mark}\n{script}"))
+    stream = wire.start(shell_command(f"echo\necho {mark}\n{script}", shell))
     return AnswerStream(stream, mark, wire.label)
 
 
@@ -233,6 +235,14 @@ class AnswerStream:
     def read_err(self) -> bytes:
         """As `Stream.read_err`."""
         return self._stream.read_err()
+
+    def write(self, b: bytes) -> None:
+        """As `Stream.write`."""
+        self._stream.write(b)
+
+    def close_write(self) -> None:
+        """As `Stream.close_write`."""
+        self._stream.close_write()
 
     def close(self) -> None:
         """Let go of the command."""

@@ -86,6 +86,8 @@ class KnownBox:
     """The first commit of the repository `repo_key`."""
     script: str = ""
     """The id of the last setup's script."""
+    snapshot: str = ""
+    """What was placed last in that repository's tree on the box, as far as this machine knows."""
     secrets: tuple[str, ...] | None = None
     """Names of the secrets that it was ever given; None where nobody noted that."""
     proved: str = ""

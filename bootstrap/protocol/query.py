@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,9 +16,14 @@ from bootstrap.text import redact
 _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
 _ALSO = {
+    "back": ("repository",),
     "probe": ("packs", "repository"),
-    "receive": ("packs", "git_locks", "repository"),
+    "receive": ("packs", "git_locks", "repository", "store"),
     "stop": ("run_processes",),
+    "sync": (
+        *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
+        *("place", "store"),
+    ),
 }
 """More of the library, for those that need it: these bytes travel too."""
 
@@ -67,6 +74,13 @@ def _redactor() -> str:
     from bootstrap.render.pack import bare_python  # a start that redacts nothing there needs none
 
     return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))
+
+
+def build_long_query(name: str, /, **values: Value) -> str:
+    """The same for one that is long: compressed, since no more than 32 KiB of a command are sure to
+    be taken (RFC 4253, 6.1)."""
+    packed = b64encode(gzip.compress(build_query(name).encode(), 9, mtime=0)).decode()
+    return assignments(values) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
 
 
 def _bare(script: str) -> str:

@@ -46,6 +46,9 @@ _SET = {
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
 
+_BOUNDED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
+
+
 class GitError(Exception):
     """git ended non-zero; `said` is what it wrote to its standard error."""
 
@@ -119,12 +122,19 @@ def run(
 
 
 def start(
-    folders: Folders, *arguments: str, env: Mapping[str, str] | None = None
+    folders: Folders,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    most_memory_kib: int = 0,
 ) -> subprocess.Popen[bytes]:
-    """`git <arguments>` started on the repository at `folders`, its three streams piped."""
+    """`git <arguments>` started on the repository at `folders`, its three streams piped.
+
+    `most_memory_kib`: how much address space it may use, where the system can hold it to that.
+    """
+    bounded = ("sh", "-c", _BOUNDED, "sh", str(most_memory_kib)) if most_memory_kib else ()
     try:
         return subprocess.Popen(
-            ["git", *folders.options(), *_OPTIONS, *arguments],
+            [*bounded, "git", *folders.options(), *_OPTIONS, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

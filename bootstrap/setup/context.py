@@ -96,6 +96,7 @@ class SetupContext:
             venv=profile.python.venv,
             console=profile.provider.console or "",
             script=self.payload.script_id,
+            snapshot=source.snapshot,
         )
         self.box.save(known)
 

@@ -38,7 +38,7 @@ class EarlyLogin(threading.Thread):
     Whatever the login raises is raised by `login`.
     """
 
-    def __init__(self, box: BoxHandle, cancel: CancelToken) -> None:
+    def __init__(self, box: BoxHandle, cancel: CancelToken, *, ask: bool = True) -> None:
         super().__init__(name="early login", daemon=True)
         self.cancel = cancel
         self.box = box
@@ -46,7 +46,8 @@ class EarlyLogin(threading.Thread):
         self._wire: Wire | None = None
         self._error: BaseException | None = None
         known = box.known
-        self._request = ProbeRequest(known.workdir, known.repo_key, known.repo_root, known.script)
+        about = (known.workdir, known.repo_key, known.repo_root, known.script)
+        self._request = ProbeRequest(*(about if ask else ()))
         self._answer: BoxState | None = None
         self._logged_in = threading.Event()
         # A box that isn't known yet hears of us once everything here is right.

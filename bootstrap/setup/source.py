@@ -50,13 +50,14 @@ def resolve_source(
                 where=str(here.root),
                 hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
-        return None, replace(_source_of(here, take_snapshot(here, "commit")), tree="")
+        return None, replace(source_of(here, take_snapshot(here, "commit")), tree="")
     if not request.committed_only:
         nothing_stays_behind(here)
-    return here, _source_of(here, take_snapshot(here, "commit"))
+    return here, source_of(here, take_snapshot(here, "commit"))
 
 
-def _source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
+def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
+    """A snapshot of a repository, and under which name it lives on a box."""
     return Source(
         key=here.key,
         name=here.name,

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
     from bootstrap.verdict import Verdict
 
-_COMMITTED = Option(
+COMMITTED = Option(
     "committed_only", "Take the commit alone; what is not committed stays behind.", False
 )
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
 _ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
 _STRICT = Option("strict", "A warning of the verdict is a reason to return the box.", False)
-_WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
+WAIT = Option("wait", "Seconds to wait for another setup on this box.", 60)
 _AGAIN = "Run the same command again to follow it, or: boxstrap stop --setup"
 
 
-@command(*BOX, _COMMITTED, _RESTART, _ADOPT, _STRICT, _WAIT, changes=(), interrupted=_AGAIN)
+@command(*BOX, COMMITTED, _RESTART, _ADOPT, _STRICT, WAIT, changes=(), interrupted=_AGAIN)
 def setup(call: Call) -> None:
     """Take a box to its first training step; running it again continues, or changes nothing.
 
@@ -76,7 +76,7 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
     _STRICT,
     Option("report", "Write the verdict as a page of HTML, for the host's owner."),
     Option("environment", "Prove the profile's variables in each kind of shell instead.", False),
-    _WAIT,
+    WAIT,
     interrupted=_AGAIN,
 )
 def verify(call: Call) -> None:

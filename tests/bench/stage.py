@@ -123,6 +123,15 @@ class Stage:
         )
         return self._repository("longlog", ("write_log.py",), {"boxstrap.yaml": profile})
 
+    def repository(self, name: str, texts: dict[str, str]) -> Path:
+        """A repository of these files."""
+        return self._repository(name, (), texts)
+
+    def commit_all(self, folder: Path) -> None:
+        """Commit all that stands in it."""
+        self._git(folder, "add", "-A")
+        self._git(folder, "commit", "-q", "-m", "Go on")
+
     def close(self) -> None:
         """Clear everything away."""
         if self._agent is not None:

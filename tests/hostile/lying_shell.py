@@ -28,6 +28,8 @@ ESCAPES = (
 BAD_UTF8 = b"\xff\xfe\xc3(\xed\xa0\x80\xf5\x80 end"
 # Text that only one question has.
 SIGNS = {
+    "sync": "OBJECT_FORMAT=",
+    "back": "show_edits()",
     "probe": "show_runs()",
     "launch": "receive()",
     "receive": "receive-pack --stateless-rpc",
@@ -101,6 +103,37 @@ def receive(query: Query) -> Iterator[bytes]:
     yield b"receive-pack\n" + packet("unpack ok\n") + packet("ok refs/boxstrap/x\n") + b"0000"
 
 
+def sync(query: Query) -> Iterator[bytes]:
+    while os.read(0, MIB):
+        pass
+    yield b"M\ttrain.py\nplaced\tx\nover\t\n"
+
+
+BASE = "b" * 40
+
+
+def back(query: Query) -> Iterator[bytes]:
+    yield f"dir\t/root/homework\nbase\t{BASE}\nready\t\n".encode()
+    while os.read(0, MIB):
+        pass
+
+
+def brought(header: str, pack: Iterator[bytes]) -> Answer:
+    """A header of `sync --back`, and what comes in the place of a pack."""
+
+    def say(query: Query) -> Iterator[bytes]:
+        yield f"dir\t/root\nbase\t{BASE}\n{header}ready\t\n".encode("utf-8", "surrogateescape")
+        os.read(0, MIB)
+        yield from pack
+
+    return say
+
+
+def without_end(piece: bytes) -> Iterator[bytes]:
+    while True:
+        yield piece
+
+
 def packet(text: str) -> bytes:
     """A pkt-line of git (gitprotocol-common(5))."""
     data = text.encode()
@@ -130,6 +163,8 @@ HONEST: dict[str, Answer] = {
     "setup_end": lambda query: iter([b"running\t0\n"]),
     "run_end": lambda query: iter([b"finished 0\t0\n"]),
     "tail": log,
+    "sync": sync,
+    "back": back,
     "first": lambda query: iter([b"finished 0\nstep 1\n"]),
     "?": lambda query: iter([b"\n"]),
 }
@@ -368,6 +403,35 @@ LIES: dict[str, Lie] = {
     "a log of a run of 100 MB without a newline": {"tail": wide(b"x", 100 * MIB)},
     "a log of a run full of escapes": {"tail": fixed((ESCAPES + "step 1\n").encode() * 20_000)},
     "a log of a run that is not UTF-8": {"tail": fixed(BAD_UTF8 * 100_000)},
+    "sync without an end": {"sync": endless(b"M\tx\n" * 20_000)},
+    "sync in one line without an end": {"sync": endless(b"x" * 60_000)},
+    "sync that says nothing": {"sync": fixed("")},
+    "sync that always lacks something": {"sync": fixed(f"lacks\t-\nhave\t{ESCAPES}\nover\t\n")},
+    "sync full of escapes": {"sync": fixed(f"M\tx{ESCAPES}\nwarn\t{ESCAPES}\nplaced\t\nover\t\n")},
+    "edits full of escapes": {
+        "sync": fixed(f"log\t{ESCAPES}keep.txt\nfailed\tbox-edits\nover\t\n")
+    },
+    "a reason that nobody knows": {"sync": fixed("failed\t{0.__class__}\nover\t\n")},
+    "work without an end": {"back": endless(b"ref\t" + b"c" * 40 + b"\trefs/heads/x\n")},
+    "work in one line without an end": {"back": endless(b"x" * 60_000)},
+    "work of another length": {"back": brought(f"edits\t{'c' * 64}\n", iter([b""]))},
+    "branches with evil names": {
+        "back": brought(
+            "".join(
+                f"ref\t{'c' * 40}\trefs/heads/{name}\n"
+                for name in ("../../x", "a..b", "x.lock", "-x", "a b", ESCAPES, "@{0}", "x/")
+            )
+            + f"left\t{ESCAPES}\n",
+            iter([b""]),
+        )
+    },
+    "a pack without an end": {
+        "back": brought(f"edits\t{'c' * 40}\n", without_end(b"PACK\0\0\0\2\xff" + b"x" * 60_000))
+    },
+    "words in the place of a pack": {
+        "back": brought(f"edits\t{'c' * 40}\n", iter([ESCAPES.encode() * 100]))
+    },
+    "no pack at all": {"back": brought(f"edits\t{'c' * 40}\n", iter([b""]))},
     "noise in the place of a log": {"tail": noise_first(b"\x1b[31mwelcome! " * 5000)},
 }
 

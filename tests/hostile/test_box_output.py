@@ -43,8 +43,12 @@ class Lying:
 
     def run(self, lie: str, *task: str, **env: str) -> Cost:
         """What a task makes of it, met for the first time."""
-        self.lie_file.write_text(lie)
         shutil.rmtree(self.user.state, ignore_errors=True)
+        return self.again(lie, *task, **env)
+
+    def again(self, lie: str, *task: str, **env: str) -> Cost:
+        """What a task makes of it, that is known already."""
+        self.lie_file.write_text(lie)
         host = f"{getpass.getuser()}@127.0.0.1:{self.server.port}"
         argv = [str(BIN / "boxstrap"), *task, "--host", host, "--identity", str(self.key)]
         return measure.run(argv, self.user.place, {**self.user.env, **env})
@@ -120,6 +124,41 @@ def test_setup(lie: str, lying: Lying, faults: Faults) -> None:
         attempt.noticed(seen.seconds)
         assert words in seen.text
         assert len(seen.text) < 60_000, "a wall of text"
+
+
+SYNC: dict[str, tuple[str, int, str]] = {
+    "honest": ("", 0, "1 updated (train.py)"),
+    "sync without an end": ("", 3, "more than 4 MiB"),
+    "sync in one line without an end": ("", 3, "more than 4 MiB"),
+    "sync that says nothing": ("", 3, "did not say"),
+    "sync that always lacks something": ("", 1, "did not take what was sent"),
+    "sync full of escapes": ("", 0, "1 updated (x"),
+    "edits full of escapes": ("", 9, "keep.txt"),
+    "a reason that nobody knows": ("", 7, "class"),
+    "work without an end": ("--back", 3, "did not say what was made"),
+    "work in one line without an end": ("--back", 3, "did not say what was made"),
+    "work of another length": ("--back", 1, "in another way"),
+    "branches with evil names": ("--back", 0, "nothing was made on the box"),
+    "a pack without an end": ("--back", 1, "is refused"),
+    "words in the place of a pack": ("--back", 1, "is refused"),
+    "no pack at all": ("--back", 1, "is refused"),
+}
+
+
+@pytest.mark.parametrize("lie", SYNC)
+def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
+    """Nothing of what is brought home is kept, and the box's words are harmless."""
+    option, rc, words = SYNC[lie]
+    if not any(lying.user.state.glob("boxes/*/known_hosts")):
+        lying.run("honest", "setup").must(0, seconds=SECONDS, mib=MIB)
+    git = lying.user.place / ".git"
+    before = sorted(git.rglob("*"))
+    with faults.attempt(FAULT, at=f"sync {option}: {lie}") as attempt:
+        seen = lying.again(lie, "sync", *option.split()).must(rc, seconds=SECONDS, mib=MIB)
+        attempt.noticed(seen.seconds)
+        assert words in seen.text
+        assert len(seen.text) < 60_000, "a wall of text"
+    assert sorted(git.rglob("*")) == before
 
 
 OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {

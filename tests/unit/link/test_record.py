@@ -101,7 +101,11 @@ def rewritten(file: Path) -> dict[str, object]:
 def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None:
     file = write("gpu", WRITTEN)
     assert record.by_name("gpu") == READ
-    assert rewritten(file) == {**WRITTEN, "v": VERSION, "extra": {**EXTRA, "proved": ""}}
+    assert rewritten(file) == {
+        **WRITTEN,
+        "v": VERSION,
+        "extra": {**EXTRA, "proved": "", "snapshot": ""},
+    }
     assert record.by_name("gpu") == READ
 
 

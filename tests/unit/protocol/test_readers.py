@@ -25,18 +25,21 @@ from bootstrap.events import Event
 from bootstrap.link.exchange import ask, exchange, stream_answer
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.schema import Advice
+from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_uv import UvSender
+from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for, watch_beginning
+from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
@@ -126,6 +129,25 @@ def proved(wire: Any) -> None:
     assert "\x1b" not in told
 
 
+def worked(wire: Any) -> None:
+    values = {"workdir": "/w", "repo_key": "k", "repo_root": "", "object_format": "sha1"}
+    stream = BoxWorkStream(wire, **values, most_file_mib=1, seconds=20)
+    try:
+        work = stream.read_work()
+        if work:
+            list(stream.pack(work.commits, work.sent))
+    finally:
+        stream.close()
+
+
+def synced(wire: Any) -> None:
+    state = SyncState("a" * 40, "b" * 40, "c" * 40, "main")
+    for stream in (SyncStream(wire, {}), SyncStream(wire, {}, state, b"few")):
+        answer = stream.answer()
+        if not answer.placed:
+            assert refusal(answer, "box", "gpu").text().isprintable() or answer.log
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -148,6 +170,8 @@ READERS: dict[str, Callable[[Any], object]] = {
         SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
     ),
     "protocol/probe.py": probe,
+    "protocol/box_work.py": worked,
+    "protocol/sync_state.py": synced,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
     "protocol/send_uv.py": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
@@ -182,6 +206,7 @@ WORDS = st.sampled_from(
     [
         *("run", "plan", "last", "time", "bash", "system", "holder", "working", "free", "libc"),
         *("answered\tssh", "digest\tssh\tA", "not\tssh", "set\tA", "shell"),
+        *("failed", "placed", "over\t\n", "M", "have", "warn", "ref", "edits", "ready\t\n", "left"),
         *("kernel", "stopped", "lacks", "launched", "running", "finished", "tool", "sum", "work"),
     ]
 )

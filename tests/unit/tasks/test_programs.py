@@ -32,7 +32,8 @@ BUILT = [
     "plan",
     "profiles",
 ]
-BUILT += ["render", "setup", "shell", "ssh-config", "status", "stop", "top", "verify"]
+BUILT += ["render", "secrets", "setup", "shell", "ssh-config", "status", "stop", "sync"]
+BUILT += ["top", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),

@@ -1,0 +1,157 @@
+"""What was made in the repository's folder on a box: its branches, its edits, and their objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Timer
+
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import BASH, AnswerStream, stream_answer
+from bootstrap.link.parsing import rows
+from bootstrap.link.wire import PIECE, Wire
+from bootstrap.protocol.query import build_query
+
+_READY = b"ready\t\n"
+_MOST = 1024 * 1024
+_MOST_REFS = 200
+_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_BRANCH = re.compile(r"refs/heads/([A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199})")
+
+
+@dataclass(frozen=True)
+class BoxWork:
+    """What a box says was made there. Every text in it is clean; no id is known to be true."""
+
+    folder: str
+    branches: dict[str, str]
+    """Name and commit of each; `HEAD` where that is on none."""
+    base: str
+    """What was placed there last: the edits are upon it."""
+    edits: str
+    """The commit of its edits; "" where there are none."""
+    sent: tuple[str, ...]
+    """What was sent to it, and what that is upon."""
+    left: tuple[str, ...]
+    """New files that don't travel: too large, or repositories of their own."""
+    unread: bool
+    """Whether the edits could not be read."""
+
+    @property
+    def commits(self) -> list[str]:
+        """All that is named."""
+        named = (*self.branches.values(), self.edits)
+        return list(dict.fromkeys(commit for commit in named if commit))
+
+
+class BoxWorkStream:
+    """One command on the box: first what there is, then a pack of what is wanted of it."""
+
+    def __init__(  # noqa: PLR0913 - the query's own values
+        self,
+        wire: Wire,
+        *,
+        workdir: str,
+        repo_key: str,
+        repo_root: str,
+        object_format: str,
+        most_file_mib: int,
+        seconds: float,
+    ) -> None:
+        query = build_query(
+            "back",
+            workdir=workdir,
+            repo_key=repo_key,
+            repo_root=repo_root,
+            object_format=object_format,
+            most_mib=most_file_mib,
+        )
+        self._label = wire.label
+        self._wire = wire
+        self._stream: AnswerStream = stream_answer(wire, query, BASH)
+        self._late = False
+        self._seconds = seconds
+        self._timer = Timer(seconds, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def read_work(self) -> BoxWork | None:
+        """What was made there; None where the box has no such repository.
+
+        Raises LinkLost, NoAnswer.
+        """
+        answer = bytearray()
+        while not answer.endswith(_READY):
+            piece = self._stream.read(PIECE)
+            answer += piece
+            if answer.startswith(b"none\t"):
+                return None
+            if not piece or len(answer) > _MOST:
+                raise self._no_answer()
+        return _parse(bytes(answer))
+
+    def pack(self, want: Sequence[str], have: Iterable[str]) -> Iterator[bytes]:
+        """The pack of what is wanted and not there already, as it comes. Raises LinkLost."""
+        asked = [*want, *(f"^{commit}" for commit in have), "."]
+        self._stream.write("".join(f"{line}\n" for line in asked).encode())
+        self._stream.close_write()
+        while piece := self._stream.read(PIECE):
+            yield piece
+        if self._late:
+            raise self._no_answer()
+        if not self._wire.alive():
+            raise LinkLost(self._label)
+
+    def close(self) -> None:
+        """Let go of the command."""
+        self._timer.cancel()
+        self._stream.close()
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._stream.close()
+
+    def _no_answer(self) -> NoAnswer:
+        if self._late:
+            what = f"it did not send its work within {self._seconds:.0f} s."
+        else:
+            what = "it did not say what was made on it."
+        return NoAnswer(what, where=self._label, hint="Nothing of it was kept. Log in and look.")
+
+
+def _parse(answer: bytes) -> BoxWork:
+    facts: dict[str, str] = {}
+    branches: dict[str, str] = {}
+    left: list[str] = []
+    sent: list[str] = []
+    for word, value in rows(answer):
+        if word == "ref":
+            commit, _, ref = value.partition("\t")
+            named = "HEAD" if ref == "HEAD" else _branch(ref)
+            if named and _ID.fullmatch(commit) and len(branches) < _MOST_REFS:
+                branches[named] = commit
+        elif word == "left":
+            left.append(value)
+        elif word == "sent":
+            sent += [commit for commit in value.split(" ") if _ID.fullmatch(commit)]
+        else:
+            facts[word] = value
+    base, edits = (facts.get(name, "") for name in ("base", "edits"))
+    return BoxWork(
+        folder=facts.get("dir", ""),
+        branches=branches,
+        base=base if _ID.fullmatch(base) else "",
+        edits=edits if _ID.fullmatch(edits) else "",
+        sent=tuple(sent),
+        left=tuple(left),
+        unread="unread" in facts,
+    )
+
+
+def _branch(ref: str) -> str:
+    """Its name; "" for one that can't be part of a ref of ours (git-check-ref-format(1))."""
+    found = _BRANCH.fullmatch(ref)
+    if not found or re.search(r"\.\.|//|/\.|@\{|\.lock(/|$)|[/.]$", found[1]):
+        return ""
+    return found[1]

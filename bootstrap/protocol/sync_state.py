@@ -1,0 +1,148 @@
+"""States of a repository to its tree on a box, one after the other over one command."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import BASH, stream_answer
+from bootstrap.link.parsing import rows
+from bootstrap.link.wire import PIECE, Wire
+from bootstrap.protocol.query import build_long_query
+from bootstrap.render.quote import Value
+
+_MOST_ANSWER = 4 * 1024 * 1024
+_KINDS = {"A": "new", "D": "removed"}
+_ALL = "-"
+WITH_COMMAND = 8 * 1024
+"""Bytes of objects that a command has room for."""
+
+
+@dataclass(frozen=True)
+class SyncState:
+    """What a tree is to become: the snapshot, the commit that it is upon, its content, its branch.
+
+    `base` is what the box is believed to have, "" for nothing: the objects are packed against it.
+    """
+
+    snapshot: str
+    commit: str
+    tree: str
+    branch: str
+    base: str = ""
+
+    def header(self, size: int | None) -> bytes:
+        """The line before its objects; `size` None: they go on to the end."""
+        words = (self.base, self.snapshot, self.commit, self.tree, self.branch)
+        shown = [*(word or "-" for word in words), _ALL if size is None else str(size)]
+        return f"{' '.join(shown)}\n".encode()
+
+
+@dataclass(frozen=True)
+class SyncAnswer:
+    """What a box said to a state. Every text in it is clean."""
+
+    placed: bool
+    problem: str
+    """In one word, why it was not placed: fresh, alive, lacks, refused, busy, failed."""
+    detail: str
+    have: tuple[str, ...]
+    """Commits that its store holds, where it lacks the base."""
+    files: Mapping[str, tuple[str, ...]]
+    """Names that were updated, new and removed."""
+    warnings: tuple[str, ...]
+    """Codes."""
+    log: tuple[str, ...]
+    """The last lines of what it did, where that failed."""
+
+
+class SyncStream:
+    """The command on the box. One state after the other, unless one of them goes on to the end.
+
+    A `first` state with few objects comes with the command itself, as its only one: its input would
+    cost one more round trip, since sshd reads none before the command runs.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        values: Mapping[str, Value],
+        first: SyncState | None = None,
+        objects: bytes = b"",
+    ) -> None:
+        self._wire = wire
+        state = first.header(None).decode().strip() if first else ""
+        query = build_long_query("sync", **values, STATE=state, OBJECTS=b64encode(objects).decode())
+        self._stream = stream_answer(wire, query, BASH)
+
+    def answer(self) -> SyncAnswer:
+        """What became of the state that came with the command. Raises LinkLost, NoAnswer."""
+        self._stream.close_write()
+        return self._answer()
+
+    def send_last(self, state: SyncState, objects: Iterable[bytes]) -> SyncAnswer:
+        """Send a state whose objects are made while they are sent. Raises LinkLost, NoAnswer."""
+        self._write(state.header(None), objects)
+        self._stream.close_write()
+        return self._answer()
+
+    def send(self, state: SyncState, objects: bytes) -> SyncAnswer:
+        """Send a state; others may follow. Raises LinkLost, NoAnswer."""
+        pieces = (objects[at : at + PIECE] for at in range(0, len(objects), PIECE))
+        self._write(state.header(len(objects)), pieces)
+        return self._answer()
+
+    def close(self) -> None:
+        """Let go of the command. It ends by itself."""
+        self._stream.close()
+
+    def _write(self, header: bytes, objects: Iterable[bytes]) -> None:
+        try:
+            self._stream.write(header)
+            for piece in objects:
+                self._stream.write(piece)
+        except BrokenPipeError:
+            pass  # its own words say why
+
+    def _answer(self) -> SyncAnswer:
+        answer = bytearray()
+        while b"over\t\n" not in answer[-PIECE - 16 :]:
+            piece = self._stream.read(PIECE)
+            answer += piece
+            if not piece:
+                self._fail("it did not say what became of the state that was sent.")
+            if len(answer) > _MOST_ANSWER:
+                self._fail(f"it answers with more than {_MOST_ANSWER // 2**20} MiB.")
+        return _parse(bytes(answer))
+
+    def _fail(self, what: str) -> None:
+        self._stream.close()
+        if not self._wire.alive():
+            raise LinkLost(self._wire.label)
+        raise NoAnswer(what, where=self._wire.label, hint="Log in with ssh and look.")
+
+
+def _parse(answer: bytes) -> SyncAnswer:
+    facts: dict[str, str] = {}
+    many: dict[str, list[str]] = {"have": [], "warn": [], "log": []}
+    files: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
+    for word, value in rows(answer):
+        if word in many:
+            many[word].append(value)
+        elif len(word) == 1 and word.isupper():
+            files[_KINDS.get(word, "updated")].append(value)
+        else:
+            facts[word] = value
+    problems = ("fresh", "alive", "lacks", "refused", "busy", "failed")
+    problem = next((word for word in problems if word in facts), "")
+    return SyncAnswer(
+        placed="placed" in facts and not problem,
+        problem=problem,
+        detail=facts.get(problem, ""),
+        have=tuple(many["have"]),
+        files={kind: tuple(names) for kind, names in files.items()},
+        warnings=tuple(many["warn"]),
+        log=tuple(many["log"]),
+    )

@@ -1,0 +1,186 @@
+"""Objects from a stranger: taken in apart, judged, and only then made part of a repository.
+
+A box may send anything: wrong objects, trees with names that leave the tree or mean `.git`,
+packs that unpack to more than there is room for, history that hangs in the air. git judges the
+objects and their names (`index-pack --strict`), and that nothing is missing; the bounds are ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+
+from ..errors import BoxstrapError, cant_write
+from ..paths import cache_dir
+from .git import Folders, GitError, run, start
+from .here import LocalRepository
+from .names import shown
+
+_MEMORY_KIB = 2 * 1024 * 1024
+_FORGOTTEN_S = 3600
+"""Seconds after which what a killed call left is removed."""
+_SAID = 300
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much is taken in, and how long it may take altogether."""
+
+    mib: int
+    seconds: float
+
+
+class Quarantine:
+    """A folder of ours that sees the repository's objects; the repository doesn't see its.
+
+    A context manager: leaving it removes the folder.
+    """
+
+    def __init__(self, here: LocalRepository, bounds: Bounds, *, sender: str) -> None:
+        self._here = here
+        self._bounds = bounds
+        self._sender = sender
+        self._folder = _new_folder()
+
+    def __enter__(self) -> Quarantine:
+        objects = self._here.git_dir / "objects"
+        for name in ("objects/info", "objects/pack", "refs"):
+            (self._folder / name).mkdir(parents=True)
+        (self._folder / "HEAD").write_text("ref: refs/heads/none\n")
+        (self._folder / "config").write_text(_CONFIG[self._here.object_format])
+        (self._folder / "objects/info/alternates").write_text(f"{objects}\n")
+        if self._here.shallow:
+            shutil.copyfile(self._here.git_dir / "shallow", self._folder / "shallow")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def take(self, pack: Iterable[bytes]) -> None:
+        """Take a pack in. Raises BoxstrapError where an object, a name or a size is wrong."""
+        child = start(
+            Folders(self._folder),
+            *("-c", "core.packedGitLimit=256m", "-c", "core.packedGitWindowSize=32m"),
+            *("index-pack", "--stdin", "--fix-thin", "--strict"),
+            most_memory_kib=_MEMORY_KIB,
+        )
+        late = Timer(self._bounds.seconds, child.kill)
+        late.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):  # its own words say why
+                for piece in self._bounded(pack):
+                    child.stdin.write(piece)  # type: ignore[union-attr] # it was piped
+                    if child.poll() is not None:
+                        break
+            _, said = child.communicate()
+        except BaseException:
+            child.kill()
+            child.communicate()
+            raise
+        finally:
+            is_late = not late.is_alive()
+            late.cancel()
+        if is_late:
+            raise self._refused(f"it takes longer than {self._bounds.seconds:.0f} s")
+        if child.returncode:
+            raise self._refused(_last_line(said))
+
+    def _bounded(self, pack: Iterable[bytes]) -> Iterator[bytes]:
+        taken = 0
+        for piece in pack:
+            taken += len(piece)
+            if taken > self._bounds.mib * 2**20:
+                raise self._refused(f"it is more than {self._bounds.mib} MiB")
+            yield piece
+
+    def check(self, tips: Sequence[str]) -> None:
+        """Raise BoxstrapError unless these are commits, and all that they lead to is there."""
+        lines = "".join(f"{tip}\n" for tip in tips).encode()
+        kinds = self._ask("cat-file", "--batch-check=%(objecttype)", stdin=lines).split()
+        if kinds != [b"commit"] * len(tips):
+            raise self._refused("what it calls a commit is none")
+        # As `git fetch` does: whatever the repository doesn't lead to itself must be whole.
+        self._ask("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=lines)
+
+    def own_commits(self, tip: str) -> int:
+        """How many commits lead to `tip` that no branch, tag or remote of the repository has."""
+        known = ("--not", "--exclude=refs/boxstrap/*", "--all")
+        return int(self._ask("rev-list", "--count", tip, *known))
+
+    def keep(self, refs: Mapping[str, str]) -> None:
+        """Add what was taken to the repository, and these refs: all of them or none.
+
+        Raises BoxstrapError where that can't be written.
+        """
+        target = self._here.git_dir / "objects" / "pack"
+        try:
+            for kind in ("pack", "idx"):  # in this order: an index makes a pack be seen
+                for file in (self._folder / "objects/pack").glob(f"*.{kind}"):
+                    _add(file, target)
+        except OSError as error:
+            raise cant_write(target, error) from None
+        updates = "".join(f"update {ref} {commit}\n" for ref, commit in refs.items())
+        self._ask("update-ref", "--stdin", stdin=updates.encode())
+
+    def _ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        """What git says of the repository as it would be with what was taken."""
+        also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{self._folder / "objects"}"'}
+        try:
+            return run(
+                self._here.folders, *arguments, stdin=stdin, env=also, timeout=self._bounds.seconds
+            )
+        except GitError as failure:
+            raise self._refused(_last_line(failure.said.encode())) from None
+
+    def _refused(self, why: str) -> BoxstrapError:
+        return BoxstrapError(
+            f"what the box sent is refused: {why}.",
+            where=self._sender,
+            hint="Nothing of it was kept, and your repository is as it was.",
+        )
+
+
+_CONFIG = {
+    "sha1": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+    "sha256": "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+    "[extensions]\n\tobjectFormat = sha256\n",
+}
+
+
+def _new_folder() -> Path:
+    """An empty folder of this user's, beside which none of a killed call stays."""
+    above = cache_dir() / "incoming"
+    try:
+        above.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in above.iterdir():
+            if time.time() - old.stat().st_mtime > _FORGOTTEN_S:
+                shutil.rmtree(old, ignore_errors=True)
+        return Path(tempfile.mkdtemp(dir=above))
+    except OSError as error:
+        raise cant_write(above, error) from None
+
+
+def _add(file: Path, folder: Path) -> None:
+    """Copy a file of a pack, whole or not at all. One that is there already is the same."""
+    folder.mkdir(exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_pack_")  # git removes such leavings
+    new = Path(name)
+    try:
+        with open(handle, "wb") as to, file.open("rb") as source:  # noqa: PTH123 - a descriptor
+            shutil.copyfileobj(source, to, 2**20)
+        new.chmod(0o444)
+        new.replace(folder / file.name)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def _last_line(said: bytes) -> str:
+    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    return shown(lines[-1].removeprefix("fatal: "))[:_SAID] if lines else "git says no more"

@@ -1,0 +1,166 @@
+"""What was made on a box, brought home: fetched, judged, and kept as refs; never checked out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.link.handle import BoxOptions
+from bootstrap.protocol.box_work import BoxWork, BoxWorkStream
+from bootstrap.repo.git import run
+from bootstrap.repo.here import LocalRepository, read
+from bootstrap.repo.names import shown
+from bootstrap.repo.objects import have_locally
+from bootstrap.repo.quarantine import Bounds, Quarantine
+from bootstrap.runs.connection import connect
+from bootstrap.sync.changes import FileChanges, file_changes
+from bootstrap.sync.refusals import not_set_up
+from bootstrap.ui.screen import Screen
+
+BOUNDS = Bounds(mib=512, seconds=600)
+"""More than this is no work of an afternoon: results are not brought home by git."""
+MOST_FILE_MIB = 100
+"""Above it a new file stays on the box, and is named."""
+
+
+@dataclass(frozen=True)
+class BroughtHome:
+    """What of a box is now in the repository here."""
+
+    box: str
+    refs: dict[str, str]
+    """Ref and commit of all that the box has of its own."""
+    new: frozenset[str]
+    """Those of `refs` that changed just now."""
+    commits: dict[str, int]
+    """How many commits of its own each branch's ref has."""
+    changed: FileChanges
+    """The files that its edits change."""
+    left: tuple[str, ...]
+
+    @property
+    def commands(self) -> list[str]:
+        """What to type, to see it and to take it."""
+        found: list[str] = []
+        for ref in self.refs:
+            edits = ref.endswith("/edits")
+            found.append(f"git diff {ref}^ {ref}" if edits else f"git diff HEAD...{ref}")
+            found.append(f"git merge {ref}")
+        return found
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "box": self.box,
+            "refs": self.refs,
+            "new": sorted(self.new),
+            "edits": self.changed.as_dict(),
+            "left": list(self.left),
+            "commands": self.commands,
+        }
+
+    def lines(self) -> list[str]:
+        """As people read it."""
+        if not self.refs:
+            return [f"{self.box}: nothing was made on the box that isn't here", *self._left()]
+        said = []
+        for ref in self.refs:
+            if ref in self.commits:
+                count = self.commits[ref]
+                what = f"{count} commit{'s' * (count > 1)} made on the box"
+            else:
+                what = f"edits made on the box: {self.changed}"
+            said.append(f"{ref}  {what}{'' if ref in self.new else ' (here already)'}")
+        typed = [f"  {command}" for command in self.commands]
+        return [*said, *self._left(), "To see it, and to take it:", *typed]
+
+    def _left(self) -> list[str]:
+        if not self.left:
+            return []
+        named = ", ".join(self.left[:5]) + (", …" if len(self.left) > 5 else "")
+        return [
+            f"left on the box, larger than {MOST_FILE_MIB} MiB or a repository of its own: {named}"
+        ]
+
+
+def bring_home(options: BoxOptions, screen: Screen) -> BroughtHome:
+    """Bring commits and edits made on the box into `refs/boxstrap/BOX/` of the repository here.
+
+    Nothing else of the repository changes. Raises UsageError where the box has no such tree,
+    UnreachableError, and BoxstrapError where what it sends is refused.
+    """
+    here = read(options.place)
+    with connect(options, screen, (here.key, here.root_commit)) as connection:
+        name, label = connection.box.known.name, connection.link.label
+        stream = BoxWorkStream(
+            connection.link.wire,
+            workdir=connection.workdir,
+            repo_key=here.key,
+            repo_root=here.root_commit,
+            object_format=here.object_format,
+            most_file_mib=MOST_FILE_MIB,
+            seconds=BOUNDS.seconds,
+        )
+        try:
+            work = stream.read_work()
+            if work is None:
+                raise not_set_up(label, name)
+            if work.unread:
+                screen.warn(f"the box could not read its edits in {shown(work.folder)}")
+            return _take(here, work, stream, name, label)
+        finally:
+            stream.close()
+
+
+def _take(
+    here: LocalRepository, work: BoxWork, stream: BoxWorkStream, name: str, label: str
+) -> BroughtHome:
+    there = _refs_of(name, work)
+    _check_format(here, work, label)
+    known = set(have_locally(here, [*work.commits, *work.sent]))
+    wanted = [commit for commit in work.commits if commit not in known]
+    with Quarantine(here, BOUNDS, sender=label) as quarantine:
+        if wanted:
+            quarantine.take(stream.pack(wanted, known))
+        quarantine.check(work.commits)
+        counts = {ref: quarantine.own_commits(commit) for ref, commit in there.items()}
+        own = {ref: commit for ref, commit in there.items() if counts[ref]}
+        before = _refs_here(here, name)
+        new = {ref: commit for ref, commit in own.items() if before.get(ref) != commit}
+        if new:
+            quarantine.keep(new)
+    edits = own.get(_ref(name, "edits"), "")
+    return BroughtHome(
+        box=name,
+        refs=own,
+        new=frozenset(new),
+        commits={ref: count for ref, count in counts.items() if ref != _ref(name, "edits")},
+        changed=file_changes(here.folders, f"{edits}^", edits) if edits else FileChanges(),
+        left=work.left,
+    )
+
+
+def _check_format(here: LocalRepository, work: BoxWork, label: str) -> None:
+    if any(len(commit) != len(here.commit) for commit in work.commits):
+        what = "the box names commits in another way than this repository."
+        raise BoxstrapError(what, where=label)
+
+
+def _ref(name: str, rest: str) -> str:
+    """A ref for what a box has; a box's name may be none that a ref can have."""
+    return f"refs/boxstrap/{re.sub(r'[.](?=[.]|lock$|$)', '-', name)}/{rest}"
+
+
+def _refs_of(name: str, work: BoxWork) -> dict[str, str]:
+    heads = {
+        _ref(name, branch if branch == "HEAD" else f"heads/{branch}"): commit
+        for branch, commit in work.branches.items()
+    }
+    return {**heads, **({_ref(name, "edits"): work.edits} if work.edits else {})}
+
+
+def _refs_here(here: LocalRepository, name: str) -> Mapping[str, str]:
+    printed = run(here.folders, "for-each-ref", "--format=%(refname) %(objectname)", _ref(name, ""))
+    return dict(line.split(" ") for line in printed.decode().splitlines())

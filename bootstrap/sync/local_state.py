@@ -1,0 +1,134 @@
+"""The state that stands here: the repository, its snapshot, and its tree's name on the box."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.handle import LOCAL, BoxHandle
+from bootstrap.plan import steps_for
+from bootstrap.profile.providers import FALLBACK
+from bootstrap.profile.schema import Profile
+from bootstrap.protocol.sync_state import SyncState
+from bootstrap.render.quote import Value
+from bootstrap.render.variables import variables
+from bootstrap.repo.here import LocalRepository, read
+from bootstrap.repo.objects import ObjectStream, wanted_ref
+from bootstrap.repo.snapshot import Snapshot, take_snapshot
+from bootstrap.repo.urls import without_user_info
+from bootstrap.setup.consent import NO_SECRET, load_profile
+from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.source import source_of
+
+_OF_THE_TREE = (
+    *("IS_LOCAL", "REPO_KEY", "REPO_USUAL_KEY", "REPO_ROOT", "REPO_NAME", "REPO_URL"),
+    *("REPO_ACCESS", "COMMIT_PATIENCE", "GIT_USER_NAME", "GIT_USER_EMAIL", "VENV", "REPO_STEPS"),
+)
+"""The variables of a setup that say where its tree is, and what belongs to it."""
+
+_MADE_EARLY = 1024 * 1024
+"""Bytes of objects that are made while the login is on its way."""
+
+
+@dataclass(frozen=True)
+class LocalState:
+    """The repository as it stands now."""
+
+    here: LocalRepository
+    snapshot: Snapshot
+
+    def on(self, base: str) -> SyncState:
+        """As it is sent to a box that has `base`, which is here too."""
+        snapshot = self.snapshot
+        branch = self.here.branch or ""
+        return SyncState(snapshot.id, snapshot.commit, snapshot.tree, branch, base)
+
+    def objects(self, have: list[str]) -> EarlyObjects:
+        """What a box needs that has these commits. Raises BoxstrapError where one isn't here."""
+        ref = wanted_ref(self.snapshot.id)
+        return EarlyObjects(ObjectStream(self.here, snapshot=self.snapshot, ref=ref, have=have))
+
+    def packed_on(self, base: str) -> tuple[SyncState, EarlyObjects]:
+        """As it is sent to a box that has `base`; where that isn't here any more, all of it."""
+        if base:
+            with contextlib.suppress(BoxstrapError):
+                return self.on(base), self.objects([base])
+        return self.on(""), self.objects([])
+
+
+def read_state(request: SetupRequest, profile: Profile) -> LocalState:
+    """Read it. Raises UsageError, and what `take_snapshot` refuses to let travel."""
+    here = read(request.place, profile.git.ref)
+    if profile.git.url and here.url != without_user_info(profile.git.url):
+        raise _files_come_from("git.url")
+    only_commit = request.committed_only or here.asked is not None
+    return LocalState(here, take_snapshot(here, "commit" if only_commit else "all"))
+
+
+def usable_profile(request: SetupRequest, box: BoxHandle) -> Profile:
+    """The profile, once it is agreed to. Raises ProfileError, and UsageError where the box gets
+    its files by itself, from the address that the profile names."""
+    loaded = load_profile(request, kinds=NO_SECRET)
+    if loaded.needs_provider:
+        provider = LOCAL if box.is_local else box.known.provider or FALLBACK
+        loaded = loaded.for_provider(provider)
+    if loaded.profile.git.access == "url":
+        raise _files_come_from("git.access")
+    return loaded.profile
+
+
+def _files_come_from(key: str) -> UsageError:
+    return UsageError(
+        "the profile names an address from which the files come, so none are sent from here.",
+        where=key,
+        hint="Leave it out of the profile; or commit, push, and set up again: boxstrap setup",
+    )
+
+
+def values_for_box(
+    profile: Profile, state: LocalState, box: BoxHandle, wait_s: int
+) -> dict[str, Value]:
+    """The variables of the query that places states of this repository."""
+    steps = steps_for(local=box.is_local, train=True, repo=True, smoke=False)
+    source = source_of(state.here, state.snapshot)
+    named = dict(variables(profile, source, steps, local=box.is_local, secrets_id=""))
+    return {
+        **{name: named[name] for name in _OF_THE_TREE},
+        "WORKDIR": box.known.workdir,  # where a setup put it, whatever the profile says by now
+        "OBJECT_FORMAT": state.here.object_format,
+        "WAIT_S": wait_s,
+    }
+
+
+class EarlyObjects:
+    """What a box needs; the first of it is made now, before anybody waits for it."""
+
+    def __init__(self, objects: ObjectStream) -> None:
+        self._objects = objects
+        self._pieces = iter(objects)
+        self._made: list[bytes] = []
+        self.is_whole = False
+        """Whether nothing is left to be made."""
+        size = 0
+        while size < _MADE_EARLY:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self.is_whole = True
+                break
+            self._made.append(piece)
+            size += len(piece)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self._made
+        yield from self._pieces
+
+    def few(self, most: int) -> bytes | None:
+        """All of it, where that is no more than `most` bytes."""
+        made = b"".join(self._made)
+        return made if self.is_whole and len(made) <= most else None
+
+    def close(self) -> None:
+        """Make no more."""
+        self._objects.close()

@@ -1,0 +1,135 @@
+"""`sync --watch`: each save is sent over a channel that stays open, until Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bootstrap.cancel import CancelToken
+from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.handle import BoxHandle
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.profile.schema import Profile
+from bootstrap.protocol.sync_state import SyncStream
+from bootstrap.repo.objects import have_locally
+from bootstrap.setup.early_login import EarlyLogin
+from bootstrap.setup.request import SetupRequest
+from bootstrap.sync.file_events import file_events
+from bootstrap.sync.local_state import LocalState, read_state, usable_profile, values_for_box
+from bootstrap.sync.send import Synced, base_of, box_of, take_answer
+from bootstrap.ui.screen import Screen
+
+_TICK_MS = 250
+"""How often the link is looked at while nothing is saved."""
+_AGAIN_S = 5.0
+"""After so long what was refused beside a run or a setup is tried again."""
+
+
+def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced], None]) -> None:
+    """Send what stands here now and after each save; `tell` hears what was placed.
+
+    What a box refuses is said, and watching goes on. Ends with KeyboardInterrupt. Raises as
+    `send_state` where the first state can't be sent for another reason than a run or an edit.
+    """
+    box = box_of(request, screen)
+    early = EarlyLogin(box, CancelToken(), ask=False)
+    try:
+        profile = usable_profile(request, box)
+        state = read_state(request, profile)
+        link = ReconnectingLink(early.login, lost=screen.lost, back=screen.back, warn=screen.warn)
+    except BaseException:
+        early.close()
+        raise
+    sender = _Sender(request, profile, box, link, screen, tell)
+    try:
+        sender.send(state)
+        told = False
+        for changed in file_events(state.here, _TICK_MS):
+            if not told:  # before this the folders were not watched yet
+                screen.say(f"watching {state.here.root}: each save is sent; Ctrl-C ends this")
+            if changed or not told or sender.is_due():
+                sender.send_if_new()
+            else:
+                sender.keep_alive()
+            told = True
+    finally:
+        link.close()
+
+
+@dataclass
+class _Sender:
+    """Sends states over one command, which is begun again where the link was lost."""
+
+    request: SetupRequest
+    profile: Profile
+    box: BoxHandle
+    link: ReconnectingLink
+    screen: Screen
+    tell: Callable[[Synced], None]
+    _stream: SyncStream | None = None
+    _tried: str = ""
+    """The snapshot that was sent last, taken or not."""
+    _refused: str = ""
+    _again_at: float = float("inf")
+
+    def is_due(self) -> bool:
+        """Whether what was refused is to be tried again."""
+        return time.monotonic() >= self._again_at
+
+    def send_if_new(self) -> None:
+        """Send what stands here, where that is another state than last time."""
+        try:
+            state = read_state(self.request, self.profile)
+        except UsageError as error:  # a file that must not travel, a commit in the making
+            self._say(error)
+            return
+        if state.snapshot.id != self._tried or self.is_due():
+            self.send(state)
+
+    def send(self, state: LocalState) -> None:
+        """Send it, over a new link where this one is lost; what is refused is said once."""
+        began, backoff = time.monotonic(), Backoff()
+        while True:
+            try:
+                self.tell(self._take(state, began))
+                self._refused, self._again_at = "", float("inf")
+                break
+            except LinkLost as lost:
+                backoff.lost(lost, news=0)
+                self._reconnect(lost)
+            except (HostKeyError, UsageError):
+                raise
+            except BoxstrapError as error:
+                waits = isinstance(error, BusyError)
+                self._again_at = time.monotonic() + _AGAIN_S if waits else float("inf")
+                self._say(error)
+                break
+        self._tried = state.snapshot.id
+
+    def keep_alive(self) -> None:
+        """Where the link is lost, get another: the next save shall not wait for it."""
+        if not self.link.wire.alive():
+            self._reconnect(LinkLost(self.link.label))
+
+    def _take(self, state: LocalState, began: float) -> Synced:
+        if self._stream is None:
+            values = values_for_box(self.profile, state, self.box, self.request.wait_s)
+            self._stream = SyncStream(self.link.wire, values)
+        sent, objects = state.packed_on(base_of(self.box, state))
+        answer = self._stream.send(sent, b"".join(objects))
+        if answer.problem == "lacks":
+            have = have_locally(state.here, answer.have, state.snapshot)
+            sent = state.on(have[0] if have else "")
+            answer = self._stream.send(sent, b"".join(state.objects(have)))
+        return take_answer(answer, state, self.box, self.screen, began)
+
+    def _reconnect(self, lost: LinkLost) -> None:
+        self._stream = None
+        self.link.reconnect(lost)
+
+    def _say(self, error: BoxstrapError) -> None:
+        if error.text() != self._refused:
+            self._refused = error.text()
+            self.screen.warn(self._refused)

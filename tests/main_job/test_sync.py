@@ -1,0 +1,262 @@
+"""`sync`: what stands here goes to its tree on a box, and what was made there stays, or comes home.
+
+The box is this machine. All tests share it, and a user; each leaves the tree as it stands here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli import Running, User, UserRepository
+from tests.unit.repo.repositories import listing
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+"""
+TO_LOCAL = ("--host", "local")
+
+
+@dataclass
+class Twin:
+    """A repository, and its tree on the box."""
+
+    user: User
+    repository: UserRepository
+    tree: Path
+
+    def sync(self, *more: str, rc: int = 0) -> str:
+        """Send; what was said."""
+        return self.user.run("sync", *TO_LOCAL, *more).must(rc).text
+
+    def read(self, name: str) -> str:
+        return (self.tree / name).read_text()
+
+    def write(self, name: str, text: str) -> None:
+        path = self.repository.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    @property
+    def box_home(self) -> Path:
+        return self.tree.parent / ".boxstrap"
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Twin:
+    user = User(tmp_path_factory.mktemp("sync") / "home")
+    files = {"keep.txt": "kept\n", "gone.txt": "x\n", ".gitignore": "out/\n*.log\n"}
+    repository = user.repository(boxstrap__yaml=PROFILE, **{"a": "a\n"})
+    repository.commit(files)
+    user.run("setup", *TO_LOCAL).must(0)
+    return Twin(user, repository, user.home / "work/homework")
+
+
+def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) -> None:
+    (twin.tree / "out").mkdir()
+    (twin.tree / "out/model").write_text("made\n")
+    (twin.tree / "result").write_text("made\n")
+    (twin.repository.root / "gone.txt").unlink()
+    twin.write("train.py", "print('again')\n")
+    twin.write("new/module.py", "1\n")
+    said = twin.sync("--json")
+    told = json.loads(said)
+    assert (told["updated"], told["new"], told["removed"]) == (
+        ["train.py"],
+        ["new/module.py"],
+        ["gone.txt"],
+    )
+    assert told["commit"] == twin.repository.head
+    assert twin.read("train.py") == "print('again')\n"
+    assert twin.read("new/module.py") == "1\n"
+    assert not (twin.tree / "gone.txt").exists()
+    assert (twin.read("result"), twin.read("out/model")) == ("made\n", "made\n")
+    assert "already as here" in twin.sync()
+    # The next setup finds the tree right, on the commit as well.
+    (twin.tree / "result").unlink()
+    twin.repository.git("add", "-A")
+    twin.repository.git("commit", "-qm", "All of it")
+    assert "already as here" in twin.sync()
+    done = twin.user.run("setup", *TO_LOCAL).must(0)
+    assert " repo       start" not in done.text
+
+
+def test_what_was_edited_on_the_box_stops_it_and_comes_home(twin: Twin) -> None:
+    twin.write("keep.txt", "here\n")
+    (twin.tree / "keep.txt").write_text("on the box\n")
+    (twin.tree / "new file").write_text("new\n")
+    (twin.tree / "tool").symlink_to("train.py")
+    refused = twin.sync(rc=9)
+    assert "edited on the box" in refused
+    assert "keep.txt" in refused
+    assert "sync --back" in refused
+    assert twin.read("keep.txt") == "on the box\n"
+    before = listing(twin.repository.root)
+    ref = "refs/boxstrap/local/edits"
+    done = twin.user.run("sync", "--back", *TO_LOCAL).must(0)
+    assert "1 updated, 2 new" in done.out
+    assert f"git merge {ref}" in done.out
+    git = twin.repository.git
+    assert git("show", f"{ref}:keep.txt") == "on the box"
+    assert git("diff", "--name-only", f"{ref}^", ref).split("\n") == [
+        "keep.txt",
+        "new file",
+        "tool",
+    ]
+    # A pack and a ref came, nothing else, and nothing was checked out.
+    after = listing(twin.repository.root)
+    changed = {
+        Path(name) for name, (digest, *_) in after.items() if before.get(name, ("",))[0] != digest
+    }
+    assert not before.keys() - after.keys()
+    assert {path.parent.name for path in changed} == {"pack", "local"}
+    again = twin.user.run("sync", "--back", *TO_LOCAL, "--json").must(0).json()
+    assert (again["refs"], again["new"]) == ({ref: git("rev-parse", ref)}, [])
+    # What the person discards there is out of the way.
+    for name in ("new file", "tool"):
+        (twin.tree / name).unlink()
+    subprocess.run(["git", "-C", twin.tree, "checkout", "HEAD", "--", "keep.txt"], check=True)
+    twin.sync()
+    assert twin.read("keep.txt") == "here\n"
+
+
+def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
+    there = ("git", "-C", str(twin.tree), "-c", "user.name=Box", "-c", "user.email=b@example.org")
+    subprocess.run([*there, "checkout", "-q", "-b", "try/one"], check=True)
+    (twin.tree / "train.py").write_text("print('committed there')\n")
+    subprocess.run([*there, "commit", "-q", "-am", "Try \x1b[31mone"], check=True)
+    before = twin.repository.head
+    done = twin.user.run("sync", "--back", *TO_LOCAL).must(0)
+    ref = "refs/boxstrap/local/heads/try/one"
+    assert "1 commit made on the box" in done.out
+    assert f"git diff HEAD...{ref}" in done.out
+    assert twin.repository.git("show", f"{ref}:train.py") == "print('committed there')"
+    assert twin.repository.head == before
+    subprocess.run([*there, "checkout", "-q", "main"], check=True)
+    twin.sync()
+
+
+def test_beside_a_live_run_it_stops_and_names_it(twin: Twin) -> None:
+    key = next(path.name for path in twin.box_home.glob("steps/homework-*") if path.is_dir())
+    run = twin.box_home / "runs" / key / "train-7"
+    run.mkdir(parents=True)
+    twin.write("train.py", "print('beside a run')\n")
+    with subprocess.Popen(["sleep", "60"]) as training:
+        stat = Path(f"/proc/{training.pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (run / "pid").write_text(f"{training.pid} {stat[19]} {boot}\n")
+        (run / "dir").write_text(f"{twin.tree}\n")
+        (run / "command").write_text("sleep 60\n")
+        before = twin.read("train.py")
+        refused = twin.sync(rc=8)
+        training.kill()
+    assert "train-7 is running" in refused
+    assert twin.read("train.py") == before
+    twin.sync()
+    assert twin.read("train.py") == "print('beside a run')\n"
+
+
+def test_a_box_without_this_tree_says_so(twin: Twin) -> None:
+    other = twin.user.home / "other"
+    twin.repository.git("clone", "-q", str(twin.repository.root), str(other))
+    twin.repository.git("-C", str(other), "checkout", "-q", "--orphan", "alone")
+    twin.repository.git(
+        "-C", str(other), "-c", "user.name=M", "-c", "user.email=m@e", "commit", "-qm", "A"
+    )
+    for task in (("sync",), ("sync", "--back"), ("sync", "--watch")):
+        refused = twin.user.run(*task, *TO_LOCAL, "--repo", str(other)).must(2)
+        assert "not set up on this box" in refused.err
+        assert "boxstrap setup --host local" in refused.err
+    refused = twin.user.run("sync", "--host", "root@203.0.113.9:2222").must(2)
+    assert "not set up on this box" in refused.err
+
+
+def test_a_record_that_lies_about_the_box_is_found_out(twin: Twin) -> None:
+    """What the box is said to have isn't there: it says so, and gets another pack."""
+    twin.write("train.py", "print('never sent')\n")
+    twin.sync()
+    record = twin.user.state / "boxes/local/box.json"
+    known = json.loads(record.read_text())
+    stores = list(twin.box_home.glob("store/*.git"))
+    sent = known["extra"]["snapshot"]
+    for store in stores:
+        subprocess.run(
+            ["git", "--git-dir", store, "update-ref", "-d", f"refs/boxstrap/{sent}"], check=True
+        )
+        subprocess.run(["git", "--git-dir", store, "prune", "--expire=now"], check=True)
+    twin.write("train.py", "print('after it was lost')\n")
+    twin.sync()
+    assert twin.read("train.py") == "print('after it was lost')\n"
+
+
+@pytest.fixture
+def watch(twin: Twin) -> Iterator[Running]:
+    twin.sync()
+    running = twin.user.begin("sync", "--watch", *TO_LOCAL)
+    running.await_said("watching")
+    yield running
+    running.close()
+
+
+def arrives(path: Path, text: str, within: float = 20) -> None:
+    """Wait until the file holds this."""
+    limit = time.monotonic() + within
+    while not path.is_file() or path.read_text() != text:
+        assert time.monotonic() < limit, f"{path} never held {text!r}"
+        time.sleep(0.02)
+
+
+def test_each_save_is_sent_until_ctrl_c(twin: Twin, watch: Running) -> None:
+    twin.write("train.py", "print('saved')\n")
+    arrives(twin.tree / "train.py", "print('saved')\n")
+    # As editors do: written beside it, then renamed.
+    twin.write(".train.py.tmp", "print('renamed')\n")
+    (twin.repository.root / ".train.py.tmp").rename(twin.repository.root / "train.py")
+    arrives(twin.tree / "train.py", "print('renamed')\n")
+    twin.write("deep/er/new.py", "new\n")
+    arrives(twin.tree / "deep/er/new.py", "new\n")
+    twin.write("deep/er/new.py", "newer\n")
+    arrives(twin.tree / "deep/er/new.py", "newer\n")
+    # An edit on the box is said, and the next save goes on.
+    (twin.tree / "keep.txt").write_text("mine\n")
+    twin.write("keep.txt", "yours\n")
+    watch.await_said("edited on the box")
+    assert twin.read("keep.txt") == "mine\n"
+    subprocess.run(["git", "-C", twin.tree, "checkout", "-q", "HEAD", "--", "keep.txt"], check=True)
+    twin.write("keep.txt", "yours again\n")
+    arrives(twin.tree / "keep.txt", "yours again\n")
+    twin.repository.git("add", "-A")
+    twin.repository.git("commit", "-qm", "All of it")
+    head = twin.repository.head
+    limit = time.monotonic() + 20
+    while (
+        subprocess.check_output(["git", "-C", twin.tree, "rev-parse", "HEAD"], text=True).strip()
+        != head
+    ):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    watch.interrupt()
+    ended = watch.end().must(0)
+    assert "Traceback" not in ended.text
+    assert "1 new (deep/er/new.py)" in ended.out
+
+
+def test_what_git_ignores_is_not_sent(twin: Twin, watch: Running) -> None:
+    for number in range(20):
+        twin.write(f"out/{number}.bin", "x")
+        twin.write("noise.log", str(number))
+        time.sleep(0.02)
+    twin.write("train.py", "print('heard')\n")
+    arrives(twin.tree / "train.py", "print('heard')\n")
+    told = watch.line(), watch.line()
+    assert "already as here" in told[0]
+    assert "1 updated (train.py)" in told[1]
+    assert not (twin.tree / "noise.log").exists()

@@ -1,0 +1,237 @@
+"""What a hostile box may send for `sync --back`: refused, and the repository stays as it is."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.repo.here import read
+from bootstrap.repo.quarantine import Bounds, Quarantine
+from tests.unit.repo.repositories import SampleRepository, listing
+
+BOUNDS = Bounds(mib=2, seconds=20)
+_KINDS = {"commit": 1, "tree": 2, "blob": 3}
+
+
+def name_of(kind: str, data: bytes) -> bytes:
+    """The id of an object, as bytes."""
+    return hashlib.sha1(f"{kind} {len(data)}\0".encode() + data).digest()
+
+
+def pack(*objects: tuple[str, bytes]) -> bytes:
+    """A pack of these objects as they are, whatever git would think of them (gitformat-pack(5))."""
+    body = b"PACK" + struct.pack(">II", 2, len(objects))
+    for kind, data in objects:
+        size, head = len(data), bytearray()
+        byte, size = _KINDS[kind] << 4 | size & 15, size >> 4
+        while size:
+            head.append(byte | 128)
+            byte, size = size & 127, size >> 7
+        body += bytes([*head, byte]) + zlib.compress(data)
+    return body + hashlib.sha1(body).digest()
+
+
+def tree(*entries: tuple[bytes, bytes, bytes]) -> bytes:
+    """A tree of modes, names and ids."""
+    return b"".join(mode + b" " + name + b"\0" + id_ for mode, name, id_ in entries)
+
+
+def commit(tree_id: bytes, *parents: bytes) -> bytes:
+    who = b"Me <me@example.org> 1700000000 +0000"
+    lines = [b"tree " + tree_id.hex().encode(), *(b"parent " + p.hex().encode() for p in parents)]
+    return b"\n".join([*lines, b"author " + who, b"committer " + who, b"", b"Edits", b""])
+
+
+def sent(*entries: tuple[bytes, bytes], mode: bytes = b"100644") -> tuple[bytes, str]:
+    """A pack with one commit of files by these names, and the commit's id."""
+    blobs = [("blob", content) for _, content in entries]
+    made = tree(*((mode, name, name_of("blob", content)) for name, content in entries))
+    tip = commit(name_of("tree", made))
+    return pack(*blobs, ("tree", made), ("commit", tip)), name_of("commit", tip).hex()
+
+
+def take(repo: SampleRepository, data: bytes | Iterator[bytes], tip: str) -> None:
+    """As `sync --back` does it."""
+    pieces = iter([data]) if isinstance(data, bytes) else data
+    with Quarantine(read(repo.root), BOUNDS, sender="box") as quarantine:
+        quarantine.take(pieces)
+        quarantine.check([tip])
+        quarantine.keep({"refs/boxstrap/box/edits": tip})
+
+
+def test_what_is_sound_is_kept_and_nothing_of_it_elsewhere(repo: SampleRepository) -> None:
+    data, tip = sent((b"train.py", b"print(2)\n"))
+    before = listing(repo.root)
+    take(repo, data, tip)
+    assert repo.git("rev-parse", "refs/boxstrap/box/edits") == tip
+    assert repo.git("fsck", "--strict") == ""
+    changed = {name for name, state in listing(repo.root).items() if before.get(name) != state}
+    files = {Path(name).name for name in changed if Path(name).is_file()}
+    packs = [name for name in files if name.endswith((".pack", ".idx"))]
+    assert (len(packs), files - set(packs)) == (2, {"edits"})
+
+
+BLOB = b"print(2)\n"
+EVIL = {
+    "..": sent((b"..", BLOB)),
+    ".": sent((b".", BLOB)),
+    ".git": sent((b".git", BLOB)),
+    ".GIT": sent((b".GIT", BLOB)),
+    "a name that HFS reads as .git": sent((".g‌it".encode(), BLOB)),
+    "a name that NTFS reads as .git": sent((b"git~1", BLOB)),
+    "a path with a slash": sent((b"../../.bashrc", BLOB)),
+    "an empty name": sent((b"", BLOB)),
+    "the same name twice": sent((b"a", BLOB), (b"a", b"other\n")),
+    "a mode that no git writes": sent((b"a", BLOB), mode=b"0100644"),
+    ".gitmodules that is a link": sent((b".gitmodules", b"/etc/passwd"), mode=b"120000"),
+    ".gitmodules with an option for an address": sent(
+        (b".gitmodules", b'[submodule "x"]\n\tpath = x\n\turl = --upload-pack=touch owned\n')
+    ),
+}
+
+
+def _swapped() -> tuple[bytes, str]:
+    data, tip = sent((b"a", BLOB))
+    return data[:40] + bytes([data[40] ^ 1]) + data[41:], tip
+
+
+def _hanging() -> tuple[bytes, str]:
+    made = tree((b"100644", b"a", name_of("blob", b"never sent")))
+    tip = commit(name_of("tree", made))
+    return pack(("tree", made), ("commit", tip)), name_of("commit", tip).hex()
+
+
+def _without_parent() -> tuple[bytes, str]:
+    made = tree((b"100644", b"a", name_of("blob", BLOB)))
+    tip = commit(name_of("tree", made), name_of("commit", b"never sent"))
+    objects = (("blob", BLOB), ("tree", made), ("commit", tip))
+    return pack(*objects), name_of("commit", tip).hex()
+
+
+def _no_commit() -> tuple[bytes, str]:
+    return sent((b"a", BLOB))[0], name_of("blob", BLOB).hex()
+
+
+WRONG = {
+    **EVIL,
+    "a byte that is another": _swapped(),
+    "a file that was never sent": _hanging(),
+    "a commit that was never sent": _without_parent(),
+    "a file called a commit": _no_commit(),
+    "a commit without an author": (
+        pack(("commit", b"tree " + b"0" * 40 + b"\n\nx")),
+        name_of("commit", b"tree " + b"0" * 40 + b"\n\nx").hex(),
+    ),
+    "half of a pack": (sent((b"a", BLOB))[0][:-30], sent((b"a", BLOB))[1]),
+    "no pack at all": (b"", "a" * 40),
+    "words": (b"Welcome to your box!\n" * 99, "a" * 40),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_refused(
+    repo: SampleRepository, untouched: Callable[[], None], home: Path, what: str
+) -> None:
+    untouched()
+    with pytest.raises(BoxstrapError, match="what the box sent is refused") as caught:
+        take(repo, *WRONG[what])
+    assert "Nothing of it was kept" in caught.value.hint
+    assert "\x1b" not in caught.value.text()
+    assert not list((home.parent / "home").rglob("incoming/*"))
+
+
+def test_an_endless_stream_and_a_huge_pack_are_cut_off(
+    repo: SampleRepository, untouched: Callable[[], None]
+) -> None:
+    untouched()
+    taken = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal taken
+        yield b"PACK" + struct.pack(">II", 2, 2**31)
+        for _ in itertools.count():
+            taken += 1
+            # An object of a terabyte, which goes on and on.
+            yield (
+                b"\xb0\x80\x80\x80\x80\x80\x01" + zlib.compress(b"")[:2] if taken == 1 else b""
+            ) + bytes(65536)
+
+    with pytest.raises(BoxstrapError, match=r"refused"):
+        take(repo, endless(), "a" * 40)
+    assert taken <= 34
+
+
+def test_what_unpacks_to_more_than_there_is_room_for_is_ended(
+    repo: SampleRepository, untouched: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deltas that double: some hundred bytes that want gigabytes of memory."""
+    untouched()
+    monkeypatch.setattr("bootstrap.repo.quarantine._MEMORY_KIB", 200_000)
+    with pytest.raises(BoxstrapError, match="refused"):
+        take(repo, doubling(2**20, 8), "a" * 40)
+
+
+def doubling(begin: int, times: int) -> bytes:
+    """A pack of one blob, and deltas of which each copies the one before twice."""
+    data = b"x" * begin
+    body = b"PACK" + struct.pack(">II", 2, times + 1)
+    places = [len(body)]
+    body += _head(3, begin) + zlib.compress(data)
+    for step in range(times):
+        size = begin << step
+        copies = b""
+        for at in [*range(0, size, 0xFFFF)] * 2:
+            copies += b"\xbf" + struct.pack("<I", at) + struct.pack("<H", min(0xFFFF, size - at))
+        delta = _varint(size) + _varint(size * 2) + copies
+        here = len(body)
+        body += _head(6, len(delta)) + _back(here - places[-1]) + zlib.compress(delta)
+        places.append(here)
+    return body + hashlib.sha1(body).digest()
+
+
+def _head(kind: int, size: int) -> bytes:
+    head, byte, size = bytearray(), kind << 4 | size & 15, size >> 4
+    while size:
+        head.append(byte | 128)
+        byte, size = size & 127, size >> 7
+    return bytes([*head, byte])
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def _back(offset: int) -> bytes:
+    found = [offset & 127]
+    while offset := offset >> 7:
+        offset -= 1
+        found.append(offset & 127 | 128)
+    return bytes(reversed(found))
+
+
+def test_a_slow_one_is_given_up(repo: SampleRepository, untouched: Callable[[], None]) -> None:
+    import time
+
+    untouched()
+
+    def slow() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b""
+            time.sleep(0.05)
+
+    with (
+        pytest.raises(BoxstrapError, match="longer than 1 s"),
+        Quarantine(read(repo.root), Bounds(mib=2, seconds=1), sender="box") as quarantine,
+    ):
+        quarantine.take(slow())

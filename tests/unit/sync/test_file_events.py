@@ -1,0 +1,54 @@
+"""Which changes of files are a reason to look: not git's own, and not what git ignores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.repo.here import read
+from bootstrap.sync.file_events import may_travel
+from tests.unit.repo.conftest import home, new, repo
+from tests.unit.repo.repositories import SampleRepository
+
+__all__ = ["home", "new", "repo"]
+
+CHANGES: dict[str, bool] = {
+    "train.py": True,
+    "a new file": True,
+    "deep/er/file": True,
+    "noise.log": False,
+    "out/model.bin": False,
+    "deep/out/model.bin": False,
+    "kept.log": True,  # tracked, though it is ignored by name
+    ".git/index": False,
+    ".git/objects/12/34": False,
+    ".git/HEAD": True,
+    ".git/refs/heads/try/one": True,
+    ".git/packed-refs": True,
+    "deep/.git/HEAD": False,
+    b"\xff.py": True,  # type: ignore[dict-item]
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_changed(repo: SampleRepository, name: str) -> None:
+    repo.commit(kept="x\n")
+    repo.write("kept.log", "kept\n")
+    repo.git("add", "-A")
+    repo.write(".gitignore", "*.log\nout/\n")
+    here = read(repo.root)
+    assert may_travel(here, [repo.root / os.fsdecode(name)]) is CHANGES[name]
+    assert may_travel(here, [repo.root / "out/x", repo.root / os.fsdecode(name)]) is CHANGES[name]
+
+
+def test_a_worktree_has_its_own_head(
+    repo: SampleRepository, tmp_path: Path, new: Callable[..., SampleRepository]
+) -> None:
+    repo.git("worktree", "add", "-q", "-b", "other", str(tmp_path / "tree"))
+    here = read(tmp_path / "tree")
+    assert may_travel(here, [repo.root / ".git/worktrees/tree/HEAD"])
+    assert may_travel(here, [repo.root / ".git/refs/heads/other"])
+    assert not may_travel(here, [repo.root / ".git/worktrees/tree/index"])
