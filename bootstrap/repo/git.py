@@ -149,11 +149,14 @@ def not_installed() -> UsageError:
     return UsageError("git is not installed on this machine.", hint="Install it and run again.")
 
 
-def broken(folder: Path, failure: GitError) -> BoxstrapError:
-    """The error for a failure that no state of a sound repository explains."""
+def broken(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
+    """The error for a failure that no state of a sound repository explains.
+
+    `written` is where git writes, if that is another folder.
+    """
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL is ours: git says it so
         if os.strerror(code) in failure.said:
-            return cant_write(shown(str(folder)), OSError(code, os.strerror(code)))
+            return cant_write(shown(str(written or folder)), OSError(code, os.strerror(code)))
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
     return BoxstrapError(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",

@@ -73,7 +73,7 @@ def take_snapshot(
         try:
             return taker.take()
         except GitError as failure:
-            raise broken(here.root, failure) from failure
+            raise broken(here.root, failure, store.git_dir.parent) from failure
         except OSError as error:
             raise BoxstrapError(
                 f"no snapshot can be made: {error.strerror or error}.",

@@ -11,10 +11,11 @@
 # file is written over or goes only if it is in that index and its content is unchanged. The narrow editions make none
 # beside a tree, and ask the person's git; the full script takes such a tree over.
 #
-# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, REPO_STORE, PLACED,
-# REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes `fail`'s
-# code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. Who places outside of a setup writes
-# COMMIT, or COMMIT+SNAPSHOT where these differ, as second word into the stamp steps/KEY/repo.ok.
+# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, REPO_STORE,
+# PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
+# `fail`'s code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. STEP_LOG is where
+# standard error goes. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where these differ, as second
+# word into the stamp steps/KEY/repo.ok.
 
 place_snapshot() {
   raw_store # full
@@ -72,6 +73,7 @@ check_out_whole() {
     fetch_from_store
   begin_placed # full
   tree_git checkout -q --detach "$REPO_SNAPSHOT" --
+  ! grep -qF 'error: unable to ' "$STEP_LOG" || { rm -rf -- "$REPO_DIR" && not_written; } # full
   cp -p "$PLACED/index" "$REPO_DIR/.git/index" # full
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT" # full
   move_head
@@ -130,6 +132,7 @@ fetch_from_store() {
 # What was edited, added or committed on the box is never overwritten: git refuses, and we say what it found.
 update_in_place() {
   local old said
+  local placed # full
   old=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
   if [ "$old" != "$REPO_COMMIT" ]; then
     fetch_from_store ||
@@ -140,15 +143,53 @@ update_in_place() {
   [ -d "$PLACED" ] || take_over # full
   switch_index "$old" -n || box_edits # full
   printf '%s %s\n' "$REPO_SNAPSHOT" "$REPO_COMMIT" | write_file "$(note_of switch)" 600
+  linked_folders || box_edits # full
+  placed=$(placed_git rev-parse -q --verify HEAD 2>/dev/null) || : # full
   if ! said=$(switch_files); then
     rm -f "$(note_of switch)"
     printf '%s\n' "$said" >&2
     case $said in *'untracked working tree files would be'*) in_the_way ;; esac # full
     box_edits
   fi
+  case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
   switch_index "$old"
   move_head
   rm -f "$(note_of switch)"
+}
+
+# Of files that it could not write git tells in words alone, and takes them for placed. They are taken out of what was
+# placed, so that they are written once there is room.
+drop_unwritten() {
+  local file lost=()
+  while IFS= read -r -d '' file; do
+    if [ -e "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ]; then
+      if [ -L "$REPO_DIR/$file" ] || ! begins_like "$REPO_SNAPSHOT" "$file"; then continue; fi
+      [ "$(stat -c %s -- "$REPO_DIR/$file")" -lt "$(placed_git cat-file -s "$REPO_SNAPSHOT:$file")" ] || continue
+      rm -f -- "$REPO_DIR/$file"
+    fi
+    lost+=("$file")
+  done < <(placed_git diff-tree -r -z --no-renames --name-only --diff-filter=d "$1" "$REPO_SNAPSHOT" --)
+  [ "${#lost[@]}" -eq 0 ] || printf '%s\0' "${lost[@]}" | placed_git update-index -z --force-remove --stdin
+  placed_as_index
+  rm -f "$(note_of switch)"
+  not_written
+}
+
+not_written() {
+  fail disk-full "not every file could be written (listed above)" "make room on the box, then run the same command again"
+}
+
+# A folder that somebody made a link on the box, to a larger disk say: git would put a folder in its place.
+linked_folders() {
+  local file folder found=
+  while IFS= read -r -d '' file; do
+    folder=$file
+    while [[ $folder == */* ]]; do
+      folder=${folder%/*}
+      if [ -L "$REPO_DIR/$folder" ] && ! placed_git rev-parse -q --verify ":$folder" >/dev/null; then found+=$folder$'\n'; fi
+    done
+  done < <(placed_git diff-tree -r -z --no-renames --name-only HEAD "$REPO_SNAPSHOT" --)
+  [ -z "$found" ] || { sort -u <<<"${found%?}" | sed 's/$/ is a link on the box/' >&2 && return 1; }
 }
 
 in_the_way() {
@@ -178,6 +219,7 @@ switch_files() {
   said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1) ||
     { take_known && said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1); } || # full
     { printf '%s\n' "$said" && return 1; }
+  printf '%s\n' "$said" # full
 }
 
 # Of the files in the way, those that stand here as the snapshot has them, or as HEAD does, which is known: edits that

@@ -1,0 +1,124 @@
+"""A snapshot where the box stands in its way: no room for a file, a folder that is a link."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bootstrap.render.parts import LIBRARY, shell_part
+from tests.unit.repo.repositories import SampleRepository
+
+LARGE = 400 * 1024
+NO_ROOM = "trap '' XFSZ; ulimit -f 200"
+"""Files of 200 KiB at the most: to git, a full disk."""
+
+
+class Placed:
+    """A box's store and tree, in which states of a repository are placed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.tree = folder / "w/.boxstrap", folder / "w/homework"
+        self.commit, self.said = "", ""
+        (self.home / "steps/k").mkdir(parents=True)
+        self.store = self.home / "store/k.git"
+        self.repo = SampleRepository(folder / "repo")
+        self.repo.root.mkdir()
+        self.repo.git("init", "-q", "-b", "main")
+        self.repo.git("config", "user.name", "me")
+        self.repo.git("config", "user.email", "me@example.org")
+        self.repo.git("init", "-q", "--bare", str(self.store))
+
+    def state(self, **files: str) -> str:
+        """A commit with these files too; `a__b` is a/b."""
+        made = self.repo.commit(**{name.replace("__", "/"): text for name, text in files.items()})
+        self.repo.git("push", "-q", str(self.store), f"HEAD:refs/boxstrap/{made}")
+        self.commit = self.commit or made
+        return made
+
+    def place(self, snapshot: str, before: str = "") -> tuple[int, str]:
+        """Place it; how that ended, and the code of the failure."""
+        values = {
+            "WORKDIR": self.tree.parent,
+            "BOX_HOME": self.home,
+            "REPO_KEY": "k",
+            "REPO_NAME": "homework",
+            "REPO_DIR": self.tree,
+            "REPO_STORE": self.store,
+            "PLACED": self.home / "steps/k/placed",
+            "RUNS": self.home / "runs/k",
+            "REPO_COMMIT": self.commit,
+            "REPO_SNAPSHOT": snapshot,
+            "STEP_CODE": self.home / "code",
+            "STEP_LOG": self.home / "log",
+            "STEP": "repo",
+        }
+        empty = ("REPO_BRANCH", "REPO_URL", "REPO_ROOT", "ADOPT", "TOKEN")
+        lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
+        lines += [f"{name}=" for name in empty]
+        library = "".join(shell_part("lib", name) for name in LIBRARY)
+        script = "\n".join(
+            [library, *lines, 'exec 3>/dev/null 2>"$STEP_LOG"', before, "set -eu", "place_snapshot"]
+        )
+        (self.home / "code").write_text("")
+        done = subprocess.run(
+            ["bash", "--norc", "-c", script], capture_output=True, text=True, check=False
+        )
+        self.said = (self.home / "log").read_text()
+        return done.returncode, (self.home / "code").read_text().strip()
+
+    def files(self) -> dict[str, str]:
+        """What stands in the tree."""
+        found = (path for path in self.tree.rglob("*") if ".git" not in path.parts)
+        return {str(p.relative_to(self.tree)): p.read_text() for p in found if p.is_file()}
+
+
+@pytest.fixture
+def placed(tmp_path: Path) -> Placed:
+    return Placed(tmp_path)
+
+
+def test_a_file_that_finds_no_room_is_no_placed_file(placed: Placed) -> None:
+    first = placed.state(a="1\n", b="1\n")
+    second = placed.state(a="2\n", large="x" * LARGE, z="2\n")
+    assert placed.place(first) == (0, "")
+    assert placed.place(second, NO_ROOM) == (1, "disk-full"), placed.said
+    assert "unable to write file" in placed.said
+    assert placed.files() == {"a": "2\n", "b": "1\n", "z": "2\n"}
+    assert placed.place(second, NO_ROOM) == (1, "disk-full"), placed.said
+    assert placed.place(second) == (0, ""), placed.said
+    assert placed.files() == {"a": "2\n", "b": "1\n", "large": "x" * LARGE, "z": "2\n"}
+
+
+def test_a_first_tree_without_room_for_a_file_is_none(placed: Placed) -> None:
+    first = placed.state(a="1\n", large="x" * LARGE)
+    assert placed.place(first, NO_ROOM) == (1, "disk-full"), placed.said
+    assert not placed.tree.exists()
+    assert placed.place(first) == (0, ""), placed.said
+    assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
+
+
+def test_a_folder_that_became_a_link_on_the_box_stays_one(placed: Placed) -> None:
+    first = placed.state(a="1\n", data__x="1\n")
+    second, third = placed.state(a="2\n"), placed.state(data__x="2\n")
+    placed.place(first)
+    elsewhere = placed.home / "larger"
+    (placed.tree / "data").rename(elsewhere)
+    (placed.tree / "data").symlink_to(elsewhere)
+    assert placed.place(second) == (0, ""), placed.said
+    assert placed.place(third) == (1, "box-edits")
+    assert "data is a link on the box" in placed.said
+    assert (placed.tree / "data").is_symlink()
+    assert (elsewhere / "x").read_text() == "1\n"
+
+
+def test_a_link_of_the_repository_may_become_a_folder(placed: Placed) -> None:
+    (placed.repo.root / "data").symlink_to("elsewhere")
+    first = placed.state(a="1\n")
+    (placed.repo.root / "data").unlink()
+    second = placed.state(data__x="1\n")
+    placed.place(first)
+    assert placed.place(second) == (0, ""), placed.said
+    assert placed.files() == {"a": "1\n", "data/x": "1\n"}
