@@ -237,6 +237,11 @@ class Box:
         net.drop(self._spec.subnet, self._spec.index, 0)
         net.unplug(self._spec.subnet, self._spec.index)
 
+    def keep(self, layer: Path) -> None:
+        """Power it off and keep what it wrote, for others to begin with: `Rig.start(on=layer)`."""
+        self.power_off()
+        sh(["cp", "-a", str(self._spec.folder / "upper"), str(layer)])
+
     def stop(self) -> None:
         """Destroy it, its file system included."""
         self.power_off()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_terminal_summary",
     "rig",
+    "shared_folder",
 ]
 
 _REASON = "boxes need root"
@@ -39,6 +41,13 @@ def mirror_rig() -> Iterator[Rig]:
     """A rig whose boxes take packages from its caching mirror."""
     with Rig(mirror=True) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture

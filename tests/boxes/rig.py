@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 
 from tests.boxes import claims, host_sources, images, kinds, net, places
@@ -84,15 +85,17 @@ class Rig:
         environ: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
         disk: str | None = None,
+        on: Path | None = None,
     ) -> Box:
         """Start a box of a kind (see kinds.py); it answers on ssh when this returns.
 
         `environ` adds to PID 1's variables, `files` (path: text, root's) to its file
-        system, `disk` ("300M") limits all that it writes. The first box of a kind on
+        system, `disk` ("300M") limits all that it writes; `on` is what Box.keep() kept of
+        another box of the kind: it begins with that one's file system. The first box of a kind on
         a machine makes that kind's layers, which takes up to a few minutes.
         """
         whole = kinds.whole(kind)
-        layers = images.layers(whole)
+        layers = [*([on] if on else []), *images.layers(whole)]
         with self._lock:
             index = self._next
             self._next += 1

@@ -15,6 +15,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import LONG, await_nothing
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -47,8 +48,8 @@ def set_up(rented: Rented) -> UserRepository:
 class Mended:
     """A box that one damage after the other is done to: each test leaves it as it found it."""
 
-    def __init__(self, rig: Rig, homes: Path) -> None:
-        self._rig, self._homes = rig, homes
+    def __init__(self, rig: Rig, shared: Path, homes: Path) -> None:
+        self._rig, self._shared, self._homes = rig, shared, homes
         self._kept: list[tuple[Rented, UserRepository]] = []
         self._count = 0
 
@@ -59,7 +60,8 @@ class Mended:
             self.close()
         if not self._kept:
             self._count += 1
-            rented = Rented(User(self._homes / str(self._count)), self._rig.start("vast"))
+            box = start_used(self._rig, "vast", self._shared)
+            rented = Rented(User(self._homes / str(self._count)), box)
             self._kept.append((rented, set_up(rented)))
         try:
             yield self._kept[0]
@@ -74,8 +76,10 @@ class Mended:
 
 
 @pytest.fixture(scope="module")
-def mended(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mended]:
-    made = Mended(mirror_rig, tmp_path_factory.mktemp("mended"))
+def mended(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mended]:
+    made = Mended(mirror_rig, shared_folder, tmp_path_factory.mktemp("mended"))
     yield made
     made.close()
 
@@ -143,7 +147,7 @@ def test_damage_is_noticed_and_mended(
 
 @pytest.mark.parametrize("how", ["kill-session -t train", "kill-server"])
 def test_a_session_that_was_ended_is_a_window_closed(rent: Rent, faults: Faults, how: str) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     with faults.attempt(f"session removed ({how.split(maxsplit=1)[0]})"):
@@ -186,7 +190,7 @@ CHOICES = "on the box"
 def test_what_was_made_on_the_box_stops_the_setup(
     rent: Rent, faults: Faults, made: str, how: str, named: str
 ) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     ignored = {"_gitignore": "", "notes__txt": "one\n"}
     repository = rented.user.repository(**ignored)
     first = repository.commit({".gitignore": "out/\n"})
@@ -211,7 +215,7 @@ def test_what_was_made_on_the_box_stops_the_setup(
 
 
 def test_what_is_in_nobodys_way_stays(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(notes__txt="one\n", other__txt="one\n")
     rented.run("setup").must(0)
     rented.as_user(
@@ -241,7 +245,7 @@ def test_a_switch_that_was_cut_short_is_undone_and_done(
     rent: Rent, faults: Faults, when: str, git: str
 ) -> None:
     """As a kill leaves it in the midst of git's checkout; an edit made since then stays."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = set_up(rented)
     old = repository.head
     new = repository.commit({"notes.txt": f"new\n{NOTES}", "a.txt": "a\n", "z.txt": "z\n"})

@@ -18,7 +18,7 @@ LOCK = "/workspace/.boxstrap/lock"
 @pytest.fixture
 def at_work(rent: Rent) -> tuple[Rented, Running, str]:
     """A setup in the midst of its step python, somebody who follows it, and its id."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     slow(rented)
     going = rented.begin("setup")
     return rented, going, await_step(rented, "python")
@@ -30,7 +30,7 @@ def holder(rented: Rented) -> int:
 
 
 def test_the_same_twice_at_once(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     with faults.attempt("two set-ups at once, the same"):
         both = [rented.begin("setup", "--name", "a"), rented.begin("setup", "--name", "a")]

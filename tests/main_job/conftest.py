@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,17 +11,24 @@ import pytest
 from tests.boxes import Box, Rig
 from tests.cli import User
 from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
 
 Rent = Callable[..., Rented]
 
 
 @pytest.fixture
-def rent(mirror_rig: Rig, user: User) -> Iterator[Rent]:
-    """Rent a box: `rent("vast")`. It is given back at the end of the test."""
+def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
+    """Rent a box: `rent("vast")`. It is given back at the end of the test.
+
+    `used=True`: it was set up before, for another repository (`used.py`).
+    """
     boxes: list[Box] = []
 
-    def start(kind: str, **variant: Any) -> Rented:
-        boxes.append(mirror_rig.start(kind, **variant))
+    def start(kind: str, *, used: bool = False, **variant: Any) -> Rented:
+        if used:
+            boxes.append(start_used(mirror_rig, kind, shared_folder, **variant))
+        else:
+            boxes.append(mirror_rig.start(kind, **variant))
         return Rented(user, boxes[-1])
 
     yield start

@@ -29,7 +29,7 @@ def step(rented: Rented, name: str) -> dict[str, object]:
 
 
 def test_restart_starts_the_same_work_again(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     assert rented.trainings() == 1
@@ -50,7 +50,7 @@ def test_restart_starts_the_same_work_again(rent: Rent) -> None:
 
 
 def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=LONG)
     first = repository.head
     rented.run("setup").must(0)
@@ -69,7 +69,7 @@ def test_while_a_run_is_alive_its_tree_and_environment_stay(rent: Rent) -> None:
 
 
 def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
 
     def setup(*words: str, key: str = "first-value") -> Completed:
@@ -103,7 +103,7 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
 def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
     results = "[out/, deep/er/best.pt, link/out/, model]"
     train = "import os, time\nprint(sorted(os.listdir('.')), os.listdir('deep'), flush=True)\n"
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=LONG.replace("train.py}", f"train.py, results: {results}}}"),
         train__py=f"{train}time.sleep(600)\n",
@@ -118,7 +118,7 @@ def test_the_folders_of_results_are_there_before_training(rent: Rent) -> None:
 
 
 def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(_gitignore="out/\n", notes__txt="one\n")
     repository.commit({".gitignore": "out/\n"})
     rented.run("setup").must(0)
@@ -142,7 +142,7 @@ def test_a_new_commit_updates_the_tree_in_place(rent: Rent) -> None:
 
 def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> None:
     """As when the power goes between the two."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)
     rented.as_user(f"rm {rented.folder}/steps/*/train.ok")
@@ -152,7 +152,7 @@ def test_a_run_whose_stamp_was_never_written_is_not_begun_again(rent: Rent) -> N
 
 
 def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     rented.box.power_off()
@@ -168,7 +168,7 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
 
 
 def test_two_repositories_share_a_box(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository("one", boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     rented.user.repository("two", boxstrap__yaml=LONG)
@@ -182,7 +182,7 @@ def test_two_repositories_share_a_box(rent: Rent) -> None:
 
 
 def test_without_train_it_is_set_up_only(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml="version: 1\ngpu: {require: false}\n")
     done = rented.run("setup").must(0)
     assert "set up" in done.out

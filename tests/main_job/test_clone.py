@@ -29,7 +29,7 @@ def test_a_commit_is_fetched_and_then_another(
     rent: Rent, server: GitServer, tmp_path: Path, bare_commits: bool
 ) -> None:
     """Neither is the tip of a branch; a server that gives tips alone gives the branches."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository()
     commits = [repository.head]
     commits += [repository.commit({"n.txt": f"{n}"}, f"{n}") for n in range(2)]

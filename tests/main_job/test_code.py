@@ -12,6 +12,7 @@ from bootstrap.editors.jsonc import read
 from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -20,11 +21,11 @@ LINK = "vscode://vscode-remote/ssh-remote+my-box/workspace/homework"
 
 
 @pytest.fixture(scope="module")
-def rented(mirror_rig: Rig) -> Iterator[Rented]:
+def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
     """A box that was set up; its owner's program path is bare of editors."""
     user = Settled()
     user.repository()
-    box = mirror_rig.start("vast")
+    box = start_used(mirror_rig, "vast", shared_folder)
     rented = Rented(user, box)
     rented.run("setup", "--name", "My-Box").must(0)
     yield rented

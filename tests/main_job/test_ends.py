@@ -14,7 +14,7 @@ pytestmark = pytest.mark.boxes
 
 
 def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(
         train__py="import time\nprint('step 0', flush=True)\nraise SystemExit('no such data')\n"
     )
@@ -32,7 +32,7 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
 
 
 def test_a_crash_behind_a_pipe_is_10_and_its_part_is_named(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(train__py="print('step 0', flush=True)\nraise SystemExit(7)\n")
     # The profile's names are the training's own, whatever the runner calls its things.
     piped = ("train.command=python train.py 2>&1 | tee all.log", "env.run=abc", "env.child=abc")
@@ -47,7 +47,7 @@ def test_a_crash_behind_a_pipe_is_10_and_its_part_is_named(rent: Rent) -> None:
 def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
     rent: Rent,
 ) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="iniconfig==99.99.99\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed" in failed.err
@@ -68,7 +68,7 @@ def test_a_failing_step_is_7_with_its_last_lines_and_goes_on_when_it_is_mended(
 
 
 def test_a_requirements_file_that_is_not_in_the_commit_is_7(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     failed = rented.run("setup", "--set", "python.requirements=[nowhere.txt]").must(7)
     assert "nowhere.txt" in failed.err
@@ -76,7 +76,7 @@ def test_a_requirements_file_that_is_not_in_the_commit_is_7(rent: Rent) -> None:
 
 
 def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     failed = rented.run("setup", "--set", "python.version=3.99").must(7)
     assert "3.99" in failed.err
@@ -85,7 +85,7 @@ def test_an_interpreter_that_the_box_cannot_have_is_7_and_lists_those_it_has(ren
 
 
 def test_escape_codes_of_a_training_never_reach_the_terminal(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     code = "print('step 1 \\x1b]0;owned\\x07\\x1b[31mred\\u202e', flush=True)\n"
     rented.user.repository(train__py=code)
     done = rented.run("setup").must(0)
@@ -109,7 +109,7 @@ def test_a_profile_may_set_any_name_the_runners_own_too(rent: Rent) -> None:
     values = {**dict.fromkeys(names, "abc"), **OF_PROGRAMS}
     env = "".join(f'  {name}: "{value}"\n' for name, value in values.items())
     code = f"import os; print({{name: os.environ[name] for name in {names!r}}}, flush=True)"
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=f"{PROFILE}env:\n{env}", train__py=code, requirements__txt="iniconfig>=2\n"
     )

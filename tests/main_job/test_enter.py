@@ -171,7 +171,7 @@ def test_the_ssh_line_at_the_end_of_a_setup_leads_there(mirror_rig: Rig) -> None
 
 
 def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
 

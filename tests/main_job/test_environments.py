@@ -29,7 +29,7 @@ train = ["iniconfig>=2"]
 
 
 def test_an_existing_environment_is_adopted(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     before = rented.box.run("stat -c '%Y %i' /venv/main/pyvenv.cfg")
     done = rented.run("setup", "--set", "python.venv=/venv/main").must(0)
@@ -40,7 +40,7 @@ def test_an_existing_environment_is_adopted(rent: Rent) -> None:
 
 
 def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     sets = ("--set", "python.venv=/venv/main", "--set", "python.version=3.99")
     failed = rented.run("setup", *sets).must(7)
@@ -49,7 +49,7 @@ def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None
 
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(requirements__txt="no-such-package-anywhere\n")
     sets = ("--set", "python.requirements=[]", "--set", f"python.installer={installer}")
     assert "step 2 loss 0.4" in rented.run("setup", *sets).must(0).out
@@ -57,7 +57,7 @@ def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
 
 
 def test_pip_where_it_is_asked_for(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     done = rented.run("setup", "--set", "python.installer=pip").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
@@ -67,7 +67,7 @@ def test_pip_where_it_is_asked_for(rent: Rent) -> None:
 
 
 def test_pip_is_brought_where_uv_built_the_environment(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, requirements__txt="iniconfig>=2\n")
     rented.run("setup").must(0)
     rented.run("setup", "--set", "python.installer=pip").must(0)
@@ -86,7 +86,7 @@ def lock(repository: UserRepository, rented: Rented, rig: Rig) -> None:
 
 
 def test_a_lock_is_installed_to_the_letter(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(
         train__py=TRAIN, pyproject__toml=PROJECT.replace("iniconfig>=2", "iniconfig==2.0.0")
     )
@@ -98,7 +98,7 @@ def test_a_lock_is_installed_to_the_letter(rent: Rent, mirror_rig: Rig) -> None:
 
 
 def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)
     done = rented.run("setup", "--set", "python.extras=[train]").must(0)
     assert "step 1 /workspace/homework/.venv" in done.out
@@ -139,7 +139,7 @@ def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
 
 
 def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     index = mirror_rig.mirror.index_url
     rented.user.repository(
         train__py=TRAIN,
@@ -151,7 +151,7 @@ def test_a_second_index_in_the_requirements(rent: Rent, mirror_rig: Rig) -> None
 
 
 def test_a_changed_included_file_builds_again(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=PROFILE, requirements__txt="-r more.txt\n", more__txt="iniconfig>=2\n"
     )
@@ -177,7 +177,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
 ) -> None:
     """And nothing else is touched: what stays is not installed again."""
     options = ("--set", f"python.installer={installer}")
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
     rented.run("setup", *options).must(0)
     by_hand = f"uv pip install -q --python {ENVIRONMENT}/bin/python pluggy"
@@ -200,7 +200,7 @@ def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
 
 
 def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     options = ("--set", "python.venv=/venv/main")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\npathspec\n")
     rented.run("setup", *options).must(0)
@@ -211,7 +211,7 @@ def test_what_is_no_longer_required_stays_where_it_was_not_made_for_this_alone(r
 
 
 def test_an_environment_that_two_repositories_share_only_gains(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     options = ("--set", "python.venv=/workspace/env")
     repository = rented.user.repository(requirements__txt="iniconfig>=2\n")
     rented.run("setup", *options).must(0)
@@ -235,7 +235,7 @@ MANY = ("iniconfig", "pathspec", "pluggy")
 def test_packages_and_groups_beside_files_and_instead(
     rent: Rent, mirror_rig: Rig, installer: str
 ) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     options = ("--set", f"python.installer={installer}")
     rented.user.repository(pyproject__toml=GROUPED, requirements__txt="iniconfig>=2\n")
     # The profile's index is asked before the box's own, which is the mirror.
@@ -252,7 +252,7 @@ def test_packages_and_groups_beside_files_and_instead(
 
 def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: Rig) -> None:
     """docopt has no wheel: its build wants the setuptools of the environment, or its own."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT + GROUPED)
     lock(repository, rented, mirror_rig)
     rented.run("setup", "--set", "python.extras=[train]", *BESIDE).must(0)
@@ -272,7 +272,7 @@ def test_packages_beside_a_lock_and_what_is_built_last(rent: Rent, mirror_rig: R
 
 
 def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(train__py=TRAIN, pyproject__toml=PROJECT)
     lock(repository, rented, mirror_rig)
     rented.run("setup", "--set", "python.extras=[train]").must(0)
@@ -283,7 +283,7 @@ def test_a_lock_is_matched_exactly(rent: Rent, mirror_rig: Rig) -> None:
 
 
 def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(requirements__txt="nosuchpackage>=2\n")
     failed = rented.run("setup").must(7)
     assert "the step python failed: the index has no package of a required name" in failed.err
@@ -295,7 +295,7 @@ def test_a_package_that_the_index_does_not_have_is_named(rent: Rent) -> None:
 
 
 def test_a_new_command_is_called_that(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)
     done = rented.run("setup", "--set", "train.command=python -u train.py").must(0)

@@ -39,7 +39,7 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
 
 
 def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
@@ -54,7 +54,7 @@ def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
 
 
 def test_a_repository_that_was_moved_is_the_same_one(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -68,7 +68,7 @@ def test_a_repository_that_was_moved_is_the_same_one(rent: Rent) -> None:
 
 
 def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
     repository.git("remote", "add", "origin", URL)
@@ -92,7 +92,7 @@ def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent)
 
 
 def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     one = user.repository("algebra/homework", boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -120,7 +120,7 @@ def test_another_repository_of_the_same_name_gets_a_folder_of_its_own(rent: Rent
 
 
 def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     one = user.repository("algebra/homework")
     rented.run("setup").must(0)
@@ -138,7 +138,7 @@ def test_a_tree_whose_notes_are_lost_is_still_its_repositorys(rent: Rent) -> Non
 
 
 def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
@@ -152,7 +152,7 @@ def test_a_repository_made_anew_at_its_place_is_another_one(rent: Rent) -> None:
 
 def test_two_machines_whose_paths_are_alike_have_two_repositories(rent: Rent) -> None:
     """As in containers, where each is /root/homework: its path says nothing of a repository."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user = rented.user
     repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)

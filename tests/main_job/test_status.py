@@ -10,7 +10,7 @@ pytestmark = pytest.mark.boxes
 
 
 def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
-    good, bad = rent("vast"), rent("vast")
+    good, bad = rent("vast", used=True), rent("vast", used=True)
     user = good.user
     user.repository()
     good.run("setup", "--name", "good").must(0)
@@ -40,7 +40,7 @@ def test_all_boxes_of_the_repository_are_shown(rent: Rent) -> None:
 
 
 def test_one_box_keeps_its_keys_and_says_which_step_failed(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository(requirements__txt="no-such-package-anywhere\n")
     rented.run("setup").must(7)
     shown = rented.run("status").must(0).out

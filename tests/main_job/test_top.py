@@ -50,7 +50,7 @@ def test_two_boxes_at_once_and_one_that_drops_comes_back(
     rent: Rent,
     with_gpu: Rented,  # noqa: F811
 ) -> None:
-    other = rent("vast")
+    other = rent("vast", used=True)
     with_gpu.run("verify").must(0)
     other.run("verify").must(6)  # no GPU; what looks is there all the same
     words = ("--every", "1", "--looks", "8", "--json", "--host", other.box.host_string)
@@ -90,7 +90,7 @@ def test_a_box_out_of_reach_is_shown_beside_the_others(with_gpu: Rented) -> None
 
 
 def test_where_no_gpu_is_required_nothing_is_said_of_nvml(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)
     told = rented.run("top", "--looks", "2", "--every", "1").must(0)

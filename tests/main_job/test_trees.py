@@ -23,7 +23,7 @@ UPSTREAM = "https://example.org/them/homework.git"
 
 @pytest.mark.boxes
 def test_folders_beside_the_tree_are_never_deleted(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository("ml")
     rented.as_user("mkdir -p /workspace/ml.tmp.backup && echo mine >/workspace/ml.tmp.backup/model")
     rented.run("setup").must(0)

@@ -55,7 +55,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
 
 
 def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
     rented.run("setup").must(0)
     repository.commit({"train.py": "import time\nprint('step 2', flush=True)\ntime.sleep(600)\n"})
@@ -68,7 +68,7 @@ def test_restart_ends_the_whole_of_the_earlier_run(rent: Rent) -> None:
 
 
 def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.box.run("mkdir /cgroups && mount -t cgroup2 none /cgroups")
     # Without mark, parent or session: nothing but its cgroup tells whose it is.
     train = SCATTERED.replace('["sleep", "700.4"]', '["sh", "-c", "setsid sleep 700.4 & exit 0"]')
@@ -82,7 +82,7 @@ def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
 
 
 def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
-    rented = rent("lambda")
+    rented = rent("lambda", used=True)
     root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")
@@ -99,7 +99,7 @@ def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
 
 
 def test_what_a_run_leaves_alive_is_said_and_can_be_stopped(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     begin = "subprocess.Popen(['sleep', '700.2'], start_new_session=True)"
     train = f"import subprocess\n{begin}\nprint('step 1')\n"
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=train)

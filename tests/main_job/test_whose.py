@@ -7,12 +7,14 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.boxes import Rig
 from tests.cli import User, UserRepository
 from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -35,9 +37,11 @@ class Two:
 
 
 @pytest.fixture(scope="module")
-def two(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+def two(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Two]:
     user = User(tmp_path_factory.mktemp("whose") / "home")
-    box = mirror_rig.start("vast")
+    box = start_used(mirror_rig, "vast", shared_folder)
     rented = Rented(user, box)
     mine = user.repository("mine", train__py=TRAIN.format("mine"))
     rented.run("setup").must(0)

@@ -17,4 +17,4 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
         )
     if stub.compiler() is None:
         pytest.skip("no C compiler: every test of the GPU check against NVML is left out")
-    return stub.make_rig(tmp_path_factory.mktemp("nvml"))
+    return stub.make_rig(tmp_path_factory.mktemp("nvml"), compiled=True)
