@@ -13,6 +13,7 @@ import pytest
 from tests.boxes import Box, Rig
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving
+from tests.main_job.used import start_used
 
 PROFILE = """\
 version: 1
@@ -60,13 +61,17 @@ def hosted(user: User, tmp_path: Path) -> Iterator[Hosted]:
 
 
 @pytest.fixture
-def rented(mirror_rig: Rig) -> Iterator[Callable[[str], Box]]:
-    """Rent a box that takes packages from the mirror; it is given back at the end."""
+def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Callable[..., Box]]:
+    """Rent a box that takes packages from the mirror; it is given back at the end.
+
+    `used=True`: it was set up before, for another repository (`tests/main_job/used.py`).
+    """
     boxes: list[Box] = []
 
-    def start(kind: str) -> Box:
-        boxes.append(mirror_rig.start(kind))
-        return boxes[-1]
+    def start(kind: str, *, used: bool = False) -> Box:
+        made = start_used(mirror_rig, kind, shared_folder) if used else mirror_rig.start(kind)
+        boxes.append(made)
+        return made
 
     yield start
     for box in boxes:

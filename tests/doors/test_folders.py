@@ -43,7 +43,7 @@ def one_training(box: Box, commit: str) -> None:
 def test_what_a_setup_began_a_paste_leaves_alone(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
 ) -> None:
-    box = rented("vast")
+    box = rented("vast", used=True)
     made, _ = hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
@@ -74,7 +74,7 @@ def test_what_a_setup_began_a_paste_leaves_alone(
 def test_an_address_alone_leads_to_the_same_repository(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast")
+    box = rented("vast", used=True)
     made, _ = hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     url, first = made.git("remote", "get-url", "origin"), made.head
@@ -92,7 +92,7 @@ def test_an_address_alone_leads_to_the_same_repository(
 def test_a_clone_that_boxstrap_did_not_make_is_refused(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast")
+    box = rented("vast", used=True)
     hosted(box, extends="vast")
     box.run(
         "git init -q /workspace/homework && cd /workspace/homework && echo mine >train.py &&"
@@ -111,7 +111,7 @@ def test_a_clone_that_boxstrap_did_not_make_is_refused(
 def test_a_tree_that_a_paste_made_is_ours(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
 ) -> None:
-    box = rented("vast")
+    box = rented("vast", used=True)
     made, _ = hosted(box, extends="vast")
     typed(box, user.run("oneliner", *words, *LONG).must(0).out)
     one_training(box, made.head)

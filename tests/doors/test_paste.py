@@ -15,7 +15,7 @@ from tests.doors.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.boxes
 
-Rented = Callable[[str], Box]
+Rented = Callable[..., Box]
 TOKEN = "tok-91c2e5ab"
 READY = "printf 'rea''dy\\n'"
 LEFT = "find /tmp -name 'tmp.*'"

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.boxes
 @pytest.fixture
 def at_work(rent: Rent) -> tuple[Rented, Running, str]:
     """A setup in the midst of its step python, somebody who follows it, and its id."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     slow(rented)
     going = rented.begin("setup")
     return rented, going, await_step(rented, "python")
@@ -105,7 +105,7 @@ def test_stop_setup_cancels_it(at_work: tuple[Rented, Running, str]) -> None:
 
 
 def test_a_setup_while_the_box_loses_packets(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     rented.box.loss(5)
     done = rented.run("setup").must(0)
