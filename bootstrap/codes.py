@@ -65,6 +65,7 @@ no-python | the box has no Python, and none could be fetched | install python3 o
 python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
 package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
+wheel-missing | a required package has no wheel for the environment's Python | the step's log says for which versions it has some: set python.version to one of these
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
@@ -157,7 +158,10 @@ _NAMES: Mapping[str, re.Pattern[bytes]] = {
     "package-missing": re.compile(
         rb"(?:[Bb]ecause|and) " + _NAME + rb" was\s+not\s+found\s+in\s+the\s+p"  # uv
         rb"|satisfies the requirement " + _NAME + rb"[^\n]{0,200}versions: none"  # pip
-    )
+    ),
+    "wheel-missing": re.compile(
+        rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"
+    ),
 }
 """What a code is about, where the step's log has it in a form that is safe to show."""
 

@@ -71,6 +71,11 @@ SAID = (
         "ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n"
         "ERROR: No matching distribution found for x",
     ),
+    (
+        "wheel-missing",
+        "error: No solution found when resolving dependencies\n  cause: Because torch==2.0.1 has "
+        "no wheels with a matching Python ABI tag (e.g., `cp313`) and you require torch==2.0.1",
+    ),
     ("resolve-failed", "  x No solution found when resolving dependencies:\n  ╰─▶ Because you"),
     ("command-failed", "fetching uv failed: HTTP Error 404: Not Found"),
 )

@@ -175,5 +175,7 @@ PIP = (
 def test_a_missing_package_is_named_and_nothing_else_of_the_log(log: bytes) -> None:
     assert named_in("package-missing", log) == "no-such.pkg"
     assert named_in("resolve-failed", log) == ""
+    wheels = b"Because torch==2.0.1 has no wheels with a matching Python ABI tag (e.g., `cp313`)"
+    assert named_in("wheel-missing", wheels) == "torch"
     assert named_in("package-missing", log.replace(b"no-such.pkg", b"\x1b[31mx")) == ""
     assert named_in("package-missing", log.replace(b"no-such.pkg", b"a" * 200)) == ""
