@@ -7,6 +7,9 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 
+PROFILE = "boxstrap.yaml"
+"""A repository's own profile, at its top."""
+
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -12,7 +12,7 @@ from bootstrap.errors import ProfileError
 from bootstrap.profile.values import shown
 from bootstrap.text.nearest import nearest
 
-OF_A_REPOSITORY = "boxstrap.yaml"
+OF_A_REPOSITORY = paths.PROFILE
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 

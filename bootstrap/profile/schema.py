@@ -123,6 +123,16 @@ class Git(Section):
         "over-ssh sends your objects over the login; url lets the box clone by itself.",
         default="over-ssh",
     )
+    include: Free[Literal["all", "tracked", "commit"]] = field(
+        "What travels with the commit: all changes and new files, those of tracked files, nothing.",
+        default="all",
+    )
+    max_file_mib: Free[float] = field(
+        "Size of the largest new file that travels, in MiB; files of LFS aside.",
+        default=100,
+        gt=0,
+        le=1_000_000,
+    )
     user: GitUser = field("Who commits on the box.")
 
 

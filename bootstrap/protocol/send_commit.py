@@ -1,4 +1,4 @@
-"""Sending the commit: git objects over the login that is there, into the box's store."""
+"""Sending a snapshot: git objects over the login that is there, into the box's store."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bootstrap.repo.objects import (
     parse_report,
     wanted_ref,
 )
+from bootstrap.repo.snapshot import Snapshot, checked, remember
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024
@@ -31,6 +32,7 @@ class CommitSender(threading.Thread):
 
     wire: Wire
     here: LocalRepository
+    snapshot: Snapshot
     have: Sequence[str]
     workdir: str
     repo_key: str
@@ -38,7 +40,7 @@ class CommitSender(threading.Thread):
     progress: ProgressCallback
     failed: Callable[[BoxstrapError], None]
     arrived: bool = False
-    """Whether the box has the commit."""
+    """Whether the box has it."""
 
     def __post_init__(self) -> None:
         super().__init__(name="objects", daemon=True)
@@ -53,19 +55,21 @@ class CommitSender(threading.Thread):
             self.failed(error)
 
     def _send(self) -> None:
+        here, snapshot = self.here, checked(self.here, self.snapshot)
         query = build_query(
             "receive",
             workdir=self.workdir,
             repo_key=self.repo_key,
             repo_root=self.repo_root,
-            object_format=self.here.object_format,
+            object_format=here.object_format,
         )
         stream = self.wire.start(shell_command(query))
         objects = ObjectStream(
-            self.here,
-            ref=wanted_ref(self.here.commit),
-            have=have_locally(self.here, self.have),
+            here,
+            ref=wanted_ref(snapshot.id),
+            have=have_locally(here, self.have, snapshot),
             progress=self.progress,
+            snapshot=snapshot,
         )
         try:
             for piece in objects:
@@ -80,6 +84,7 @@ class CommitSender(threading.Thread):
             raise LinkLost(self.wire.label)
         parse_report(answer.rpartition(_MARK)[2], stream.read_err())
         self.arrived = True
+        remember(here, snapshot)
 
 
 def _answer(stream: Stream) -> bytes:

@@ -50,7 +50,7 @@ class Source:
     snapshot: str = ""
     """What is checked out: `commit` where nothing differs from it, else a commit of ours on it."""
     tree: str = ""
-    """The id of the content, by which work is known; "" where the box clones, and finds it."""
+    """A digest of the content, by which work is known; "" where the box clones, and finds it."""
 
 
 _ORDERED = {field.name for field in fields(ExpectedHardware)} - {"box", "run_alive"}

@@ -1,1 +1,1 @@
-"""What you stand in: the commit, what would stay behind, and what must travel."""
+"""What you stand in: the commit, the changes on it, and what must travel."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from ..paths import PROFILE
 from .filters import as_git_wrote_them
 from .git import Folders, GitError, run
 from .here import LocalRepository
@@ -47,6 +49,17 @@ def changes_between(folders: Folders, before: str, after: str) -> list[Change]:
     fields = printed.split(b"\0")
     rows = zip(fields[::2], fields[1::2], strict=False)
     return [Change._make([*about[1:].split(b" "), path]) for about, path in rows if about]
+
+
+def content_of(folders: Folders, tree: str) -> str:
+    """A digest of the tree without the repository's profile: as the box makes it, too.
+
+    What a profile says reaches the box by the script. Raises GitError.
+    """
+    listed = run(folders, "-c", "core.quotePath=true", "ls-tree", tree) or b"\n"  # as the shell's
+    own = f"\t{PROFILE}\n".encode()
+    lines = (line for line in listed.splitlines(keepends=True) if not line.endswith(own))
+    return hashlib.sha256(b"".join(lines)).hexdigest()
 
 
 def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore) -> ChangeCount:

@@ -8,12 +8,15 @@ ends or encodings, submodules as ordinary folders. The repository itself stays a
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import BoxstrapError, UsageError
-from .changes import SUBMODULE, ChangeCount, changes_between, count
+from ..paths import PROFILE
+from .changes import SUBMODULE, ChangeCount, changes_between, content_of, count
 from .credentials import find_credentials
 from .git import Folders, GitError, broken, run
 from .here import LocalRepository
@@ -36,20 +39,24 @@ class Snapshot:
     """A commit with the changes that stand in its working tree.
 
     `id` is the snapshot's commit object, with `commit` as its parent; it is `commit` itself where
-    the content is the commit's own. `tree` is the id of the content. `folders` leads git to where
-    the objects of all of them are read. `new` are files that git doesn't track, of which
-    `first_time` were not yet named to the person; `left` is what can't travel, and why.
+    the content is the commit's own. `tree` is the id of its tree; `content` the digest of that
+    without the repository's own profile, which is read here: it makes no other work. `folders`
+    leads git to where the objects of all of them are read. `new` are files that git doesn't track,
+    of which `first_time` were not yet named to the person; `left` is what can't travel, and why.
     """
 
     commit: str
     id: str
     tree: str
+    content: str
     changes: ChangeCount
     folders: Folders
     include: Include = "commit"
     new: tuple[str, ...] = ()
     first_time: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
+    only_profile: bool = False
+    """Whether the repository's own profile is all that differs."""
 
 
 def take_snapshot(
@@ -73,13 +80,48 @@ def take_snapshot(
         try:
             return taker.take()
         except GitError as failure:
-            raise broken(here.root, failure, store.git_dir.parent) from failure
+            amiss = unreadable(here, failure) or broken(here.root, failure, store.git_dir.parent)
+            raise amiss from failure
         except OSError as error:
             raise BoxstrapError(
                 f"no snapshot can be made: {error.strerror or error}.",
                 where=shown(str(error.filename or here.root)),
                 hint="Look at that file, and run the same command again.",
             ) from None
+
+
+def unreadable(here: LocalRepository, failure: GitError) -> UsageError | None:
+    """The error for a file that this user may not read, if git says so."""
+    denied = re.search(r'open\("(.+)"\): Permission denied', failure.said)
+    if not denied:
+        return None
+    return UsageError(
+        f"{shown(denied[1])} can't be read, and so can't travel.",
+        where=shown(str(here.root)),
+        hint="Make it readable for you, or let git ignore it (.gitignore, .git/info/exclude).",
+    )
+
+
+def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
+    """The same, with all its objects: a store that lost some is made again.
+
+    Raises BoxstrapError where the files are others by now.
+    """
+    if snapshot.id == snapshot.commit:
+        return snapshot
+    asked = ("rev-list", "--objects", "--quiet", snapshot.id, f"^{snapshot.commit}")
+    with contextlib.suppress(GitError):
+        run(snapshot.folders, *asked)
+        return snapshot
+    forget(here)
+    again = take_snapshot(replace(here, asked=None), snapshot.include, max_file_mib=math.inf)
+    if again.id != snapshot.id:
+        raise BoxstrapError(
+            "files changed while they were to be sent.",
+            where=shown(str(here.root)),
+            hint="Run the same command again.",
+        )
+    return again
 
 
 def forget(here: LocalRepository) -> None:
@@ -89,18 +131,15 @@ def forget(here: LocalRepository) -> None:
         store.remove()
 
 
-def remember(here: LocalRepository, snapshot: Snapshot, *, named: bool = False) -> None:
-    """Keep in mind that its untracked files were `named`, or else that a box has it."""
-    if snapshot.id == snapshot.commit and not snapshot.first_time:
+def remember(here: LocalRepository, snapshot: Snapshot) -> None:
+    """Keep in mind that a box has it: its objects stay, and its new files were named."""
+    if snapshot.id == snapshot.commit:
         return
     store = SnapshotStore(here)
     with contextlib.suppress(OSError), store.locked():
         state = store.state()
-        if named:
-            state.named = [*state.named, *snapshot.first_time][-_NAMED:]
-        else:
-            state.sent = [*(each for each in state.sent if each != snapshot.id), snapshot.id]
-            state.sent = state.sent[-KEPT:]
+        state.sent = [*(each for each in state.sent if each != snapshot.id), snapshot.id][-KEPT:]
+        state.named = [*state.named, *snapshot.first_time][-_NAMED:]
         store.save(state)
 
 
@@ -111,7 +150,7 @@ class _Taker:
         self.here = here
         self.store = store
         self.include = include
-        self._max_bytes = int(max_file_mib * _MIB)
+        self._max_bytes = max_file_mib * _MIB
 
     def take(self) -> Snapshot:
         """The snapshot; what is kept of the last one is used where it still holds."""
@@ -132,9 +171,11 @@ class _Taker:
             commit=here.commit,
             id=state.id,
             tree=state.tree,
+            content=state.content,
             changes=ChangeCount(*state.changes),
             folders=self.store.folders,
             include=self.include,
+            only_profile=state.only_profile,
             new=tuple(state.new),
             first_time=tuple(sorted({*state.new} - {*state.named})),
             left=tuple((path, why) for path, why in [*state.left, *state.pointers]),
@@ -153,6 +194,7 @@ class _Taker:
             commit=here.commit,
             id=self._commit_of(tree),
             tree=tree,
+            content=content_of(store.folders, tree),
             changes=ChangeCount(),
             folders=here.folders if tree == here.tree else store.folders,
             left=tuple(_named(left)),
@@ -177,6 +219,9 @@ class _Taker:
         state.new = [decoded(each.path) for each in added.values() if each.path in found.new]
         state.commit, state.include, state.tree = here.commit, self.include, found.tree
         state.id = self._commit_of(found.tree)
+        state.content = content_of(store.folders, found.tree)
+        own = any(decoded(change.path) == PROFILE for change in changes)
+        state.only_profile = own and sum(state.changes) == 1
         state.taken = [*(each for each in state.taken if each != state.id), state.id][-KEPT:]
         store.write("checked", b"\0".join(added))
         store.tidy(state)

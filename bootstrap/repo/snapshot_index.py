@@ -19,7 +19,7 @@ from .working_files import (
     NO_FILE,
     PLAIN,
     WorkingFiles,
-    has_submodules,
+    is_plain,
     listing,
     submodule,
     untracked_first,
@@ -56,7 +56,7 @@ def index_working_tree(
     `check` may refuse untracked files before they are read. Raises GitError.
     """
     listed = listing(here.repository, untracked=untracked)
-    plain = not has_submodules(listed)
+    plain = is_plain(listed)
     if plain and listed == store.read("listing"):
         new = frozenset(path for path in untracked_first(listed) if not path.endswith(b"/"))
         check(new)

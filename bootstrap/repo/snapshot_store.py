@@ -73,6 +73,8 @@ class State:
     include: str = ""
     tree: str = ""
     id: str = ""
+    content: str = ""
+    only_profile: bool = False
     changes: list[int] = field(default_factory=list)
     """How many files are modified, new, deleted."""
     new: list[str] = field(default_factory=list)

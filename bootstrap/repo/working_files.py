@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,9 +72,9 @@ def listing(repository: Repository, *, untracked: bool) -> bytes:
     return run(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
 
 
-def has_submodules(listed: bytes) -> bool:
-    """Whether a listing may name a submodule."""
-    return b" 160000 " in listed
+def is_plain(listed: bytes) -> bool:
+    """Whether a listing says all: no submodule, and no file that may be away for git's reasons."""
+    return b" 160000 " not in listed and not re.search(rb"(?:^|\0)S ", listed)
 
 
 def untracked_first(listed: bytes) -> Iterator[bytes]:
@@ -110,7 +111,7 @@ def _add(  # noqa: PLR0913 - what is handed down through submodules
                 found.left[path] = "git takes no such name"
             else:
                 found.new.add(path)
-        elif mode == _SUBMODULE and os.path.isdir(os.path.join(root, name)):  # noqa: PTH112, PTH118
+        elif mode == _SUBMODULE and _is_folder(os.path.join(root, name)):  # noqa: PTH118
             inner = (
                 submodule(top, path)
                 if len(found.objects) < _MOST_SUBMODULES
@@ -127,6 +128,14 @@ def _add(  # noqa: PLR0913 - what is handed down through submodules
             found.absent[path] = b"%s %s" % (mode, blob)
         else:
             found.tracked[path] = mode
+
+
+def _is_folder(place: bytes) -> bool:
+    """Whether it is one itself, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(place).st_mode)
+    except OSError:
+        return False
 
 
 def submodule(top: Repository, path: bytes) -> Repository | str:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.render.variables import Source
+    from bootstrap.repo.changes import ChangeCount
     from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
 
@@ -37,13 +39,22 @@ class Payload:
     profile: Profile
     here: LocalRepository | None
     """The repository whose objects are sent; None where the box clones by itself, or needs none."""
+    snapshot: Snapshot | None
+    """What is sent of it."""
     source: Source
     steps: tuple[Step, ...]
     script: str
     script_id: str
     secrets: SecretSet = field(default_factory=SecretSet)
-    warning: str | None = None
-    """What to say of the repository's address, if anything."""
+    warnings: tuple[str, ...] = ()
+    """What to say of the repository's address, and of changes that stay here."""
+
+    @property
+    def changes(self) -> ChangeCount:
+        """How many files differ from the commit, and travel."""
+        from bootstrap.repo.changes import ChangeCount
+
+        return self.snapshot.changes if self.snapshot else ChangeCount()
 
     @property
     def probe_request(self) -> ProbeRequest:
@@ -156,10 +167,12 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
         loaded = loaded.for_provider(provider)
     payload = build(loaded)
     reporter.redact = secret_values.redactor_of([box.known], payload.secrets.values).text
-    if payload.warning:
-        reporter.warn(payload.warning)
+    for warning in payload.warnings:
+        reporter.warn(warning)
     if with_source:
-        reporter.note("commit", f"{payload.source.commit[:12]} of {payload.source.name}")
+        from bootstrap.setup.source import tell_source
+
+        tell_source(payload.here, payload.snapshot, payload.source, reporter)
     link = link or connect()
     if with_source:
         if not box.known.repo_key:
@@ -181,14 +194,16 @@ def build_payload(
     """Read the repository and render the script. Nothing is asked of any box.
 
     `with_secrets`: False for a script that is only looked at. Raises ProfileError, UsageError:
-    no repository, boxstrap's own checkout, or work that would stay behind.
+    no repository, boxstrap's own checkout, or changes that must not travel.
     """
     from bootstrap.render.script import render_script, script_id
     from bootstrap.render.variables import NO_SOURCE, variables
-    from bootstrap.setup.source import address_warning, nothing_is_missing, resolve_source
+    from bootstrap.setup.source import nothing_is_missing, resolve_source, warnings_of
 
     profile = loaded.profile
-    here, source = resolve_source(profile, request) if with_source else (None, NO_SOURCE)
+    here, snapshot, source = None, None, NO_SOURCE
+    if with_source:
+        here, snapshot, source = resolve_source(profile, request)
     if here is not None:
         nothing_is_missing(here)
     steps = steps_for(
@@ -206,8 +221,10 @@ def build_payload(
         profile, source, steps, local=local, secrets_id=secrets.id, secret_ids=secrets.ids
     )
     script = render_script(profile.name, values, steps)
-    warning = address_warning(profile, source) if with_source else None
-    return Payload(profile, here, source, steps, script, script_id(script), secrets, warning)
+    warnings = warnings_of(profile, source, request) if with_source else ()
+    return Payload(
+        profile, here, snapshot, source, steps, script, script_id(script), secrets, warnings
+    )
 
 
 def _early_login(

@@ -204,12 +204,13 @@ class SetupExecutor:
             self._send_commit(self.context.probe(self.link.wire).have)
 
     def _send_commit(self, have: Sequence[str]) -> None:
-        here = self.payload.here
-        if here is None or here.commit in have or self.request.only:
+        here, snapshot = self.payload.here, self.payload.snapshot
+        if here is None or snapshot is None or snapshot.id in have or self.request.only:
             return
         self._sending = CommitSender(
             self.link.wire,
             here,
+            snapshot,
             have,
             workdir=self.workdir,
             repo_key=self.payload.source.key,

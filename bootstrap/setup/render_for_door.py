@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.render.variables import Source
     from bootstrap.repo.here import LocalRepository
+    from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
 
@@ -29,6 +30,7 @@ MINIMAL_LIMIT = 4048
 """Characters: what Vast.ai's API takes for `onstart`, the narrowest door."""
 _USUAL = "vast"
 """Whose boxes have a web terminal to paste into, where the profile does not say."""
+_MOST_LISTED = 10
 LOOK_S = 10
 """How long the git host may take to answer, in seconds."""
 
@@ -64,8 +66,8 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
         local=loaded.profile.name in {"local", "demo"},
         with_secrets=False,
     )
-    if payload.warning:
-        reporter.warn(payload.warning)
+    for warning in payload.warnings:
+        reporter.warn(warning)
     return CarriedScript(payload.script, {"door": None, "edition": IN_JSON[FULL]})
 
 
@@ -150,14 +152,16 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
 
     `provider` is the profile underneath where the person's own names none.
     Raises ProfileError, UsageError: no repository, no address, a commit that is
-    not on the host, work that would stay behind.
+    not on the host, more than that commit.
     """
     from bootstrap.repo.urls import check_url
     from bootstrap.setup.consent import load_profile
     from bootstrap.setup.source import address_warning, resolve_source
 
     profile = load_profile(request).for_provider(provider).profile
-    here, source = resolve_source(profile, request)
+    here, snapshot, source = resolve_source(profile, request)
+    if here is not None and snapshot is not None and not request.committed_only:
+        _stays_here(here, snapshot)
     if here is not None and not (profile.git.url and here.bare):  # a mirror has what its host has
         _is_on_the_host(here)
     url = door_url(source.url)
@@ -170,6 +174,29 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
             "from its environment; without either it stops before it begins."
         )
     return profile, dataclasses.replace(source, url=url, tree="")
+
+
+def _stays_here(here: LocalRepository, snapshot: Snapshot) -> None:
+    """Raise UsageError where the commit alone is less than what stands here."""
+    from bootstrap.repo.names import shown
+    from bootstrap.repo.snapshot import take_snapshot
+
+    lines = []
+    if snapshot.changes and not snapshot.only_profile:
+        lines.append(f"your changes ({snapshot.changes})")
+    commit = take_snapshot(here, "commit")
+    if commit.tree != here.tree:
+        lines.append("the files of its submodules")
+    lines += [f"{shown(path)}: {why}" for path, why in commit.left]
+    if lines:
+        listed = "\n".join(f"  {line}" for line in lines[:_MOST_LISTED])
+        raise UsageError(
+            f"a door can't carry this; through it the box fetches commit {here.commit[:12]} "
+            f"alone:\n{listed}",
+            where=str(here.root),
+            hint="Send it from here: boxstrap setup --host …\n"
+            "Or commit and push it, or say that the commit is enough: --committed-only",
+        )
 
 
 def door_url(url: str | None) -> str:

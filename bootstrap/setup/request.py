@@ -15,7 +15,7 @@ class SetupRequest(BoxOptions):
     """
 
     committed_only: bool = False
-    """Take the commit alone; what is not committed stays behind."""
+    """Take the commit alone; what is not committed stays here."""
     restart: bool = False
     """Start the training again, also where a run is alive."""
     adopt: bool = False

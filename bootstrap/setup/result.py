@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
     from bootstrap.profile.schema import Advice, Profile
     from bootstrap.protocol.probe import BoxState
+    from bootstrap.repo.changes import ChangeCount
     from bootstrap.ui.reporter import Reporter
     from bootstrap.verdict import Verdict
 
@@ -68,6 +69,10 @@ class SetupResult:
     alias: str
     """What ssh calls the box; "" where your ssh config is left alone."""
     commit: str
+    snapshot: str
+    """What stands there: the commit, or one of ours on it, which holds your changes too."""
+    changes: ChangeCount
+    """How many files these are."""
     repo_dir: str
     """The repository's folder on the box, as an absolute path."""
     run: Run | None
@@ -92,6 +97,8 @@ class SetupResult:
             "box": self.box,
             "alias": self.alias or None,
             "commit": self.commit,
+            "snapshot": self.snapshot,
+            "changes": self.changes._asdict(),
             "repo_dir": self.repo_dir,
             "run": self.run.as_dict() if self.run else None,
             "waits_for": self.waits_for.name if self.waits_for else None,
@@ -115,7 +122,7 @@ class SetupResult:
                 f"the training ended with exit code {self.run.rc}.",
                 where=self.run.name,
                 hint=f"Its log: boxstrap logs --host {self.box}\n"
-                "Fix it, commit, and run the same command again.",
+                "Fix it, and run the same command again.",
             )
 
 

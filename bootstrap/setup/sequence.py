@@ -19,6 +19,7 @@ from bootstrap.ui.reporter import Reporter
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.protocol.run import Run
+    from bootstrap.repo.changes import ChangeCount
     from bootstrap.setup.context import SetupContext
     from bootstrap.setup.executor import SetupExecutor
     from bootstrap.setup.request import SetupRequest
@@ -110,6 +111,8 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
         setup=setup,
         alias=update_alias(context.box, reporter),
         commit=payload.source.commit,
+        snapshot=payload.source.snapshot,
+        changes=payload.changes,
         repo_dir=result.repo_dir(box_state, payload.source.name),
         run=run,
         first_lines=first_lines,
@@ -135,6 +138,8 @@ class SetupPlan:
 
     box: str
     commit: str
+    snapshot: str
+    changes: ChangeCount
     rows: list[PlanRow]
     loaded: LoadedProfile
 
@@ -146,7 +151,9 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
         plan = rows(context.payload.steps, _answers(context))
     finally:
         context.link.close()
-    return SetupPlan(context.box.known.name, context.payload.source.commit, plan, context.loaded)
+    payload, name = context.payload, context.box.known.name
+    source = payload.source
+    return SetupPlan(name, source.commit, source.snapshot, payload.changes, plan, context.loaded)
 
 
 def _answers(context: SetupContext) -> dict[str, str]:

@@ -14,11 +14,13 @@ from bootstrap.render.variables import ROOT, Source
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.repo.here import LocalRepository
-    from bootstrap.repo.left_behind import Changes
-    from bootstrap.repo.snapshot import Snapshot
+    from bootstrap.repo.snapshot import Include, Snapshot
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.ui.reporter import Reporter
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_MOST_NAMED = 10
+"""How many files a line names, or a kind has lines."""
 _MEANT = (
     "Stand in the repository of your training, or name it: --repo PATH, or git.url in its profile."
 )
@@ -26,18 +28,17 @@ _MEANT = (
 
 def resolve_source(
     profile: Profile, request: SetupRequest
-) -> tuple[LocalRepository | None, Source]:
-    """The commit, and the repository that sends it (None: the box clones it by its URL).
+) -> tuple[LocalRepository | None, Snapshot | None, Source]:
+    """What is to be checked out, and what sends it (None: the box clones it by its URL).
 
-    Raises ProfileError, UsageError: no repository, boxstrap's own checkout, or work that would
-    stay behind.
+    Raises ProfileError, UsageError: no repository, boxstrap's own checkout, changes that belong to
+    another commit than the one asked for, or that must not travel.
     """
     from bootstrap.repo.here import is_boxstrap_checkout, read
-    from bootstrap.repo.snapshot import take_snapshot
 
     url, ref = profile.git.url, profile.git.ref
     if url and profile.git.access == "url":
-        return None, _by_url(url, ref)
+        return None, None, _by_url(url, ref)
     here = _of_url(url, ref, request.place) if url else read(request.place, ref)
     if is_boxstrap_checkout(here) and request.repo is None and not url:
         raise UsageError(
@@ -50,10 +51,32 @@ def resolve_source(
                 where=str(here.root),
                 hint="Set git.url, or leave git.access out: the commit then travels over ssh.",
             )
-        return None, replace(source_of(here, take_snapshot(here, "commit")), tree="")
-    if not request.committed_only:
-        nothing_stays_behind(here)
-    return here, source_of(here, take_snapshot(here, "commit"))
+        return None, None, replace(source_of(here, snapshot_of(here, "commit", profile)), tree="")
+    include = "commit" if request.committed_only else profile.git.include
+    snapshot = snapshot_of(here, include, profile)
+    return here, snapshot, source_of(here, snapshot)
+
+
+def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Snapshot:
+    """What travels. A ref of the profile has the changes if it is the commit that one stands on."""
+    from bootstrap.repo.here import read
+    from bootstrap.repo.snapshot import take_snapshot
+
+    limit = profile.git.max_file_mib
+    if include == "commit" or here.bare or here.asked is None:
+        return take_snapshot(here, include, max_file_mib=limit)
+    stood_on = read(here.root)
+    snapshot = take_snapshot(stood_on, include, max_file_mib=limit)
+    if stood_on.commit == here.commit:
+        return snapshot
+    if snapshot.changes:
+        raise UsageError(
+            f"your changes ({snapshot.changes}) are to commit {stood_on.commit[:12]}, and "
+            f"git.ref names {here.commit[:12]}.",
+            where=str(here.root),
+            hint="Check that one out, or say that the commit is enough: --committed-only",
+        )
+    return take_snapshot(here, "commit")
 
 
 def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
@@ -69,7 +92,7 @@ def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
         root=here.root_commit,
         usual_key=here.usual_key,
         snapshot=snapshot.id,
-        tree=snapshot.tree,
+        tree=snapshot.content,
     )
 
 
@@ -140,20 +163,50 @@ def address_warning(profile: Profile, source: Source) -> str | None:
     return check_url(url).warning if url else None
 
 
-def nothing_stays_behind(here: LocalRepository) -> None:
-    """Raise UsageError where the repository has work that is in no commit."""
-    from bootstrap.profile.find import OF_A_REPOSITORY
-    from bootstrap.repo.left_behind import left_behind
+def tell_source(
+    here: LocalRepository | None, snapshot: Snapshot | None, source: Source, reporter: Reporter
+) -> None:
+    """Report the commit and the changes that travel with it, what is new, and what can't."""
+    from bootstrap.repo.names import shown
 
-    # The profile is read from the working tree, committed or not.
-    changes: Changes = left_behind(here).without(OF_A_REPOSITORY)
-    if changes:
-        listed = "\n".join(f"  {line}" for line in changes.lines(10))
-        raise UsageError(
-            f"this would stay behind, since only commit {here.commit[:12]} travels:\n{listed}",
-            where=str(here.root),
-            hint="Commit it, or say that the commit is enough: --committed-only",
-        )
+    changes = f" with your changes ({snapshot.changes})" if snapshot and snapshot.changes else ""
+    reporter.note("commit", f"{source.commit[:12]}{changes} of {source.name}")
+    if here is None or snapshot is None:
+        return
+    if snapshot.first_time:
+        names = [shown(name) for name in snapshot.first_time[:_MOST_NAMED]]
+        more = len(snapshot.first_time) - len(names)
+        listed = ", ".join(names) + (f" and {more} more" if more else "")
+        reporter.note("new", f"{listed}: not in git yet, and sent with it")
+    for path, why in snapshot.left[:_MOST_NAMED]:
+        reporter.warn(f"stays here: {shown(path)}, {why}")
+    if len(snapshot.left) > _MOST_NAMED:
+        reporter.warn(f"stays here: {len(snapshot.left) - _MOST_NAMED} more of this kind")
+
+
+def warnings_of(profile: Profile, source: Source, request: SetupRequest) -> tuple[str, ...]:
+    """What to say of the repository's address, and of changes that stay here."""
+    said = (address_warning(profile, source), _changes_warning(profile, request))
+    return tuple(each for each in said if each)
+
+
+def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
+    """What to say where the box clones by itself, and changes stand here."""
+    from bootstrap.repo.here import read
+    from bootstrap.repo.snapshot import take_snapshot
+
+    if profile.git.access != "url" or profile.git.url or request.committed_only:
+        return None
+    try:
+        snapshot = take_snapshot(read(request.place))
+    except UsageError:  # it says what must not travel, and nothing does
+        return "your changes stay here: with git.access: url the box clones the commit."
+    if not snapshot.changes or snapshot.only_profile:
+        return None
+    return (
+        f"your changes ({snapshot.changes}) stay here: with git.access: url the box clones commit "
+        f"{snapshot.commit[:12]} alone."
+    )
 
 
 def nothing_is_missing(here: LocalRepository) -> None:

@@ -16,11 +16,11 @@ from bootstrap.render.quote import Value
 from bootstrap.render.variables import variables
 from bootstrap.repo.here import LocalRepository, read
 from bootstrap.repo.objects import ObjectStream, wanted_ref
-from bootstrap.repo.snapshot import Snapshot, take_snapshot
+from bootstrap.repo.snapshot import Snapshot
 from bootstrap.repo.urls import without_user_info
 from bootstrap.setup.consent import NO_SECRET, load_profile
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.source import source_of
+from bootstrap.setup.source import snapshot_of, source_of
 
 _OF_THE_TREE = (
     *("IS_LOCAL", "REPO_KEY", "REPO_USUAL_KEY", "REPO_ROOT", "REPO_NAME", "REPO_URL"),
@@ -43,7 +43,7 @@ class LocalState:
         """As it is sent to a box that has `base`, which is here too."""
         snapshot = self.snapshot
         branch = self.here.branch or ""
-        return SyncState(snapshot.id, snapshot.commit, snapshot.tree, branch, base)
+        return SyncState(snapshot.id, snapshot.commit, snapshot.content, branch, base)
 
     def objects(self, have: list[str]) -> EarlyObjects:
         """What a box needs that has these commits. Raises BoxstrapError where one isn't here."""
@@ -63,8 +63,8 @@ def read_state(request: SetupRequest, profile: Profile) -> LocalState:
     here = read(request.place, profile.git.ref)
     if profile.git.url and here.url != without_user_info(profile.git.url):
         raise _files_come_from("git.url")
-    only_commit = request.committed_only or here.asked is not None
-    return LocalState(here, take_snapshot(here, "commit" if only_commit else "all"))
+    include = "commit" if request.committed_only else profile.git.include
+    return LocalState(here, snapshot_of(here, include, profile))
 
 
 def usable_profile(request: SetupRequest, box: BoxHandle) -> Profile:

@@ -17,6 +17,7 @@ from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, S
 from bootstrap.render.quote import Value
 from bootstrap.repo.here import read
 from bootstrap.repo.objects import have_locally
+from bootstrap.repo.snapshot import remember
 from bootstrap.setup.early_login import EarlyLogin
 from bootstrap.setup.request import SetupRequest
 from bootstrap.sync.changes import FileChanges
@@ -151,4 +152,5 @@ def take_answer(
             snapshot=state.snapshot.id,
         )
     )
+    remember(here, state.snapshot)
     return Synced(name, state, FileChanges(**answer.files), time.monotonic() - began)

@@ -15,7 +15,7 @@ _PROFILE = Option("profile", "A profile: its name, or a path.")
 _REPO = Option("repo", "The repository; default: the one you stand in.")
 _OUTPUT = Option("output", "Write it into this file.")
 _COMMITTED = Option(
-    "committed_only", "Take the commit alone; what is not committed stays behind.", False
+    "committed_only", "Take the commit alone; what is not committed stays here.", False
 )
 
 

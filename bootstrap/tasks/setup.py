@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bootstrap.verdict import Verdict
 
 COMMITTED = Option(
-    "committed_only", "Take the commit alone; what is not committed stays behind.", False
+    "committed_only", "Take the commit alone; what is not committed stays here.", False
 )
 _RESTART = Option("restart", "Start the training again, also where a run is alive.", False)
 _ADOPT = Option("adopt", "Take a clone of yours on the box as the repository's folder.", False)
@@ -45,16 +45,17 @@ def setup(call: Call) -> None:
 
 
 @command(
-    *BOX, Option("show_origin", "Where each value of the profile comes from.", False), changes=()
+    *BOX,
+    COMMITTED,
+    Option("show_origin", "Where each value of the profile comes from.", False),
+    changes=(),
 )
 def plan(call: Call) -> None:
     """Show which steps would run on a box, which would not, and why. Changes nothing.
 
     Example: boxstrap plan --host my-box --show-origin
     """
-    from dataclasses import replace
-
-    _show_plan(call, replace(call.request(), committed_only=True))
+    _show_plan(call, call.request())
 
 
 def _show_plan(call: Call, request: SetupRequest) -> None:
@@ -68,7 +69,14 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
 
         text += ["", *origin_lines(found.loaded.profile, found.loaded.origins)]
     steps = [{"step": row.step.name, "runs": row.runs, "why": row.why} for row in found.rows]
-    call.screen.result({"box": found.box, "commit": found.commit, "steps": steps}, "\n".join(text))
+    data = {
+        "box": found.box,
+        "commit": found.commit,
+        "snapshot": found.snapshot,
+        "changes": found.changes._asdict(),
+        "steps": steps,
+    }
+    call.screen.result(data, "\n".join(text))
 
 
 @command(

@@ -6,7 +6,7 @@ box_git() {
   local ssh=ssh
   ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" # full
   GIT_SSH_COMMAND=$ssh GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
-    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c advice.detachedHead=false -c init.defaultBranch=main \
+    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c core.quotePath=true -c advice.detachedHead=false -c init.defaultBranch=main \
     -c gc.auto=0 -c maintenance.auto=false -c core.fsmonitor=false \
     -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
 }

@@ -78,7 +78,8 @@ check_out_whole() {
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT" # full
   move_head
   mv -T "$REPO_DIR" "$tree"
-  rmdir -- "${REPO_DIR%/*}" # as after a kill, whose leavings the next setup sweeps
+  # Where others' are beside it, it ends as after a kill, whose leavings the next setup sweeps.
+  rmdir -- "${REPO_DIR%/*}"
 }
 
 # A worktree's git folder as git knows it, outside of the list that git keeps of its own.

@@ -5,7 +5,8 @@
 find_work() {
   [ -n "$WORK" ] && return
   # A box that clones by itself finds the tree once it has the commit.
-  [ -n "$REPO_TREE" ] || REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
+  [ -n "$REPO_TREE" ] || # full
+    REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
   inputs_python
   MADE_WITH=$INPUTS
   WORK=$(work_of "$REPO_TREE")
@@ -14,10 +15,12 @@ find_work() {
 # work_of TREE: what it is called. An earlier version named its commit in the tree's place.
 work_of() { printf '%s\0' "$1" "$TRAIN_COMMAND" "$MADE_WITH" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest; }
 
-# tree_of COMMIT: the id of its content, where this box has the commit.
+# tree_of COMMIT: its content, where this box has the commit; without the profile, whose words come by the script.
 tree_of() {
-  work_git rev-parse -q --verify "$1^{tree}" 2>/dev/null || # full
-    store_git rev-parse -q --verify "$1^{tree}" 2>/dev/null
+  local listed
+  listed=$(work_git ls-tree "$1" 2>/dev/null) || # full
+    listed=$(store_git ls-tree "$1" 2>/dev/null) || return
+  grep -v $'\tboxstrap[.]yaml$' <<<"$listed" | digest
 }
 
 # is_content RUN: its files were those of this snapshot. An earlier version and the minimal edition noted the commit alone.

@@ -32,17 +32,20 @@ def untouched(rented: Rented) -> None:
     assert not rented.box.exists("/root/.no_auto_tmux")
 
 
-def test_work_that_would_stay_behind_is_2_unless_the_commit_is_enough(rented: Rented) -> None:
+def test_a_file_that_looks_like_a_credential_is_2_unless_the_commit_is_enough(
+    rented: Rented,
+) -> None:
     (rented.user.place / "train.py").write_text("print('uncommitted')\n")
-    (rented.user.place / "new.py").write_text("print('untracked')\n")
-    refused = rented.run("setup").must(2)
-    assert "train.py" in refused.err
-    assert "new.py" in refused.err
-    assert "--committed-only" in refused.err
+    (rented.user.place / ".env").write_text("TOKEN=canary\n")
+    for task in ("setup", "plan"):
+        refused = rented.run(task).must(2)
+        assert "  .env  (environment file)" in refused.err
+        assert ".gitignore" in refused.err
+        assert "canary" not in refused.text
     untouched(rented)
     taken = rented.run("setup", "--committed-only").must(0)
     assert "step 1 loss" in taken.out
-    assert not rented.box.exists(f"{rented.tree}/new.py")
+    assert not rented.box.exists(f"{rented.tree}/.env")
 
 
 def test_a_changed_host_key_is_4_and_nothing_is_sent(rented: Rented, faults: Faults) -> None:

@@ -239,6 +239,8 @@ git:
   url: git@github.com:me/homework.git
   ref: main
   access: over-ssh
+  include: tracked
+  max_file_mib: 50
   user: {name: Me, email: me@example.org}
 python:
   version: "3.11"
@@ -284,4 +286,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:54"
+    assert str(loaded.origins["train.results"]) == "a.yaml:56"

@@ -161,9 +161,11 @@ def send(
 
     def begin(wire: Scripted, told: list[BoxstrapError]) -> CommitSender:
         here = SimpleNamespace(commit="a" * 40, object_format="sha1")
+        snapshot = SimpleNamespace(commit="a" * 40, id="a" * 40)
         sending = CommitSender(
             wire,
             here,  # type: ignore[arg-type]
+            snapshot,  # type: ignore[arg-type]
             [],
             workdir="/nowhere",
             repo_key="k",

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from bootstrap.errors import UsageError
+from bootstrap.repo.git import GitError
 from bootstrap.repo.here import read
 from bootstrap.repo.objects import ObjectStream, have_locally, parse_report, wanted_ref
-from bootstrap.repo.snapshot import Snapshot, forget, take_snapshot
-from bootstrap.repo.snapshot_store import RAW
+from bootstrap.repo.snapshot import (
+    Include,
+    Snapshot,
+    checked,
+    forget,
+    remember,
+    take_snapshot,
+    unreadable,
+)
+from bootstrap.repo.snapshot_store import KEPT, RAW
 from tests.unit.repo.repositories import SampleRepository, listing
 from tests.unit.repo.standing import Entry, placed, standing
 from tests.unit.repo.states import make_state
@@ -96,3 +109,336 @@ def test_what_stands_here_stands_on_the_box(seed: int, tmp_path: Path) -> None:
     assert (anew.id, anew.tree, anew.changes) == (found.id, found.tree, found.changes)
     assert listing(repo.root) == touched, "the repository was touched"
     assert not (repo.root.parent / "ran").exists(), "a filter ran"
+
+
+# What git itself calls changed, and what it leaves out
+
+
+def take(repo: SampleRepository, include: Include = "all") -> Snapshot:
+    return take_snapshot(read(repo.root), include)
+
+
+def counted(repo: SampleRepository) -> str:
+    return str(take(repo).changes)
+
+
+def touch_all(repo: SampleRepository) -> None:
+    """Make every file stat-stale, as a copied working tree is."""
+    for place in repo.root.iterdir():
+        if place.is_file():
+            os.utime(place, (1, 1))
+
+
+def test_what_is_counted(repo: SampleRepository) -> None:
+    repo.commit(**{".gitignore": "*.pt\n", "both": "1\n", "gone": "1\n", "unlinked": "1\n"})
+    assert counted(repo) == ""
+    repo.write("train.py", "print(2)\n")
+    repo.write("staged.py")
+    repo.git("add", "staged.py")
+    repo.write("both", "2\n")
+    repo.git("add", "both")
+    repo.write("both", "3\n")
+    repo.git("rm", "-q", "gone")
+    (repo.root / "unlinked").unlink()
+    repo.write("data/a")
+    repo.write("data/b")
+    repo.write("model.pt")
+    (repo.root / "README").unlink()
+    (repo.root / "README").symlink_to("train.py")
+    touch_all(repo)
+    assert counted(repo) == "3 modified, 3 new, 2 deleted"
+    found = take(repo)
+    assert found.new == ("data/a", "data/b")
+    tracked = take(repo, "tracked")
+    assert str(tracked.changes) == "3 modified, 1 new, 2 deleted"
+    assert (tracked.new, take(repo, "commit").id) == ((), found.commit)
+    assert take(repo) == found
+
+
+def test_committing_what_stands_there_is_the_same_content(repo: SampleRepository) -> None:
+    repo.write("train.py", "print(2)\n")
+    repo.write("new")
+    before = take(repo)
+    commit = repo.commit("All of it")
+    after = take(repo)
+    assert (after.id, after.tree, after.content) == (commit, before.tree, before.content)
+    repo.git("commit", "-q", "--amend", "-m", "Said better")
+    assert take(repo).content == before.content
+
+
+def test_staged_and_put_back_is_no_change(repo: SampleRepository) -> None:
+    """What stands in the working tree counts, and nothing else."""
+    repo.write("train.py", "print(2)\n")
+    repo.git("add", "train.py")
+    repo.write("train.py", "print(1)\n")
+    assert take(repo).id == repo.git("rev-parse", "HEAD")
+
+
+def test_line_ends_are_no_change_and_travel_as_they_are(new: New) -> None:
+    repo = new()
+    repo.commit(**{".gitattributes": "* text=auto\n", "a.txt": "1\n"})
+    repo.git("config", "core.autocrlf", "true")
+    (repo.root / "a.txt").unlink()
+    repo.git("checkout", "a.txt")
+    assert (repo.root / "a.txt").read_bytes() == b"1\r\n"
+    touch_all(repo)
+    found = take(repo)
+    assert not found.changes
+    shown = repo.git("--git-dir", str(found.folders.git_dir), "show", f"{found.id}:a.txt")
+    assert (found.id != found.commit, shown) == (True, "1")
+    assert found.tree != read(repo.root).tree
+
+
+def test_an_encoding_is_no_change(repo: SampleRepository) -> None:
+    repo.commit(**{".gitattributes": "*.txt working-tree-encoding=UTF-16LE\n"})
+    repo.write("a.txt", "größe\n".encode("utf-16le"))
+    repo.commit()
+    touch_all(repo)
+    assert not take(repo).changes
+
+
+@pytest.fixture
+def crypt(new: New, home: Path, tmp_path: Path) -> SampleRepository:
+    """A fresh clone with a filter of the user's own, as git-crypt's: it is run by git alone."""
+    (home / "ran").touch()
+    for way, turn in (("clean", "a-z A-Z"), ("smudge", "A-Z a-z")):
+        program = home / way
+        program.write_text(f"#!/bin/sh\necho {way} >>{home}/ran\nexec tr {turn}\n")
+        program.chmod(0o755)
+    source = new("source")
+    source.git("config", "--global", "filter.crypt.clean", str(home / "clean"))
+    source.git("config", "--global", "filter.crypt.smudge", str(home / "smudge"))
+    source.git("config", "--global", "filter.crypt.required", "true")
+    source.commit(**{".gitattributes": "*.key filter=crypt\n", "a.key": "secret\n", "b": "1\n"})
+    assert source.git("show", "HEAD:a.key") == "SECRET"
+    source.git("clone", "-q", ".", str(tmp_path / "clone"))
+    (home / "ran").write_text("")
+    return SampleRepository(tmp_path / "clone")
+
+
+def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
+    assert (crypt.root / "a.key").read_text() == "secret\n"
+    os.utime(crypt.root / "b", (1, 1))
+    found = take(crypt)
+    assert not found.changes
+    assert found.id != found.commit, "what was decrypted here travels so"
+    (crypt.root / "a.key").write_text("others\n")
+    assert counted(crypt) == "1 modified"
+    assert not (home / "ran").read_text(), "a filter ran"
+
+
+def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
+    repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": pointer, "b.pt": pointer})
+    repo.git("config", "filter.lfs.clean", "false")
+    repo.git("config", "filter.lfs.required", "true")
+    assert [path for path, _ in take(repo).left] == ["a.pt", "b.pt"]
+    repo.write("a.pt", "the whole of it")
+    found = take(repo)
+    assert [path for path, _ in found.left] == ["b.pt"]
+    assert [path for path, _ in take(repo, "commit").left] == ["a.pt", "b.pt"]
+    repo.write("huge.pt", bytes(3 * 2**20))
+    take_snapshot(read(repo.root), max_file_mib=2)
+    repo.write("huge.bin", bytes(3 * 2**20))
+    with pytest.raises(UsageError, match=r"huge\.bin"):
+        take_snapshot(read(repo.root), max_file_mib=2)
+
+
+def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
+    repo.commit(**{".gitignore": "*.tmp\n"})
+    inner = SampleRepository(repo.root / "inner")
+    inner.root.mkdir()
+    inner.git("init", "-q")
+    inner.commit(a="1")
+    os.mkfifo(repo.root / "pipe")
+    os.mkfifo(repo.root / "pipe.tmp")
+    (repo.root / "train.py").unlink()
+    os.mkfifo(repo.root / "train.py")
+    repo.write("git~1/x")
+    found = take(repo)
+    assert [path for path, _ in found.left] == ["git~1/x", "inner/", "pipe", "train.py"]
+    assert str(found.changes) == "1 deleted"
+    assert take(repo).left == found.left
+
+
+def test_new_files_are_named_once(repo: SampleRepository) -> None:
+    repo.write("a")
+    found = take(repo)
+    assert (found.new, found.first_time) == (("a",), ("a",))
+    assert take(repo).first_time == ("a",)
+    remember(read(repo.root), found)
+    repo.write("b")
+    assert (take(repo).new, take(repo).first_time) == (("a", "b"), ("b",))
+
+
+# Submodules
+
+
+@pytest.fixture
+def with_submodule(repo: SampleRepository, new: New) -> SampleRepository:
+    inner = new("inner")
+    inner.commit(a="1")
+    repo.git("submodule", "--quiet", "add", str(inner.root), "vendor/inner")
+    repo.commit("Add a submodule")
+    return repo
+
+
+def test_a_submodule_travels_as_a_folder(with_submodule: SampleRepository) -> None:
+    repo, inner = with_submodule, SampleRepository(with_submodule.root / "vendor/inner")
+    clean = take(repo)
+    assert (str(clean.changes), clean.left) == ("", ())
+    assert clean.id != clean.commit
+    assert take(repo, "commit").tree == clean.tree
+    inner.write("a", "2")
+    inner.write("new")
+    assert counted(repo) == "1 modified, 1 new"
+    assert take(repo, "commit").tree == clean.tree
+    inner.commit("Second")
+    assert counted(repo) == "1 modified, 1 new"
+    assert take(repo).id == take(repo).id != clean.id
+
+
+def test_a_submodule_that_leads_elsewhere_is_left(
+    with_submodule: SampleRepository, new: New
+) -> None:
+    """A hostile repository may name another one of this machine as its submodule's."""
+    private = new("private")
+    private.commit(secret="s3cret")
+    place = with_submodule.root / "vendor/inner"
+    (place / ".git").write_text(f"gitdir: {private.root}/.git\n")
+    for include in ("all", "commit"):
+        found = take(with_submodule, include)  # type: ignore[arg-type]
+        ((path, why),) = found.left
+        assert (path, "elsewhere" in why) == ("vendor/inner", True)
+        private_blob = private.git("rev-parse", "HEAD:secret")
+        with pytest.raises(AssertionError):
+            private.git("--git-dir", str(found.folders.git_dir), "cat-file", "-e", private_blob)
+    (place / ".git").unlink()
+    place.rename(with_submodule.root / "moved")
+    place.symlink_to(private.root)
+    found = take(with_submodule)
+    shown = with_submodule.git("--git-dir", str(found.folders.git_dir), "ls-tree", "-r", found.id)
+    assert "secret" not in shown
+    assert "120000 blob" in shown
+    assert not found.left
+
+
+def test_a_submodule_that_is_not_here_is_named(with_submodule: SampleRepository) -> None:
+    with_submodule.git("submodule", "deinit", "-q", "-f", "vendor/inner")
+    for include in ("all", "commit"):
+        found = take(with_submodule, include)  # type: ignore[arg-type]
+        assert found.id == found.commit
+        ((path, why),) = found.left
+        assert (path, "submodule" in why) == ("vendor/inner", True)
+
+
+# Repositories without a working tree, or without a commit
+
+
+def test_a_bare_repository_is_its_commit(repo: SampleRepository, tmp_path: Path) -> None:
+    repo.git("clone", "-q", "--bare", ".", str(tmp_path / "work.git"))
+    found = take_snapshot(read(tmp_path / "work.git"))
+    assert found.id == found.commit == repo.git("rev-parse", "HEAD")
+
+
+def test_without_a_commit_there_is_none(new: New) -> None:
+    repo = new()
+    repo.write("a")
+    with pytest.raises(UsageError, match="no commit yet") as caught:
+        take(repo)
+    assert "Commit" in caught.value.hint
+
+
+# The store
+
+
+def test_the_store_is_the_persons_alone(repo: SampleRepository, stores: Path) -> None:
+    repo.write("new")
+    found = take(repo)
+    (folder,) = stores.glob("homework-*/")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert stores.stat().st_mode & 0o777 == 0o700
+    assert found.folders.git_dir.parent == folder
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "nothing left": shutil.rmtree,
+    "index cut": lambda store: os.truncate(store / "index", 20),
+    "index of zeros": lambda store: (store / "index").write_bytes(bytes(200)),
+    "index gone": lambda store: (store / "index").unlink(),
+    "state of another kind": lambda store: (store / "state.json").write_text('{"commit": {}}'),
+    "state cut": lambda store: (store / "state.json").write_text('{"comm'),
+    "paths gone": lambda store: (store / "paths").unlink(),
+    "config gone": lambda store: (store / "config").unlink(),
+    "objects gone": lambda store: [shutil.rmtree(each) for each in store.glob("objects/[0-9a-f]*")],
+    "objects empty": lambda store: [
+        (each.chmod(0o644), each.write_bytes(b"")) for each in store.glob("objects/[0-9a-f]*/*")
+    ],
+    "no alternates": lambda store: (store / "all/objects/info/alternates").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_store_is_made_again(
+    repo: SampleRepository, stores: Path, damage: str, tmp_path: Path
+) -> None:
+    repo.write("train.py", "print(2)\n")
+    repo.write("new", "n\n")
+    before = take(repo)
+    DAMAGES[damage](next(stores.glob("homework-*/")))
+    here = read(repo.root)
+    found = checked(here, take_snapshot(here))
+    assert (found.id, found.tree, found.changes) == (before.id, before.tree, before.changes)
+    assert Receiver(tmp_path / "box").take(repo.root, found) == standing(repo.root)
+
+
+def test_two_at_once(repo: SampleRepository) -> None:
+    for number in range(200):
+        repo.write(f"new/{number}", str(number))
+    code = (
+        "import sys; from pathlib import Path; from bootstrap.repo.here import read\n"
+        "from bootstrap.repo.snapshot import take_snapshot, forget\n"
+        "here = read(Path(sys.argv[1]))\n"
+        "for turn in range(3): print(take_snapshot(here).id); forget(here)\n"
+    )
+    going = [
+        subprocess.Popen([sys.executable, "-c", code, str(repo.root)], stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    said = {line for each in going for line in each.communicate()[0].split()}
+    assert [each.returncode for each in going] == [0, 0, 0]
+    assert said == {take(repo).id.encode()}
+
+
+def test_what_no_snapshot_needs_any_more_goes(
+    repo: SampleRepository, stores: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    repo.write("new", "first")
+    first = take(repo)
+    remember(read(repo.root), first)
+    big = []
+    for turn in range(KEPT + 4):
+        repo.write("new", f"{turn}")
+        repo.write("big.bin", os.urandom(17 * 2**20) if turn == 0 else f"{turn}")
+        big.append(take(repo))
+    size = sum(each.stat().st_size for each in stores.rglob("*") if each.is_file())
+    assert size > 17 * 2**20
+    monkeypatch.setattr("bootstrap.repo.snapshot_store.MOST", 1)
+    repo.write("new", "last")
+    last = take(repo)
+    size = sum(each.stat().st_size for each in stores.rglob("*") if each.is_file())
+    assert size < 2**20, "the large file that nothing needs is there"
+    receiver = Receiver(tmp_path / "box")
+    for kept in (first, *big[-KEPT + 1 :], last):
+        assert have_locally(read(repo.root), [kept.id], last) == [kept.id]
+        receiver.take(repo.root, kept)
+    assert not have_locally(read(repo.root), [big[0].id], last)
+
+
+def test_a_file_that_cannot_be_read_is_named(repo: SampleRepository) -> None:
+    """As git says it: nothing is unreadable for root."""
+    said = 'error: open("a/new"): Permission denied\nfatal: Unable to process path a/new'
+    error = unreadable(read(repo.root), GitError(128, said))
+    assert error
+    assert error.what.startswith("a/new can't be read")
+    assert unreadable(read(repo.root), GitError(128, "fatal: something else")) is None

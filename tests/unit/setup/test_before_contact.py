@@ -23,7 +23,7 @@ def nowhere(user: User) -> None:
 
 def unsaved(user: User) -> None:
     user.repository()
-    (user.place / "new.py").write_text("x = 1\n")
+    (user.place / ".env").write_text("KEY=1\n")
 
 
 def whole(user: User) -> None:
@@ -34,14 +34,14 @@ def no_profile(user: User) -> None:
     repository = user.repository()
     repository.git("rm", "-q", "boxstrap.yaml")
     repository.git("commit", "-q", "-m", "No profile")
-    (user.place / "new.py").write_text("x = 1\n")
+    (user.place / ".env").write_text("KEY=1\n")
 
 
 REFUSED = {
     "a repository without a commit": (empty, [], "commit"),
     "no repository": (nowhere, [], "repository"),
-    "work that stays behind": (unsaved, [], "new.py"),
-    "the same, and no profile": (no_profile, [], "new.py"),
+    "what looks like a credential": (unsaved, [], ".env"),
+    "the same, and no profile": (no_profile, [], ".env"),
     "a secret that isn't set": (whole, ["--set", "secrets=[NO_SUCH]"], "NO_SUCH"),
     "a public key that isn't there": (whole, ["--set", "ssh.authorized_keys=[x.pub]"], "x.pub"),
     "a wrong value": (whole, ["--set", "gpu.count=x"], "gpu.count"),

@@ -60,27 +60,104 @@ def test_no_repository_is_2(tmp_path: Path) -> None:
     assert payload(tmp_path, with_source=False).source.commit == ""
 
 
-def test_changes_stay_behind_only_when_that_is_said(user: User) -> None:
+def test_changes_travel_unless_the_commit_is_enough(user: User) -> None:
     repository = user.repository()
     repository.write({"train.py": "x", "new.py": "y"})
-    with pytest.raises(UsageError) as caught:
-        payload(repository.root)
-    assert "train.py" in caught.value.what
-    assert "new.py" in caught.value.what
-    assert payload(repository.root, committed_only=True).source.commit == repository.head
+    found = payload(repository.root)
+    assert found.source.commit == repository.head
+    assert found.source.snapshot not in ("", repository.head)
+    assert f"REPO_SNAPSHOT='{found.source.snapshot}'" in found.script
+    assert str(found.changes) == "1 modified, 1 new"
+    tracked = payload(repository.root, "git.include=tracked")
+    assert str(tracked.changes) == "1 modified"
+    for alone in (
+        payload(repository.root, committed_only=True),
+        payload(repository.root, "git.include=commit"),
+    ):
+        assert alone.source.snapshot == repository.head
+        assert not alone.changes
 
 
-def test_the_profile_itself_counts_as_present(user: User) -> None:
+def test_the_profile_travels_and_makes_no_other_work(user: User) -> None:
     repository = user.repository()
+    clean = payload(repository.root).source
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
-    assert payload(repository.root).source.commit == repository.head
+    edited = payload(repository.root).source
+    assert edited.snapshot != clean.snapshot
+    assert edited.tree == clean.tree
     repository.git("rm", "-q", "--cached", "boxstrap.yaml")
     repository.git("commit", "-q", "-m", "Without a profile")
-    assert payload(repository.root).source.commit == repository.head
+    assert payload(repository.root).source.tree == clean.tree
     (repository.root / "sub").mkdir()
     (repository.root / "sub/boxstrap.yaml").write_text("version: 1\n")
-    with pytest.raises(UsageError, match=r"untracked +sub/\n"):
+    other = payload(repository.root).source.tree
+    assert other != clean.tree
+    repository.commit({}, "All of it")
+    assert payload(repository.root).source.tree == other
+    assert payload(repository.root).source.snapshot == repository.head
+
+
+def test_changes_belong_to_the_commit_that_they_were_made_on(user: User) -> None:
+    repository = user.repository()
+    repository.git("tag", "v1")
+    repository.commit({"a.txt": "a"})
+    repository.git("tag", "v2")
+    repository.write({"train.py": "x"})
+    with pytest.raises(UsageError, match=r"your changes \(1 modified\) are to commit"):
+        payload(repository.root, "git.ref=v1")
+    assert payload(repository.root, "git.ref=v1", committed_only=True).source.snapshot
+    assert str(payload(repository.root, "git.ref=v2").changes) == "1 modified"
+
+
+def test_a_box_that_clones_gets_no_changes_and_that_is_said(user: User) -> None:
+    repository = user.repository()
+    repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
+    assert not payload(repository.root, "git.access=url").warnings
+    repository.write({"train.py": "x", ".env": "A=b"})
+    (warning,) = payload(repository.root, "git.access=url").warnings
+    assert "your changes stay here" in warning
+    (repository.root / ".env").unlink()
+    (warning,) = payload(repository.root, "git.access=url").warnings
+    assert "your changes (1 modified) stay here" in warning
+    assert not payload(repository.root, "git.access=url", committed_only=True).warnings
+
+
+def test_a_door_says_what_it_cannot_carry(user: User) -> None:
+    repository = user.repository()
+    repository.write({"train.py": "x", "new.py": "y"})
+    for words in (("oneliner",), ("render", "--for", "ec2")):
+        refused = user.run(*words).must(2)
+        assert "a door can't carry this" in refused.err
+        assert "  your changes (1 modified, 1 new)" in refused.err
+        assert "--committed-only" in refused.err
+        assert not refused.out
+    # Its own profile is read here, and need not be carried.
+    repository.git("checkout", "-q", ".")
+    (repository.root / "new.py").unlink()
+    (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
+    assert "can't carry this" not in user.run("oneliner").must(2).err
+    repository.commit({".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
+    assert "a.pt: of LFS" in user.run("oneliner").must(2).err
+
+
+def test_what_looks_like_a_credential_stops_it(user: User) -> None:
+    repository = user.repository()
+    repository.write({".env": "API_KEY=1", "notes.txt": "nothing"})
+    with pytest.raises(UsageError, match=r"look like credentials") as caught:
         payload(repository.root)
+    assert "  .env  (environment file)" in caught.value.what
+    assert "notes.txt" not in caught.value.what
+    assert ".gitignore" in caught.value.hint
+    assert payload(repository.root, "git.include=tracked").source.snapshot == repository.head
+
+
+def test_a_large_new_file_stops_it(user: User) -> None:
+    repository = user.repository()
+    (repository.root / "data.bin").write_bytes(bytes(3 * 2**20))
+    payload(repository.root)
+    with pytest.raises(UsageError, match=r"larger than 2 MiB \(git.max_file_mib\)") as caught:
+        payload(repository.root, "git.max_file_mib=2")
+    assert "  data.bin  (3 MiB)" in caught.value.what
 
 
 def test_a_ref_is_another_commit_and_its_script_another(user: User) -> None:

@@ -69,9 +69,9 @@ def test_a_dry_setup_among_its_own_options_with_json(at: User) -> None:
 
 
 def test_a_dry_setup_refuses_what_a_setup_refuses(at: User) -> None:
-    (at.place / "new.py").write_text("x")
+    (at.place / ".env").write_text("x")
     done = at.run("--dry", *local_setup(at)).must(2)
-    assert "new.py" in done.err
+    assert ".env" in done.err
     at.run("--dry", *local_setup(at), "--committed-only").must(0)
 
 

@@ -1,0 +1,102 @@
+"""Your work as it stands: on the box byte for byte, and the same work however it is committed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+
+import pytest
+
+from tests.cli import User
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.unit.repo.repositories import SampleRepository, listing
+from tests.unit.repo.standing import placed, standing
+from tests.unit.repo.states import FILES, STATES, sparse
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+python: {requirements: []}
+"""
+SAMPLED = 8
+"""How many states a usual run places; `--every`, as in `make chaos`, has all."""
+
+
+@pytest.fixture
+def rented(rent: Rent) -> Rented:
+    """A box that nobody has touched, and a repository."""
+    rented = rent("vast")
+    rented.user.repository()
+    return rented
+
+
+@pytest.mark.boxes
+def test_changes_travel_and_committing_them_is_the_same_work(rented: Rented) -> None:
+    place = rented.user.place
+    (place / "train.py").write_text("print('step 7')\n")
+    (place / "new.py").write_text("print('untracked')\n")
+    planned = rented.run("plan", "--json").must(0).json()
+    assert planned["changes"] == {"modified": 1, "new": 1, "deleted": 0}
+    done = rented.run("setup").must(0)
+    assert "step 7" in done.out
+    assert "with your changes (1 modified, 1 new)" in done.text
+    assert "new.py: not in git yet" in done.text
+    assert rented.box.read(f"{rented.tree}/new.py") == "print('untracked')\n"
+    git = f"git -C {rented.tree}"
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=place, check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert rented.as_user(f"{git} rev-parse HEAD").strip() == commit
+    assert rented.as_user(f"{git} status --porcelain").split() == ["M", "train.py", "??", "new.py"]
+    again = rented.run("setup").must(0)
+    assert "nothing to do" in again.out
+    assert "not in git yet" not in again.text
+    for words in (("add", "-A"), ("commit", "-qm", "All of it")):
+        subprocess.run(["git", *words], cwd=place, check=True)
+    rented.run("setup").must(0)
+    assert rented.runs() == ["train-1"]
+    assert rented.as_user(f"{git} status --porcelain") == ""
+    (place / "boxstrap.yaml").write_text((place / "boxstrap.yaml").read_text() + "# edited\n")
+    rented.run("setup").must(0)
+    assert rented.runs() == ["train-1"]
+    (place / "new.py").unlink()
+    rented.run("setup").must(0)
+    assert rented.runs() == ["train-1", "train-2"]
+    assert not rented.box.exists(f"{rented.tree}/new.py")
+
+
+def test_one_state_after_another_is_placed_as_it_stands(
+    user: User,
+    request: pytest.FixtureRequest,
+    seeded: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The box is this machine: what it places lies there to be compared."""
+    monkeypatch.setenv("HOME", str(user.home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(user.home / ".config"))
+    (user.home / ".gitconfig").write_text(
+        '[user]\n\tname = Me\n\temail = me@example.org\n[protocol "file"]\n\tallow = always\n'
+    )
+    repo = SampleRepository(user.repository(boxstrap__yaml=PROFILE).root)
+    for name, content in FILES.items():
+        repo.write(name, content)
+    repo.git("add", "-f", ".")
+    repo.git("commit", "-qm", "Files")
+    base = repo.git("rev-parse", "HEAD")
+    every = request.config.getoption("every")
+    chosen = seeded.sample(STATES, len(STATES) if every else SAMPLED)
+    chosen.sort(key=lambda state: state is sparse)
+    for state in chosen:
+        repo.git("reset", "-q", "--hard", base)
+        repo.git("clean", "-qffdx")
+        state(repo, seeded)
+        stands = standing(repo.root)
+        before = listing(repo.root)
+        done = user.run("setup", "--host", "local")
+        assert done.rc == 0, f"{state.__name__}: {done.text}"
+        assert listing(repo.root) == before, state.__name__
+        there = placed(user.home / "work/homework")
+        there = {path: entry for path, entry in there.items() if not path.startswith(b".venv/")}
+        assert there == stands, state.__name__
