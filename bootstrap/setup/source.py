@@ -167,12 +167,16 @@ def tell_source(
     here: LocalRepository | None, snapshot: Snapshot | None, source: Source, reporter: Reporter
 ) -> None:
     """Report the commit and the changes that travel with it, what is new, and what can't."""
-    from bootstrap.repo.names import shown
-
     changes = f" with your changes ({snapshot.changes})" if snapshot and snapshot.changes else ""
     reporter.note("commit", f"{source.commit[:12]}{changes} of {source.name}")
-    if here is None or snapshot is None:
-        return
+    if here is not None and snapshot is not None:
+        tell_new_files(snapshot, reporter)
+
+
+def tell_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
+    """Report which files travel without being in git, the first time, and what can't travel."""
+    from bootstrap.repo.names import shown
+
     if snapshot.first_time:
         names = [shown(name) for name in snapshot.first_time[:_MOST_NAMED]]
         more = len(snapshot.first_time) - len(names)

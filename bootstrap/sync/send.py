@@ -20,6 +20,7 @@ from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
 from bootstrap.setup.early_login import EarlyLogin
 from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.source import tell_new_files
 from bootstrap.sync.changes import FileChanges
 from bootstrap.sync.local_state import (
     EarlyObjects,
@@ -70,6 +71,7 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
     try:
         profile = usable_profile(request, box)
         state = read_state(request, profile)
+        tell_new_files(state.snapshot, screen)
         values = values_for_box(profile, state, box, request.wait_s)
         sent, objects = state.packed_on(base_of(box, state))
         link = ReconnectingLink(early.login, lost=screen.lost, back=screen.back, warn=screen.warn)

@@ -16,6 +16,7 @@ from bootstrap.protocol.sync_state import SyncStream
 from bootstrap.repo.objects import have_locally
 from bootstrap.setup.early_login import EarlyLogin
 from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.source import tell_new_files
 from bootstrap.sync.file_events import file_events
 from bootstrap.sync.local_state import LocalState, read_state, usable_profile, values_for_box
 from bootstrap.sync.send import Synced, base_of, box_of, take_answer
@@ -72,6 +73,8 @@ class _Sender:
     _tried: str = ""
     """The snapshot that was sent last, taken or not."""
     _refused: str = ""
+    _new: tuple[str, ...] = ()
+    """The files that git doesn't track, of the state that was sent last."""
     _again_at: float = float("inf")
 
     def is_due(self) -> bool:
@@ -90,6 +93,9 @@ class _Sender:
 
     def send(self, state: LocalState) -> None:
         """Send it, over a new link where this one is lost; what is refused is said once."""
+        if state.snapshot.new != self._new:
+            self._new = state.snapshot.new
+            tell_new_files(state.snapshot, self.screen)
         began, backoff = time.monotonic(), Backoff()
         while True:
             try:

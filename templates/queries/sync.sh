@@ -42,9 +42,9 @@ place() {
   local placed=() rc
   STEP_LOG=$BOX_HOME/steps/$REPO_KEY/sync.log STEP_CODE=$BOX_HOME/steps/$REPO_KEY/sync.code
   mapfile -t placed <"$(note_of placed)"
-  : >"$STEP_CODE"
   for MENDS in '' yes; do
     if [ -z "$MENDS" ] && [ -e "$(note_of switch)" ]; then continue; fi
+    : >"$STEP_CODE"
     (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null
     rc=$?
     [ "$rc" -ne 0 ] || break

@@ -67,8 +67,8 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
     (twin.repository.root / "gone.txt").unlink()
     twin.write("train.py", "print('again')\n")
     twin.write("new/module.py", "1\n")
-    said = twin.sync("--json")
-    told = json.loads(said)
+    told = json.loads(twin.sync("--json"))
+    assert "new/module.py: not in git yet" in told["notes"]["new"]
     assert (told["updated"], told["new"], told["removed"]) == (
         ["train.py"],
         ["new/module.py"],
@@ -80,7 +80,8 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
     assert not (twin.tree / "gone.txt").exists()
     assert (twin.read("result"), twin.read("out/model")) == ("made\n", "made\n")
     assert "already as here" in twin.sync()
-    # The next setup finds the tree right, on the commit as well.
+    # The next setup finds the tree right, with the changes and once they are committed.
+    assert " repo       start" not in twin.user.run("setup", *TO_LOCAL).must(0).text
     (twin.tree / "result").unlink()
     twin.repository.git("add", "-A")
     twin.repository.git("commit", "-qm", "All of it")
