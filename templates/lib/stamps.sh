@@ -12,7 +12,7 @@ find_stamp() {
 find_reason() {
   WHY=
   find_stamp "$1"
-  case ",$ONLY," in *",$1,"*) WHY=asked ;; esac
+  case ",$ONLY," in *",$1,"*) WHY=asked ;; esac # full
   if [ "$1" = train ] && [ -n "$RESTART" ]; then WHY=asked; fi
   [ -z "$WHY" ] || return 0
   "inputs_$1"
@@ -79,7 +79,7 @@ what_changed() {
 # very work may lack its stamp or its session. No GPU is tried while anything of ours computes on the box.
 left_alone() {
   case $1:" $REPO_STEPS " in
-    smoke:*) any_alive_run ;;
+    smoke:*) any_alive_run ;; # full
     *" $1 "*) [ -n "$ALIVE_RUN" ] && ! { [ "$1" = train ] && is_of_this_work "$ALIVE_RUN"; } ;;
     *) return 1 ;;
   esac

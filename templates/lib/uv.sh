@@ -28,15 +28,13 @@ find_wheel() {
 }
 
 fetch_uv() {
-  local file sum
   find_wheel
-  file=$WHEEL sum=$WHEEL_SUM
-  [ -n "$file" ] || fail uv-missing "no uv is known for $(uname -sm): install it, then set up again"
+  [ -n "$WHEEL" ] || fail uv-missing "no uv is known for $(uname -sm): install it, then set up again"
   mkdir -p "$BOX_HOME/bin"
   if have python3; then
-    with_retries python3 "$PROGRAMS/fetch_uv.py" "$INDEX" "$file" "$sum" "$BOX_HOME/bin/uv" || uv_failed
+    with_retries python3 "$PROGRAMS/fetch_uv.py" "$INDEX" "$WHEEL" "$WHEEL_SUM" "$BOX_HOME/bin/uv" || uv_failed
   elif have curl || have wget; then # full
-    with_retries fetch_uv_plainly "$file" "$sum" || uv_failed # full
+    with_retries fetch_uv_plainly "$WHEEL" "$WHEEL_SUM" || uv_failed # full
   else
     fail uv-missing "neither python3 nor curl nor wget is here to fetch uv with"
   fi

@@ -23,7 +23,7 @@ check_shell() {
 apply_shell() {
   write_env
   # On the person's own machine the training alone sees it: rc files stay as they are.
-  [ -z "$IS_LOCAL" ] || return 0
+  [ -z "$IS_LOCAL" ] || return 0 # full
   if [ ! -w "$HOME" ]; then
     caution read-only-home "the home folder can't be written: only the training sees the environment"
     return
@@ -136,8 +136,10 @@ as_shell() {
   local pair name value quote="'"
   while IFS= read -r -d '' pair; do
     name=${pair%%=*} value=${pair#*=}
-    case $1 in
-      sh) printf "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}" ;;
+    case $1 in # full
+      sh) # full
+        printf "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}"
+        ;; # full
       fish) # full
         value=${value//\\/\\\\} # full
         printf "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}" # full
@@ -147,6 +149,6 @@ as_shell() {
         value=${value//!/\\!} # full
         printf "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}" # full
         ;; # full
-    esac
+    esac # full
   done
 }

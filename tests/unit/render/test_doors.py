@@ -33,7 +33,7 @@ from tests.unit.render.test_lint import shellcheck
 
 LINT = (
     "#!/usr/bin/env bash\n"
-    "# shellcheck disable=SC1003,SC2016,SC2034,SC2086,SC2088,SC2194,SC2317 # as in the parts\n"
+    "# shellcheck disable=SC1003,SC1090,SC2016,SC2034,SC2086,SC2088,SC2194,SC2317 # of parts\n"
 )
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
 MADE = profile("vast")
@@ -257,7 +257,9 @@ def test_no_value_ends_the_carried_script() -> None:
 
 def test_the_compact_script_has_every_function_that_it_calls() -> None:
     """What is left out of the library may be called by what is not."""
-    whole = "\n".join(file.read_text() for file in static_parts())
+    # A query's own functions are in no script.
+    parts = (file for file in static_parts() if file.parent.name != "queries")
+    whole = "\n".join(file.read_text() for file in parts)
     ours = compact.render_compact(profile("vast"), WORK)
     defined = set(re.findall(r"^([a-z_]+)\(\)", ours, re.MULTILINE))
     library = set(re.findall(r"^([a-z_]+)\(\)", whole, re.MULTILINE)) - defined
