@@ -79,6 +79,11 @@ class BoxState:
         return "redacts" in self.facts
 
     @property
+    def unfinished_switch(self) -> str:
+        """The snapshot whose files were being put into that folder when it was cut short."""
+        return "" if self.working else self.facts.get("switch", "")
+
+    @property
     def live_run(self) -> Run | None:
         """The run that lives in that folder, whoever began it."""
         parts = self.facts.get("alive", "").rsplit("/", 2)[1:]

@@ -35,7 +35,7 @@ class Run:
     started: int
     commit: str
     work: str
-    """Which commit, command and environment; the same for the same work."""
+    """Which content, command and environment; the same for the same work."""
     session: str
     written: int
     """When its log was last written to."""
@@ -43,6 +43,8 @@ class Run:
     command: str
     ended: str = ""
     """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`; "" from earlier versions."""
+    snapshot: str = ""
+    """What its files were; `commit` where nothing differed from it."""
     left: int = 0
     """How many of its processes live on, where it ended by itself."""
 
@@ -61,6 +63,11 @@ class Run:
     def typed(self) -> str:
         """Its command as the profile had it: with `python`, not the environment's by its path."""
         return re.sub(r"\A/\S*/bin/(?=python3? )", "", self.command)
+
+    @property
+    def with_changes(self) -> bool:
+        """Whether it ran with changes that its commit has not."""
+        return self.snapshot not in ("", self.commit)
 
     def outcome(self) -> str:
         """What became of it, in a few words."""
@@ -100,6 +107,7 @@ class Run:
             "ended": self.ended or None,
             "left": self.left,
             "commit": self.commit,
+            **({"snapshot": self.snapshot} if self.with_changes else {}),
             "command": self.command,
             "session": self.session,
             "started": self.started,
@@ -115,6 +123,7 @@ def parse_run(value: str) -> Run | None:
     key, name, state, started, commit, work, session, log, command = parts
     word, rc, (ended, left) = _state(state)
     written, _, size = log.partition(" ")
+    commit, _, snapshot = commit.partition(" ")
     if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
     return Run(
@@ -130,6 +139,7 @@ def parse_run(value: str) -> Run | None:
         log_bytes=number(size) or 0,
         command=command,
         ended=ended,
+        snapshot=snapshot,
         left=left,
     )
 

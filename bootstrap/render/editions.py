@@ -15,6 +15,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "repairing a repository or a package manager's state that a kill or a bad disk damaged",
         "shells other than bash; saying before the download that no build of torch fits this GPU",
         "the extra indexes of the box's pip where the profile has python.index",
+        "looking for free inodes; saying that another repository has the folder of this name",
         "noting which part of a pipeline ended the training, and what it left running",
     ),
     MINIMAL: (

@@ -103,6 +103,8 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
         why = _why(connection, setup)
         told = {key: value for key, value in setup.items() if key != "text"}
         runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in box_state.runs]
+        if box_state.unfinished_switch:
+            told["switch"] = box_state.unfinished_switch
         if why:
             told["why"] = {"step": why.step, "code": why.word("code")}
         return BoxStatus(
@@ -116,7 +118,15 @@ def status_lines(name: str, box_state: BoxState, why: Event | None = None) -> li
     names = repository_names({run.repo_key for run in box_state.runs})
     runs = aligned(_cells(qualified(run, names), run, now) for run in box_state.runs[:_SHOWN])
     reason = f": {_reason(why)}" if why else ""
-    return [f"{name}: {_setup(box_state)['text']}{reason}", *(runs or ["no run was started here"])]
+    lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
+    if box_state.unfinished_switch:
+        lines.append(f"  {_switch(box_state)}: the next setup ends it")
+    return [*lines, *(runs or ["no run was started here"])]
+
+
+def _switch(box_state: BoxState) -> str:
+    cut = box_state.unfinished_switch[:12]
+    return f"the switch of {box_state.repo_dir} to {cut} was cut short"
 
 
 def _setup(box_state: BoxState) -> dict[str, object]:
@@ -159,5 +169,6 @@ def _cells(called: str, run: Run, now: int) -> tuple[str, ...]:
         f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
     )
     log = f"log {size(run.log_bytes)}{quiet}"
+    commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    return (f"  {called}", run.outcome(), f"started {age} ago", log, run.commit[:12], command)
+    return (f"  {called}", run.outcome(), f"started {age} ago", log, commit, command)

@@ -166,6 +166,8 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
         f"{name} ({pairs[name][0]} → {pairs[name][1][:_SHOWN_COMMAND]})" if name in pairs else name
         for name in differing
     ]
+    if run.commit == commit and "commit" in differing:
+        told[differing.index("commit")] = "changes since that commit"
     return (
         f"{run.name} is running (commit {run.commit[:12]}); not started: "
         f"other {', '.join(told) or 'work'}."

@@ -14,8 +14,8 @@ work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
 # What lib/place.sh placed. The person's git has the commits, where the store lost them.
 placed_git() {
-  GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects \
-    box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
+  local -x GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects # full
+  box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
 }
 # Of a tree that an earlier version placed, its own git tells.
 tree_git() { if [ -d "$PLACED" ]; then placed_git "$@"; else work_git "$@"; fi; }

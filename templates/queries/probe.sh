@@ -33,6 +33,8 @@ show_hints() {
 show_commits() {
   store=$box_home/store/$repo_key.git
   [ -d "$store" ] && command -v git >/dev/null 2>&1 && packs_right "$store/packs" "$store/objects/pack" || return 0
+  # What was placed last is what the next one resembles most; a snapshot's date says nothing of its age.
+  { read -r placed <"$box_home/steps/$repo_key/placed/HEAD" && [ -f "$store/refs/boxstrap/$placed" ] && fact have "$placed"; } 2>/dev/null || :
   git --git-dir="$store" -c safe.directory='*' \
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
 }
@@ -70,10 +72,11 @@ show_runs() {
     key=${run%/*}
     # shellcheck disable=SC2229 # into the variable of that name
     for name in started commit work session command; do read -r "$name" <"$run/$name"; done
-    ended=
+    ended='' snapshot=
+    [ ! -f "$run/snapshot" ] || read -r snapshot <"$run/snapshot"
     [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
     [ ! -f "$run/left" ] || ended="$ended left $(left_of "$run")"
-    fact run "${key##*/}	${run##*/}	$(run_state "$run")${ended:+ $ended}	$started	$commit	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
+    fact run "${key##*/}	${run##*/}	$(run_state "$run")${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
   done
 }
 
@@ -83,6 +86,7 @@ show_repository() {
   fact dir "$repo_dir"
   [ ! -d "$repo_dir" ] || fact placed yes
   { read -r venv <"$box_home/steps/$repo_key/python.venv" && fact venv "$venv"; } 2>/dev/null || :
+  { read -r switch _ <"$box_home/steps/$repo_key/repo.switch" && fact switch "$switch"; } 2>/dev/null || :
   fact alive "$(alive_in "$box_home" "$repo_key" "$repo_dir")"
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,37 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     assert "step 9" in rented.run("setup").must(0).out
     assert rented.runs() == ["train-1", "train-2"]
     assert kept(rented, rented.tree)["environment"] == was["environment"]
+
+
+def test_the_same_content_is_its_work_whatever_its_commit_is_called(
+    rented: Rented, earlier: Path
+) -> None:
+    """Its record has a commit alone: the tree is looked up."""
+    git = partial(subprocess.run, cwd=rented.user.place, check=True)
+    git(["git", "commit", "-q", "--allow-empty", "-m", "Not the first, which names the repository"])
+    was = set_up_before(rented, earlier)
+    git(["git", "commit", "-q", "--amend", "--allow-empty", "-m", "Say it in other words"])
+    assert "train-1: running" in rented.run("setup").must(0).out
+    assert (kept(rented, rented.tree), rented.trainings()) == (was, 1)
+    rented.run("stop").must(0)
+    assert "train-1: was stopped" in rented.run("setup").must(0).out
+    assert "nothing to do" in rented.run("setup").must(0).out
+    # Now the box has that commit; and another on top, that changes nothing.
+    head = git(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert rented.as_user(f"git -C {rented.tree} rev-parse HEAD") == head
+    git(["git", "commit", "-q", "--allow-empty", "-m", "Nothing"])
+    assert "train-1: was stopped" in rented.run("setup").must(0).out
+    assert (rented.runs(), rented.trainings()) == (["train-1"], 0)
+    rented.user.place.joinpath("train.py").write_text("print('step 9')\n")
+    git(["git", "commit", "-qam", "Other content"])
+    assert "step 9" in rented.run("setup").must(0).out
+    # So it is with a run of this version.
+    git(["git", "commit", "-q", "--amend", "-m", "In other words again"])
+    assert "train-2: finished" in rented.run("setup").must(0).out
+    assert rented.runs() == ["train-1", "train-2"]
+    record = rented.as_user(f"cd {rented.folder}/runs/*/train-2 && cat snapshot tree")
+    ids = ["git", "rev-parse", "HEAD@{1}", "HEAD^{tree}"]
+    assert record == git(ids, capture_output=True, text=True).stdout
 
 
 STRAY = """\

@@ -145,3 +145,22 @@ def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
         assert first.index(word) == second.index(word)
     assert len(second.rpartition("a" * 12)[2].strip()) == 60
     assert second.endswith("…")
+
+
+def test_a_run_with_changes_of_its_own_shows_them() -> None:
+    commit, snapshot = "a" * 40, "b" * 40
+    changed = parse_run(ROW.replace(commit, f"{commit} {snapshot}"))
+    equal = parse_run(ROW.replace(commit, f"{commit} {commit}"))
+    assert changed
+    assert equal
+    found = [run.as_dict().get("snapshot") for run in (changed, equal)]
+    assert (found, changed.commit) == ([snapshot, None], commit)
+    assert [run.with_changes for run in (changed, equal)] == [True, False]
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+def test_a_switch_that_was_cut_short_is_named(at_work: bool) -> None:
+    working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
+    answer = f"dir\t/workspace/homework\nswitch\t{'b' * 40}\n{working}"
+    said = "\n".join(status_lines("box", parse(answer.encode())))
+    assert (f"/workspace/homework to {'b' * 12} was cut short" in said) is not at_work

@@ -1,0 +1,215 @@
+"""Killed in a switch of snapshots: the next placing ends it, and nothing of the box is lost.
+
+The library's own placing, on this machine's git and disk, without a box: a try takes a second.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bootstrap.render.parts import shell_part
+from tests.cli import User, UserRepository
+from tests.faults.plugin import Faults
+
+PARTS = ("base", "process", "packs", "git_locks", "git", "repository", "place")
+RAW = "* -text -ident -filter -working-tree-encoding\n"
+MADE_THERE = {
+    "out/model.bin": "what training made\n",
+    "kept/notes.txt": "one\nan edit of the box\n",
+}
+"""Made on the box, and in nobody's way."""
+
+
+@dataclass
+class Switched:
+    """A repository in two states, each a snapshot with changes, and a box's folder for them."""
+
+    source: UserRepository
+    states: tuple[tuple[str, str], ...] = ()
+    """Commit and snapshot of each."""
+
+    def stand(self, number: int) -> None:
+        """The files of a state: changed, new, gone, of another mode; a folder where a file was."""
+        chance, root = random.Random(number), self.source.root
+        for at in range(60):
+            (root / f"data{at}.bin").write_bytes(chance.randbytes(20_000))
+        for name in ("turns", "turns/1.txt", "link"):
+            path = root / name
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(True)
+        self.source.write(
+            {"turns" if number % 2 else "turns/1.txt": f"{number}\n", f"only{number}.txt": "new\n"}
+        )
+        (root / "link").symlink_to(f"data{number}.bin")
+        (root / "train.py").chmod(0o755 if number % 2 else 0o644)
+        (root / f"only{number - 1}.txt").unlink(missing_ok=True)
+
+    def snapshot(self) -> str:
+        """The raw bytes of all that stands there, as a commit on HEAD."""
+        attributes = self.source.root / ".git/info/attributes"
+        attributes.parent.mkdir(exist_ok=True)
+        attributes.write_text(RAW)
+        self.source.git("add", "--all")
+        tree = self.source.git("write-tree").strip()
+        self.source.git("read-tree", "HEAD")
+        attributes.unlink()
+        return self.source.git("commit-tree", "-p", "HEAD", "-m", "Snapshot", tree).strip()
+
+
+@pytest.fixture(scope="module")
+def switched(tmp_path_factory: pytest.TempPathFactory) -> Switched:
+    user = User(tmp_path_factory.mktemp("switched"))
+    attributes = {"_gitattributes": "*.txt text eol=crlf\n", "_gitignore": "out/\n"}
+    made = Switched(user.repository(**attributes))
+    made.source.commit({"kept/notes.txt": "one\n"})
+    states = []
+    for number in range(3):
+        made.stand(number)
+        if number == 1:  # the next state stands on another commit
+            made.source.commit({})
+            made.source.write({"data1.bin": "changed since\n"})
+        states.append((made.source.head, made.snapshot()))
+    made.states = tuple(states)
+    return made
+
+
+class SwitchedBox:
+    """A folder as a box has it, and the placing in it."""
+
+    def __init__(self, folder: Path, switched: Switched) -> None:
+        self.folder, self.switched = folder, switched
+        self.tree = folder / "homework"
+        self.placed = folder / ".boxstrap/steps/homework-1/placed"
+        self._store = folder / ".boxstrap/store/homework-1.git"
+
+    def begin(self, number: int) -> subprocess.Popen[str]:
+        """Place a state, in a process group of its own."""
+        commit, snapshot = self.switched.states[number]
+        home = self.folder / ".boxstrap"
+        values = {
+            **{"BOX_HOME": home, "REPO_KEY": "homework-1", "REPO_NAME": "homework"},
+            **{"REPO_DIR": self.tree, "REPO_STORE": self._store, "PLACED": self.placed},
+            **{"WORKDIR": self.folder, "RUNS": home / "runs/homework-1", "ADOPT": ""},
+            **{"STEP_CODE": home / "code", "REPO_BRANCH": "main", "REPO_URL": ""},
+            **{"REPO_COMMIT": commit, "REPO_SNAPSHOT": snapshot},
+        }
+        script = "set -eu\n" + "".join(f"{name}='{value}'\n" for name, value in values.items())
+        script += "".join(shell_part("lib", part) for part in PARTS)
+        script += "emit() { :; }\nplace_snapshot\n"
+        return subprocess.Popen(
+            ["bash", "--norc", "-c", script],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def place(self, number: int) -> None:
+        """The same, to its end."""
+        going = self.begin(number)
+        said, _ = going.communicate(timeout=60)
+        assert going.returncode == 0, said
+
+    def await_moment(
+        self, chance: random.Random, seconds: float, going: subprocess.Popen[str]
+    ) -> None:
+        """A moment drawn by chance: anywhere, or while the files are switched."""
+        if chance.random() < 0.3:
+            time.sleep(chance.uniform(0, seconds))
+            return
+        while not (self.placed.parent / "repo.switch").exists() and going.poll() is None:
+            time.sleep(0.0005)
+        time.sleep(chance.uniform(0, 0.03))
+
+    def make_store(self) -> None:
+        """All that would be sent, and the folders that a setup makes."""
+        self.placed.parent.mkdir(parents=True)
+        self._store.parent.mkdir()
+        subprocess.run(["git", "init", "-q", "--bare", "--template=", self._store], check=True)
+        for _, snapshot in self.switched.states:
+            ref = f"{snapshot}:refs/boxstrap/{snapshot}"
+            self.switched.source.git("push", "-q", str(self._store), ref)
+
+    def files(self) -> dict[str, tuple[str, bytes]]:
+        """Mode and content of each file of the tree."""
+        return files_of(self.tree)
+
+    def git(self, *arguments: str) -> str:
+        """What the person's git says there."""
+        argv = ["git", "-C", str(self.tree), *arguments]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+def files_of(tree: Path) -> dict[str, tuple[str, bytes]]:
+    found = {}
+    for path in sorted(tree.rglob("*")):
+        name = str(path.relative_to(tree))
+        if name.partition("/")[0] == ".git" or (path.is_dir() and not path.is_symlink()):
+            continue
+        link = path.is_symlink()
+        content = os.fsencode(path.readlink()) if link else path.read_bytes()
+        found[name] = ("link" if link else oct(path.stat().st_mode & 0o111), content)
+    return found
+
+
+@pytest.fixture(scope="module")
+def begun(switched: Switched, tmp_path_factory: pytest.TempPathFactory) -> SwitchedBox:
+    """The first state was placed, and the box has made something of its own since."""
+    box = SwitchedBox(tmp_path_factory.mktemp("begun") / "box", switched)
+    box.folder.mkdir()
+    box.make_store()
+    box.place(0)
+    for name, text in MADE_THERE.items():
+        (box.tree / name).parent.mkdir(exist_ok=True)
+        (box.tree / name).write_text(text)
+    return box
+
+
+def another(box: SwitchedBox, folder: Path) -> SwitchedBox:
+    """The same box once more: links stay links, times stay."""
+    subprocess.run(["cp", "-a", box.folder, folder], check=True)
+    return SwitchedBox(folder, box.switched)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "number" in metafunc.fixturenames:
+        metafunc.parametrize("number", range(metafunc.config.getoption("tries")))
+
+
+def test_killed_in_the_midst_of_a_switch(
+    begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
+) -> None:
+    usual = another(begun, tmp_path / "usual")
+    began = time.monotonic()
+    usual.place(1)
+    seconds = time.monotonic() - began
+    box = another(begun, tmp_path / "box")
+    with faults.attempt("kill -9 in a switch of snapshots"):
+        for _ in range(seeded.randint(1, 3)):
+            going = box.begin(1)
+            box.await_moment(seeded, seconds, going)
+            os.killpg(going.pid, signal.SIGKILL)
+            going.communicate()
+        if seeded.random() < 0.3:  # another state is what comes next
+            usual.place(2)
+            box.place(2)
+        else:
+            box.place(1)
+        assert box.files() == usual.files()
+        assert {name: box.files()[name][1].decode() for name in MADE_THERE} == MADE_THERE
+        looks = [("rev-parse", "HEAD"), ("symbolic-ref", "HEAD"), ("status", "--porcelain")]
+        assert [box.git(*look) for look in looks] == [usual.git(*look) for look in looks]
+        assert not [*box.folder.rglob("*.lock"), *box.folder.rglob("repo.switch")]
+        assert box.placed.joinpath("HEAD").read_text() == usual.placed.joinpath("HEAD").read_text()
+        # It serves for the next one too.
+        box.place(0)
+        assert box.files() == begun.files()
