@@ -15,7 +15,7 @@ from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
-from bootstrap.render.variables import Source, requirement_words
+from bootstrap.render.variables import Source, python_id, requirement_words
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
@@ -69,6 +69,7 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
             "uv": _uv(),
             "torch": python.torch_backend if python.torch_backend != "none" else "",
             "python": python.version or "",
+            "python_id": python_id(python),
             "install": _install(profile),
             "env": " ".join(map(quote, [*(profile.env or [""]), *(profile.env.values() or [""])])),
             "command": _command(train.command if train else ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -103,6 +104,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("LOCK", python.lock or ""),
         ("EXTRAS", python.extras),
         *requirement_words(python).items(),
+        ("PYTHON_ID", python_id(python)),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),
         ("CLONE_URL", _clone_url(profile, source)),
@@ -143,6 +145,12 @@ def requirement_words(python: Python) -> dict[str, list[str]]:
         "BUILT_LAST": ["--no-build-isolation", *binary, *last] if last else [],
         "NAMES_OF_LAST": names,
     }
+
+
+def python_id(python: Python) -> str:
+    """What `python:` says, for scripts that know no more of an environment: runs note it."""
+    said = json.dumps(python.changed(python.fields), sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:12]
 
 
 def _options(option: str, values: list[str]) -> list[str]:

@@ -52,6 +52,7 @@ _NAMES = {
     "commit": "commit",
     "command": "command",
     "environment": "environment",
+    "python": "environment",
     "variables": "env",
     "secrets": "secrets",
 }
@@ -153,7 +154,7 @@ def run_of_work(box_state: BoxState, commit: str) -> Run | None:
 def differences(box_state: BoxState) -> list[str]:
     """What of this setup is not as in the run that lives in its folder; nothing without one."""
     told = box_state.facts.get("differs", "").split()
-    return [name for word, name in _NAMES.items() if word in told]
+    return list(dict.fromkeys(name for word, name in _NAMES.items() if word in told))
 
 
 def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) -> str:

@@ -43,21 +43,24 @@ run_of() {
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }
 
-# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes what the variables were.
+# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes `python:` and variables.
 is_work() {
   local work commit
   work=$(<"$1/work")
   [ "$work" != "$2" ] || return 0
   [ ! -f "$1/tree" ] && read -r commit <"$1/commit" || return
   case $work in
-    "$commit$TRAIN_COMMAND") [ ! -f "$1/made_of" ] || is_line "$1/made_of" "$(variables_of)" || return ;;
+    "$commit$TRAIN_COMMAND") ! grep -s '^[vp]' "$1/made_of" | grep -qvxF "$(python_and_variables)" || return ;;
     "$(work_of "$commit")") ;;
     *) return 1 ;;
   esac
   is_content "$1"
 }
 
-variables_of() { printf 'variables %s\n' "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"; }
+# What the minimal edition can tell: how the profile has `python:`, and the variables.
+python_and_variables() {
+  printf 'python %s\nvariables %s\n' "$PYTHON_ID" "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"
+}
 
 # Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
 any_alive_run() {
@@ -102,7 +105,7 @@ new_run() {
 made_of() {
   inputs_python
   printf 'environment %s\n' "$(digest <<<"$INPUTS")"
-  variables_of
+  python_and_variables
   [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
 }
 
