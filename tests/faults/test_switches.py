@@ -98,8 +98,8 @@ class SwitchedBox:
             **{"BOX_HOME": home, "REPO_KEY": "homework-1", "REPO_NAME": "homework"},
             **{"REPO_DIR": self.tree, "REPO_STORE": self._store, "PLACED": self.placed},
             **{"WORKDIR": self.folder, "RUNS": home / "runs/homework-1", "ADOPT": ""},
-            **{"STEP_CODE": home / "code", "REPO_BRANCH": "main", "REPO_URL": ""},
-            **{"REPO_COMMIT": commit, "REPO_SNAPSHOT": snapshot},
+            **{"STEP_CODE": home / "code", "STEP_LOG": home / "log", "REPO_URL": ""},
+            **{"REPO_BRANCH": "main", "REPO_COMMIT": commit, "REPO_SNAPSHOT": snapshot},
         }
         script = "set -eu\n" + "".join(f"{name}='{value}'\n" for name, value in values.items())
         script += "".join(shell_part("lib", part) for part in PARTS)
