@@ -74,10 +74,12 @@ end_others() {
 
 end_tree() {
   local child children
+  kill -STOP "$1" 2>/dev/null || : # or it starts another child meanwhile
   # Each thread has its own children; uv starts builds from whichever it likes.
   read -ra children <<<"$(cat "/proc/$1"/task/*/children 2>/dev/null | tr '\n' ' ')"
   for child in ${children[@]+"${children[@]}"}; do end_tree "$child"; done
   kill -TERM "$1" 2>/dev/null || :
+  kill -CONT "$1" 2>/dev/null || :
 }
 
 # step_over STEP OUTCOME [RC]
