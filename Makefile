@@ -15,7 +15,7 @@ QUICK_WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 # `make quick` leaves these out: they take half of the unit tests' time and find little that others don't.
 SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states.py box/test_runner.py \
   link/test_heartbeat.py link/test_hostile_server.py link/test_hostkeys.py link/test_login.py \
-  link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py render/test_cut.py render/test_doors.py render/test_lint.py \
+  link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py protocol/test_readers.py render/test_cut.py render/test_doors.py render/test_engine.py render/test_lint.py \
   repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py tasks/test_core_options.py \
   tasks/test_programs.py test_own_home.py) \
   --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
