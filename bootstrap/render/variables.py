@@ -150,7 +150,7 @@ def requirement_words(python: Python) -> dict[str, list[str]]:
 def python_id(python: Python) -> str:
     """What `python:` says, for scripts that know no more of an environment: runs note it."""
     said = json.dumps(python.changed(python.fields), sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    return hashlib.sha256(said.encode()).hexdigest()[:6]
 
 
 def _options(option: str, values: list[str]) -> list[str]:
