@@ -68,15 +68,15 @@ def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore
     Raises GitError.
     """
     of = {b"A": set[bytes](), b"D": set[bytes](), b"M": set[bytes](), b"T": set[bytes]()}
-    same_kind = []
+    modified = []
     for change in changes:
         if SUBMODULE in (change.mode, change.mode_before):
             continue
         of[change.status].add(change.path)
-        if change.status == b"M" and change.mode == change.mode_before:
-            same_kind.append(change)
-    alike = {change.path for change in same_kind} - _differing(here, same_kind, store)
-    alike |= as_git_wrote_them(here, {change.path for change in same_kind} - alike)
+        if change.status == b"M":
+            modified.append(change)
+    alike = {change.path for change in modified} - _differing(here, modified, store)
+    alike |= as_git_wrote_them(here, {change.path for change in modified} - alike)
     return ChangeCount(len(of[b"M"] - alike) + len(of[b"T"]), len(of[b"A"]), len(of[b"D"]))
 
 

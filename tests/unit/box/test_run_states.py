@@ -158,3 +158,30 @@ def test_a_window_onto_it_closes_when_it_is_over(name: str, workdir: Path) -> No
 
 def test_every_state_has_its_cases() -> None:
     assert {case.state for case in CASES.values()} == STATES
+
+
+def test_stop_ends_the_runs_of_the_repository_that_is_meant(tmp_path: Path) -> None:
+    each = {key: some_processes() for key in ("homework", "other")}
+    try:
+        for key, processes in each.items():
+            run = tmp_path / f".boxstrap/runs/{key}/train-1"
+            lay(CASES["its runner was killed"], processes, run)
+        query = build_query("stop", workdir=str(tmp_path), what="", repo_key="homework")
+        assert said("sh", query) == "stopped\ttrain-1\tfinished 143\n"
+        assert each["homework"].living.wait(10) == -signal.SIGTERM
+        assert each["other"].living.poll() is None
+    finally:
+        for processes in each.values():
+            processes.close()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_what_a_run_left_is_counted(shell: str, tmp_path: Path) -> None:
+    library = shell_part("lib", "process") + shell_part("lib", "run_state")
+    processes = some_processes()
+    try:
+        lines = [processes.line(word) for word in ("alive", "dead", "reused", "zombie", "alive")]
+        (tmp_path / "left").write_text("\n".join([*lines, ""]))
+        assert said(shell, f"{library}left_of '{tmp_path}'") == "2\n"
+    finally:
+        processes.close()

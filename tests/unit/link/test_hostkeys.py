@@ -338,7 +338,7 @@ def test_reading_known_hosts(tmp_path: Path) -> None:
         f"plain.example,other {lines[0]}\n"
         f"*.example,!not.example {lines[1]} a comment\n"
         f"@cert-authority *.example {lines[2]}\n"
-        f"@revoked plain.example {lines[3]}\n"
+        f"plain.example {lines[3]}\n@revoked plain.example {lines[3]}\n"
         f"[plain.example]:2200 {lines[4]}\n"
         f"|1|x|y {lines[5]}\n|1| {lines[5]}\n"
     )

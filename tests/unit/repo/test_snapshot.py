@@ -227,6 +227,12 @@ def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
     assert not (home / "ran").read_text(), "a filter ran"
 
 
+def test_a_mode_alone_is_a_change(repo: SampleRepository) -> None:
+    repo.commit(**{"run.sh": "true\n"})
+    (repo.root / "run.sh").chmod(0o755)
+    assert counted(repo) == "1 modified"
+
+
 def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 1\n"
     repo.commit(**{".gitattributes": "*.pt filter=lfs\n", "a.pt": pointer, "b.pt": pointer})
