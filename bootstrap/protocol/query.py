@@ -22,7 +22,7 @@ _ALSO = {
     "stop": ("run_processes",),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
-        *("place", "store"),
+        *("place", "trees", "store"),
     ),
 }
 """More of the library, for those that need it: these bytes travel too."""

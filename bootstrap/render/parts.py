@@ -28,6 +28,7 @@ LIBRARY = (
     "git_locks",
     "git",
     "place",
+    "trees",
     "engine",
     "packages",
     "uv",

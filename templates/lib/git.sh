@@ -32,7 +32,7 @@ with_token() {
 }
 
 # What is kept of the tree outside of it: its packs' sizes, the commit placed last, a switch under way.
-note_of() { printf '%s\n' "$BOX_HOME/steps/$REPO_KEY/repo.$1"; }
+note_of() { printf '%s\n' "$NOTES/repo.$1"; }
 
 list_packs() { (cd "$1" && stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :; }
 
@@ -43,7 +43,7 @@ tree_right() { packs_right "$(note_of packs)" "$REPO_DIR/.git/objects/pack"; }
 note_repository() {
   local key
   case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
-  mkdir -p "$BOX_HOME/steps/$REPO_KEY"
+  mkdir -p "$NOTES"
   [ -z "$REPO_ROOT" ] || printf '%s\n' "$REPO_ROOT" | write_if_changed "$(note_of root)" 600
   is_strange || printf '%s\n' "$REPO_DIR" | write_if_changed "$(note_of dir)" 600
   for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
@@ -169,7 +169,7 @@ mend_placed() {
   [ -d "$PLACED" ] || return 0
   free_git_locks "$PLACED" "$PLACED" || fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$PLACED")"
   if [ ! -s "$PLACED/commondir" ] || ! [[ $(head -c 100 "$PLACED/HEAD" 2>/dev/null) =~ ^[0-9a-f]{40,64}$ ]]; then
-    printf '../../../store/%s.git\n' "$REPO_KEY" >"$PLACED/commondir"
+    name_store
     tail -n 1 "$(note_of placed)" >"$PLACED/HEAD"
   fi
   if index_right "$PLACED/index" && placed_git ls-files >/dev/null 2>&1; then

@@ -12,10 +12,10 @@
 # beside a tree, and ask the person's git; the full script takes such a tree over.
 #
 # Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, REPO_STORE,
-# PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
+# NOTES, PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
 # `fail`'s code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. STEP_LOG is where
 # standard error goes. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where these differ, as second
-# word into the stamp steps/KEY/repo.ok.
+# word into the stamp NOTES/repo.ok.
 
 place_snapshot() {
   raw_store # full
@@ -61,7 +61,7 @@ check_out_whole() {
   local tree=$REPO_DIR format=
   local REPO_DIR="$BOX_HOME/trees/boxstrap-$BASHPID"
   [ "${#REPO_COMMIT}" -ne 64 ] || format=--object-format=sha256 # full
-  [ "$tree" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree" # full
+  [ "${tree%@*}" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree" # full
   [ ! -e "$tree" ] || rmdir -- "$tree" || fail tree-in-the-way "$tree is in the way"
   mkdir -p "${REPO_DIR%/*}"
   rm -rf -- "$PLACED" "$(note_of adopted)" "$(note_of switch)"
@@ -85,9 +85,12 @@ check_out_whole() {
 # A worktree's git folder as git knows it, outside of the list that git keeps of its own.
 begin_placed() {
   mkdir -p "$PLACED"
-  printf '../../../store/%s.git\n' "$REPO_KEY" >"$PLACED/commondir"
+  name_store
   printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
 }
+
+# Where the store lies from there: both lie on the same volume, wherever that is.
+name_store() { realpath -m --relative-to="$PLACED" -- "$REPO_STORE" >"$PLACED/commondir"; }
 
 # A tree of an earlier version, of the minimal edition or of a person: what stands in it is HEAD's, and what differs
 # from that is somebody's. The index has the files' times, so that nothing is read or written again.
@@ -278,5 +281,6 @@ note_placed() {
   list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600 # full
   printf '%s\n' "$REPO_COMMIT" "$REPO_SNAPSHOT" | write_if_changed "$(note_of placed)" 600
   # Nobody here knew it, and the box fetched it by itself.
+  [ "$NOTES" = "${NOTES%/beside/*}" ] || return 0 # full
   [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600
 }

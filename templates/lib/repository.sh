@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC3013 # every sh there is knows -ef
 # repository: which repository of this box is meant, and which folder is its own. POSIX sh: the queries use it too.
 # Of each is noted in steps/KEY: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
 # `repo.key`, the key that it has here, where somebody else calls it KEY.
@@ -63,14 +63,16 @@ is_taken() {
 
 placed_by_us() { [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"; }
 
-# alive_in BOX_HOME KEY FOLDER: the run that lives in this folder, or of this repository; 1 where none does.
+# alive_in BOX_HOME KEY FOLDER: the run that lives in this tree, or waits for its turn there; 1 where none does. One of
+# the repository that is in no tree beside (lib/trees.sh) is in its folder: an earlier version noted none.
 alive_in() {
   for _run in "$1"/runs/*/*/; do
     _run=${_run%/} _where=
     { read -r _where <"$_run/dir"; } 2>/dev/null || :
     [ ! -f "$_run/exit" ] || continue
+    case ${3##*/}${_where##*/} in *@*) [ "$_where" = "$3" ] || [ "$_where" -ef "$3" ] || continue ;; esac # full
     if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
-      [ "$(run_state "$_run")" != running ] || { printf '%s\n' "$_run" && return; }
+      case $(run_state "$_run") in running | queued*) printf '%s\n' "$_run" && return ;; esac
     fi
   done
   return 1

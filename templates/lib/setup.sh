@@ -19,16 +19,11 @@ begin_script() {
 # The names that the steps share, once the box's own folders are known.
 settle_names() {
   find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
-  REPO_KEY=$repo_key REPO_DIR=$repo_dir
+  REPO_KEY=$repo_key MAIN_DIR=$repo_dir
   REPO_STORE=$BOX_HOME/store/$REPO_KEY.git
-  PLACED=$BOX_HOME/steps/$REPO_KEY/placed
   RUNS=$BOX_HOME/runs/$REPO_KEY
-  case $VENV in
-    /*) VENV_DIR=$VENV ;;
-    '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
-    *) VENV_DIR=$REPO_DIR/$VENV ;;
-  esac
   ENV_FILE=$BOX_HOME/env
+  use_tree 1
 }
 
 # open_setup ID: its folder, and in it who it is.
@@ -71,7 +66,7 @@ end_setup() {
 
 # What was being written when a setup was killed; nobody else writes here while the lock is ours.
 sweep() {
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/{,beside/*/}*.new.* "$BOX_HOME"/runs/*/.new.*
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.

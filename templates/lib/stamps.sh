@@ -3,7 +3,7 @@
 
 find_stamp() {
   case " $REPO_STEPS " in
-    *" $1 "*) STAMP=$BOX_HOME/steps/$REPO_KEY/$1.ok ;;
+    *" $1 "*) STAMP=$NOTES/$1.ok ;;
     *) STAMP=$BOX_HOME/steps/$1.ok ;;
   esac
 }

@@ -40,7 +40,7 @@ is_over() { [[ $(<"$BOX_HOME/setups/$HOLDER_SETUP/status.json") == *'"state":"ov
 # setup always looks. Never call this left of `&&` or in an `if`: that would switch `set -e` off inside.
 place() {
   local placed=() rc
-  STEP_LOG=$BOX_HOME/steps/$REPO_KEY/sync.log STEP_CODE=$BOX_HOME/steps/$REPO_KEY/sync.code
+  STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
   mapfile -t placed <"$(note_of placed)"
   for MENDS in '' yes; do
     if [ -z "$MENDS" ] && [ -e "$(note_of switch)" ]; then continue; fi

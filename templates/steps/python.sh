@@ -15,13 +15,13 @@ inputs_python() {
 
 # uv does not notice a package whose files are gone; the folders of the last build tell.
 check_python() {
-  local noted=$BOX_HOME/steps/$REPO_KEY/python
+  local noted=$NOTES/python
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
     all_there "$VENV_DIR" "$noted.folders"
 }
 
 apply_python() {
-  local again=() made='' noted=$BOX_HOME/steps/$REPO_KEY/python
+  local again=() made='' noted=$NOTES/python
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   read_indexes
   cd "$REPO_DIR" || return
@@ -32,7 +32,7 @@ apply_python() {
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
-  mkdir -p "$BOX_HOME/steps/$REPO_KEY"
+  mkdir -p "$NOTES"
   printf '%s\n' "$made" | write_file "$noted.building" 600
   make_environment
   choose_settings

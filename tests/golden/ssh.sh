@@ -136,6 +136,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/place.sh)
 
+# (templates/lib/trees.sh)
+
 # (templates/lib/engine.sh)
 
 # (templates/lib/packages.sh)

@@ -47,6 +47,7 @@ class Placed:
             "REPO_NAME": "homework",
             "REPO_DIR": self.tree,
             "REPO_STORE": self.store,
+            "NOTES": self.home / "steps/k",
             "PLACED": self.home / "steps/k/placed",
             "RUNS": self.home / "runs/k",
             "REPO_COMMIT": self.commit,

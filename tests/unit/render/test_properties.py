@@ -122,7 +122,9 @@ printf %s "$RUN_DIR"
 @given(command=COMMANDS)
 def test_the_command_of_a_run(command: str) -> None:
     profile = make_profile({"train": {"command": command}})
-    library = "".join(shell_part("lib", name) for name in ("setup", "base", "repository", "runs"))
+    library = "".join(
+        shell_part("lib", name) for name in ("setup", "base", "repository", "trees", "runs")
+    )
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bin").mkdir()

@@ -1,0 +1,83 @@
+# shellcheck shell=bash disable=SC2034,SC2088,SC2153 # set here, read elsewhere; rendered; a profile's ~ is literal
+# trees: a repository's main tree, its folder, and trees beside it for runs of other work: NAME@2, NAME@3, …
+# One tree has one live run, so that results never mix. What is noted of a tree lies in NOTES.
+
+# use_tree NUMBER: this one is meant from now on; 1 is the main tree. Its environment is found once files are in it.
+use_tree() {
+  REPO_DIR=$MAIN_DIR NOTES=$BOX_HOME/steps/$REPO_KEY
+  TREE_NUMBER=$1 WORK='' PYTHON_INPUTS=''                               # full
+  [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; } # full
+  PLACED=$NOTES/placed
+  case $VENV in
+    /*) VENV_DIR=$VENV ;;
+    '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
+    *) VENV_DIR=$REPO_DIR/$VENV ;;
+  esac
+}
+
+# choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree where it is free, else
+# the one beside in which the same ran last, else one that no run has used, else a new one.
+choose_tree() {
+  local notes unused=''
+  use_tree 1
+  is_held "$REPO_DIR" >/dev/null || return 0
+  for notes in "$NOTES"/beside/*/; do
+    [ -d "$notes" ] || continue
+    notes=${notes%/}
+    use_tree "${notes##*/}"
+    if is_held "$REPO_DIR" >/dev/null; then continue; fi
+    if ! LAST_RUN=$(last_run_in "$REPO_DIR"); then
+      unused=${unused:-$TREE_NUMBER}
+    elif is_same_again "$LAST_RUN"; then
+      return
+    fi
+  done
+  [ -n "$unused" ] || unused=$(free_number)
+  use_tree "$unused"
+  mkdir -p "$NOTES"
+  printf '%s\n' "$REPO_DIR" | write_if_changed "$(note_of dir)" 600
+}
+
+# is_held FOLDER: prints the run that holds this tree: it lives there or waits for its turn, or its environment is there.
+is_held() { alive_in "$BOX_HOME" "$REPO_KEY" "$1" || user_of "$1"; }
+
+# user_of FOLDER: the run whose environment is this folder, or lies in it; 1 where none uses it.
+user_of() {
+  local dir venv
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    dir=${dir%/} venv=
+    [ ! -f "$dir/exit" ] || continue
+    { read -r venv <"$dir/venv"; } 2>/dev/null || :
+    case $venv/ in "$1"/*) ;; *) continue ;; esac
+    case $(run_state "$dir") in running | queued*) printf '%s\n' "$dir" && return ;; esac
+  done
+  return 1
+}
+
+# last_run_in FOLDER: the newest run that was made in it; 1 where none was.
+last_run_in() {
+  local dir where newest=''
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    where=
+    { read -r where <"$dir/dir"; } 2>/dev/null || :
+    [ "$where" = "$1" ] || continue
+    if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
+  done
+  [ -n "$newest" ] && printf '%s\n' "$newest"
+}
+
+# is_same_again RUN: its tree stands as it was placed for this very content, and its command is this one.
+is_same_again() {
+  local VENV_DIR command
+  { read -r VENV_DIR <"$1/venv" && command=$(<"$1/command"); } 2>/dev/null || return
+  [ -n "$REPO_TREE" ] && is_content "$1" && [ "$command" = "$(absolute_command)" ] && placed_git diff-files --quiet
+} 2>/dev/null
+
+# A number of which there is neither folder nor note.
+free_number() {
+  local number=2
+  while [ -e "$MAIN_DIR@$number" ] || [ -L "$MAIN_DIR@$number" ] || [ -e "$BOX_HOME/steps/$REPO_KEY/beside/$number" ]; do
+    number=$((number + 1))
+  done
+  printf '%s\n' "$number"
+}
