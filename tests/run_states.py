@@ -19,6 +19,7 @@ class RunCase(NamedTuple):
     state: str
     rc: int | None = None
     ended: str | None = None
+    queue: str | None = None
 
 
 CASES = {
@@ -41,6 +42,17 @@ CASES = {
     "ended, and something of it lives on": RunCase(("dead", "alive"), "1\n", "finished", 1),
     "ended, and its numbers are others'": RunCase(("reused", "reused"), "0\n", "finished", 0),
     "stopped without a runner": RunCase(None, "143\n", "finished", 143, "stop"),
+    "waits for its turn": RunCase(None, None, "queued", queue="gpus"),
+    "its turn has come": RunCase(("alive",), None, "running", queue="gpus"),
+    "begun from the queue": RunCase(("alive", "alive"), None, "running", queue="after train-1"),
+    "begun from the queue, and died": RunCase(("dead", "dead"), None, "died", queue="gpus"),
+    "begun from the queue, and over": RunCase(
+        ("dead", "dead"), "0\n", "finished", 0, "exit 0", queue="after-any train-1"
+    ),
+    "taken out of the queue": RunCase(None, "143\n", "finished", 143, "stop", queue="gpus"),
+    "not begun, since another failed": RunCase(
+        None, "143\n", "finished", 143, "after train-1", queue="after train-1"
+    ),
     "the disk was full at its end": RunCase(("dead", "dead"), "", "finished"),
 }
 
@@ -92,5 +104,6 @@ def lay(case: RunCase, processes: Processes, run: Path) -> None:
         files["pid"] = "".join(f"{processes.line(word)}\n" for word in case.pid)
     files |= {"exit": case.exit} if case.exit is not None else {}
     files |= {"ended": f"{case.ended}\n"} if case.ended else {}
+    files |= {"queue": f"{case.queue}\n"} if case.queue else {}
     for name, text in files.items():
         (run / name).write_text(text)

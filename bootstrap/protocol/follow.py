@@ -57,7 +57,7 @@ def follow_file(
 class CompletionPoller(threading.Thread):
     """Asks now and then, over the same login; closes the stream once all was read.
 
-    `query` is a question whose answer is `running`, or other words, then a tab and the
+    `query` is a question whose answer is `running`, `queued`, or other words, then a tab and the
     size of the file in bytes, then perhaps a tab and when the writer ended. A box that leaves
     it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
     """
@@ -107,7 +107,7 @@ class CompletionPoller(threading.Thread):
         written, self.ended = number(size), number(ended)
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
-        return self.state != "running" and self.seen >= written
+        return self.state not in ("running", "queued") and self.seen >= written
 
     def stop(self) -> None:
         """The reader has ended by itself."""

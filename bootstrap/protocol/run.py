@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from bootstrap.link.parsing import exit_code, number
 
@@ -16,10 +16,12 @@ _FIELDS = 9
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that was ended by `stop`: 128 + SIGTERM."""
-_ENDED = re.compile(r"stop|exit [0-9]{1,3}|pipeline( [0-9]{1,3}){1,40}")
+_RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
+_ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
+_QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
 _SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
-RunState = Literal["running", "finished", "died", "waiting"]
+RunState = Literal["running", "finished", "died", "waiting", "queued"]
 STATES = frozenset(get_args(RunState))
 
 
@@ -30,7 +32,8 @@ class Run:
     repo_key: str
     name: str
     state: str
-    """running, finished (see `rc`), died (it ended without an exit code), waiting (never begun)."""
+    """running, finished (see `rc`), died (it ended without an exit code), waiting (never begun),
+    queued (never begun, since its turn has not come)."""
     rc: int | None
     started: int
     commit: str
@@ -47,6 +50,12 @@ class Run:
     """What its files were; `commit` where nothing differed from it."""
     left: int = 0
     """How many of its processes live on, where it ended by itself."""
+    queue: str = ""
+    """What a queued run waits for: `gpus`, `after NAME`, `after-any NAME`."""
+    attended: bool = False
+    """Whether a process on the box waits for the turn of a queued run."""
+    can_resume: bool = False
+    """Whether a run that died has a command that goes on from it (`train.resume`)."""
 
     @property
     def number(self) -> int:
@@ -73,9 +82,18 @@ class Run:
         """What became of it, in a few words."""
         if self.state == "finished":
             return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
+        if self.state == "queued":
+            return self._waiting()
         return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
             self.state, self.state
         )
+
+    def _waiting(self) -> str:
+        if not self.attended:
+            return "queued, nobody waits for it: the next setup or run on this box takes it up"
+        kind, _, other = self.queue.partition(" ")
+        after = {"after": "once {} has ended with 0", "after-any": "once {} has ended"}
+        return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
 
     @property
     def stopped(self) -> bool:
@@ -86,6 +104,8 @@ class Run:
     def _ending(self) -> str:
         if self.stopped:
             return "was stopped"
+        if self.ended.startswith("after "):
+            return f"was not begun, since {self.ended[6:]} did not end with 0"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
 
     def _decided(self) -> str:
@@ -106,6 +126,8 @@ class Run:
             "rc": self.rc,
             "ended": self.ended or None,
             "left": self.left,
+            **({"queue": self.queue, "attended": self.attended} if self.state == "queued" else {}),
+            **({"can_resume": self.can_resume} if self.state == "died" else {}),
             "commit": self.commit,
             **({"snapshot": self.snapshot} if self.with_changes else {}),
             "command": self.command,
@@ -141,7 +163,16 @@ def parse_run(value: str) -> Run | None:
         ended=ended,
         snapshot=snapshot,
         left=left,
+        **_of_state(state),
     )
+
+
+def _of_state(said: str) -> dict[str, Any]:
+    """What the box says of a queued run, and of one that died."""
+    word, how, what = [*said.split(" ", 2), "", ""][:3]
+    if word == "queued":
+        return {"queue": what if _QUEUE.fullmatch(what) else "", "attended": how == "waits"}
+    return {"can_resume": word == "died" and how == "resume"}
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # run_state: what became of a run. POSIX sh: the queries use it too.
 
-# run_state DIR: running | finished RC | died | waiting (made, never begun).
+# run_state DIR: running | finished RC | died | waiting (made, never begun) | queued (waits for its turn, see queue.sh).
 run_state() {
   _runner='' _child=''
   if [ ! -f "$1/exit" ] && [ -f "$1/pid" ]; then
@@ -17,9 +17,19 @@ run_state() {
     printf 'finished %s\n' "$_rc"
   elif [ -f "$1/pid" ]; then
     printf 'died\n'
+  elif [ -f "$1/queue" ]; then # full
+    printf 'queued\n' # full
   else
     printf 'waiting\n'
   fi
+}
+
+# queue_of DIR: does a process wait for its turn (waits, alone), and for what.
+queue_of() {
+  _waiter='' _why=''
+  { read -r _waiter <"$1/waiter"; } 2>/dev/null || :
+  read -r _why <"$1/queue"
+  if alive "$_waiter"; then printf 'waits %s\n' "$_why"; else printf 'alone %s\n' "$_why"; fi
 }
 
 # left_of DIR: how many processes live on of a run that ended.

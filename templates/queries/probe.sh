@@ -76,7 +76,12 @@ show_runs() {
     [ ! -f "$run/snapshot" ] || read -r snapshot <"$run/snapshot"
     [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
     [ ! -f "$run/left" ] || ended="$ended left $(left_of "$run")"
-    fact run "${key##*/}	${run##*/}	$(run_state "$run")${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
+    state=$(run_state "$run")
+    case $state in
+      queued) ended=$(queue_of "$run") ;;
+      died) [ ! -f "$run/resume" ] || ended=resume ;;
+    esac
+    fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
   done
 }
 

@@ -81,6 +81,42 @@ def test_the_library_says_it_in_every_shell(name: str, shell: str, workdir: Path
 def test_status_says_it(name: str, workdir: Path) -> None:
     case, run = CASES[name], probed(workdir)
     assert (run.state, run.rc, run.ended) == (case.state, case.rc, case.ended or "")
+    assert run.queue == (case.queue if case.state == "queued" else "")
+
+
+QUEUED = "waits for its turn"
+
+
+@pytest.mark.parametrize("name", [QUEUED])
+def test_whether_somebody_waits_for_it_is_said(workdir: Path, processes: Processes) -> None:
+    run = run_of(workdir)
+    for word, attended in (("alive", True), ("dead", False), ("other boot", False)):
+        (run / "waiter").write_text(f"{processes.line(word)}\n")
+        assert probed(workdir).attended == attended
+        assert ("nobody waits" in probed(workdir).outcome()) != attended
+    for what, words in WAITS.items():
+        (run / "queue").write_text(f"{what}\n")
+        (run / "waiter").write_text(f"{processes.line('alive')}\n")
+        assert probed(workdir).outcome() == f"queued: begins {words}"
+
+
+WAITS = {
+    "gpus": "once its GPUs are free",
+    "after train-1": "once train-1 has ended with 0",
+    "after-any other-1a2b3c4d/train-1": "once other-1a2b3c4d/train-1 has ended",
+}
+
+
+@pytest.mark.parametrize("name", ["both were killed"])
+def test_what_can_go_on_is_said(workdir: Path) -> None:
+    assert not probed(workdir).can_resume
+    (run_of(workdir) / "resume").write_text("python train.py --resume\n")
+    assert probed(workdir).can_resume
+
+
+@pytest.mark.parametrize("name", ["not begun, since another failed"])
+def test_what_failed_before_it_is_named(workdir: Path) -> None:
+    assert probed(workdir).outcome() == "was not begun, since train-1 did not end with 0"
 
 
 @each_case
