@@ -210,6 +210,12 @@ class Train(Section):
         "Where a start-up hook runs again, and the run died with the box: restart it?",
         default="leave",
     )
+    grace: Free[int] = field(
+        "Seconds from `stop` asking it to end (SIGTERM) until it is killed.",
+        default=10,
+        ge=0,
+        le=values.LONGEST_GRACE_S,
+    )
 
 
 class Profile(Section):

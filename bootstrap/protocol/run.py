@@ -15,7 +15,7 @@ from bootstrap.link.parsing import exit_code, number
 _FIELDS = 9
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
-"""The exit code of a run that was ended by `stop`: 128 + SIGTERM."""
+"""The exit code of a run that `stop` ended, where nothing else is known of it: 128 + SIGTERM."""
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
@@ -103,7 +103,9 @@ class Run:
 
     def _ending(self) -> str:
         if self.stopped:
-            return "was stopped"
+            # What its own exit code adds: it saved its work and said so, or it had to be killed.
+            own = "" if self.rc == STOPPED else f", with exit code {self.rc}{self._decided()}"
+            return f"was stopped{own}"
         if self.ended.startswith("after "):
             return f"was not begun, since {self.ended[6:]} did not end with 0"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"

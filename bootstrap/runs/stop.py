@@ -8,6 +8,7 @@ from bootstrap.errors import StepFailedError, UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import rows
+from bootstrap.profile.values import LONGEST_GRACE_S
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run
 from bootstrap.runs.connection import BoxConnection, connect
@@ -15,6 +16,8 @@ from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.ui.screen import Screen
 from bootstrap.ui.words import still_billing
 
+_PATIENCE_S = 60
+"""How long the box may take beside what the run itself is given, in seconds."""
 _MOST_NAMED = 20
 """Processes that are named; a stranger's box may send as many as it likes."""
 
@@ -42,6 +45,8 @@ def stop_run(
             stopped = [f"setup ({holder})" if holder else "setup"] if did else []
         else:
             asked = living if every else (living or meant)[:1]
+            if running := ", ".join(one.name for one in asked if one.state == "running"):
+                screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
             answers = [_stop(connection, one.name, one.repo_key) for one in asked]
             left = [row for _, others in answers for row in others]
             ended = [one for one, (did, _) in zip(asked, answers, strict=True) if did]
@@ -74,7 +79,8 @@ def stop_run(
 def _stop(connection: BoxConnection, what: str, repo_key: str = "") -> StopAnswer:
     """End the run of that name, or the setup at work."""
     query = build_query("stop", workdir=connection.workdir, what=what, repo_key=repo_key)
-    return what_ended(exchange(connection.link.wire, query, timeout=60))
+    answer = exchange(connection.link.wire, query, timeout=_PATIENCE_S + LONGEST_GRACE_S)
+    return what_ended(answer)
 
 
 def what_ended(answer: bytes) -> StopAnswer:

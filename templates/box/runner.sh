@@ -18,10 +18,12 @@
     [ ! -r "$2" ] || . "$2"
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     export BOXSTRAP_RUN="$1"
+    # Of several commands: asked to end, their shell waits for the one at work, ends as that did, begins no other.
+    [[ $4 != *[\;\&\|$'\n']* ]] || set -- "$@" 'trap exit TERM;' # full
     # shellcheck disable=SC2016 # for the command's own shell: with what each part of a pipeline ended
     [[ $4 != *\|* ]] || set -- "$@" 'trap '\''echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"'\'' EXIT;' # full
     # A session of its own: the command outlives the terminal, and is ended as a whole.
-    exec setsid bash -o pipefail -c "${5-}$4"
+    exec setsid bash -o pipefail -c "${5-}${6-}$4"
   }
 
   # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
@@ -41,8 +43,11 @@
       sleep 0.1
     done
     kill -KILL -- "-$child" 2>/dev/null
+    rc=143
+    # Its own exit code; what is stuck in a driver has none yet. `ended` tells that it was stopped.
+    kill -0 "$child" 2>/dev/null || { wait "$child"; rc=$?; } # full
     echo stop >"$run/ended" # full
-    end 143
+    end "$rc"
   }
 
   cd "$(cat "$run/dir")" || end 125

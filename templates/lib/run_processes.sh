@@ -63,10 +63,18 @@ living() {
   } | sort -u
 }
 
-# reap RUN KNOWN: waits 10 s for their end, and kills what is left then. What lives on even so (another user's, or
-# stuck in a driver), a line each: number, user, name.
+# grace_of RUN: the second until which its processes may end by themselves, if they are asked now.
+grace_of() {
+  _grace=''
+  { read -r _grace <"$1/grace"; } 2>/dev/null || :
+  # An earlier version's run says none.
+  printf '%s\n' "$(($(date +%s) + ${_grace:-10}))"
+}
+
+# reap RUN KNOWN KILL: waits for their end, and kills what is left at the second KILL. What lives on even so
+# (another user's, or stuck in a driver), a line each: number, user, name.
 reap() {
-  _kill=$(($(date +%s) + 10))
+  _kill=$3
   while _left=$(living "$1" "$2") && [ -n "$_left" ]; do
     _now=$(date +%s)
     [ "$_now" -lt "$_kill" ] || printf '%s\n' "$_left" | signal_all KILL
@@ -89,7 +97,7 @@ drop_group() {
 end_all() {
   _known=$(processes_of "$1")
   printf '%s\n' "$_known" | signal_all TERM
-  reap "$1" "$_known" >/dev/null
+  reap "$1" "$_known" "$(grace_of "$1")" >/dev/null
 }
 
 # keep_left RUN: notes what a run that ended by itself left alive.
@@ -101,7 +109,7 @@ keep_left() {
 # stop_run RUN: ends a run as a whole, whichever runner it has, or none any more; says what `reap` says.
 stop_run() {
   # With what was left before: another user's process may be known by nothing else any more.
-  _known=$(living "$1" "$(cat "$1/left" 2>/dev/null)") _runner='' _child='' _own=' '
+  _known=$(living "$1" "$(cat "$1/left" 2>/dev/null)") _runner='' _child='' _own=' ' _until=$(grace_of "$1")
   { { read -r _runner && read -r _child; } <"$1/pid"; } 2>/dev/null || :
   if alive "$_runner"; then
     kill -TERM "${_runner%% *}" 2>/dev/null
@@ -115,9 +123,9 @@ stop_run() {
   [ "$_own" = all ] || printf '%s\n' "$_known" | while read -r _pid _; do
     case $_own in *" $_pid "*) ;; *) printf '%s\n' "$_pid" ;; esac
   done | signal_all TERM
-  _wait=$(($(date +%s) + 15))
-  while alive "$_runner" && [ "$(date +%s)" -lt "$_wait" ]; do sleep 0.1; done
-  reap "$1" "$_known"
+  # It kills, and writes down, a moment after that.
+  while alive "$_runner" && [ "$(date +%s)" -lt $((_until + 5)) ]; do sleep 0.1; done
+  reap "$1" "$_known" "$_until"
   # What lives on can be stopped again.
   if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else rm -f "$1/left"; fi
   end_of_stop "$1"

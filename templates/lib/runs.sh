@@ -97,6 +97,7 @@ new_run() {
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   printf '%s\n' "$(absolute_command)" >"$tmp/command"
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
+  printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }

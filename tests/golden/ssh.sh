@@ -63,6 +63,7 @@ PREPARE=()
 TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'
+TRAIN_GRACE=10
 RESULTS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(

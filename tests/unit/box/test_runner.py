@@ -101,19 +101,41 @@ def test_what_decided_the_exit_code_is_kept(
     assert finish("full", tmp_path, command)[:2] == (code, why)
 
 
-@each_edition
-def test_who_is_stopped_is_143_whatever_it_says_itself(edition: str, tmp_path: Path) -> None:
-    command = "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat"
+SAVES = "trap 'sleep 0.3; exit 5' TERM; while :; do sleep 0.1; done"
+DEAF = "trap '' TERM; while :; do sleep 0.1; done"
+
+
+@pytest.mark.parametrize(
+    ("edition", "command", "code"),
+    [
+        ("full", "sleep 600", "143"),
+        ("full", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "0"),
+        ("full", SAVES, "5"),
+        # Of several commands: that of the one at work; none is begun after it.
+        ("full", f'true && bash -c "{SAVES}" || touch after; touch after', "5"),
+        ("full", f'bash -c "{SAVES}" | (trap "" TERM; cat); touch after', "5"),
+        ("full", DEAF, "137"),
+        # Nothing beside it tells there that it was stopped.
+        ("compact", SAVES, "143"),
+        ("compact", "sleep 600", "143"),
+    ],
+)
+def test_who_is_stopped_has_its_own_exit_code(
+    edition: str, command: str, code: str, tmp_path: Path
+) -> None:
     run, runner = begun(edition, tmp_path, command)
+    (run / "grace").write_text("2\n")
+    time.sleep(0.3)  # until the command has set its trap
     runner.send_signal(signal.SIGTERM)
     runner.wait(20)
-    assert was(run, "exit") == "143"
+    assert was(run, "exit") == code
     assert was(run, "ended") == {"full": "stop", "compact": ""}[edition]
+    assert not (tmp_path / "after").exists()
 
 
 # Each says once that it is asked to end, and ends: one in a session of its own, without our mark.
 ASKED = """
-word() { trap 'echo asked >>"$1"; exit' TERM; echo up >>"$1"; while :; do sleep 0.1; done; }
+word() { trap 'echo asked >>"$1"; exit 143' TERM; echo up >>"$1"; while :; do sleep 0.1; done; }
 export -f word
 env -u BOXSTRAP_RUN setsid bash -c 'word far' &
 bash -c 'word near'

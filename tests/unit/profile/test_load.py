@@ -278,6 +278,7 @@ train:
   session: train
   at_boot: restart
   results: [out/]
+  grace: 30
 """
     )
     loaded = load("a.yaml")

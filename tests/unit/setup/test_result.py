@@ -142,6 +142,8 @@ def test_without_a_work_the_commit_tells() -> None:
         ({"rc": 3}, "ended with exit code 3"),
         ({"rc": 143}, "was stopped"),
         ({"rc": 143, "ended": "stop"}, "was stopped"),
+        ({"rc": 0, "ended": "stop"}, "was stopped, with exit code 0"),
+        ({"rc": 137, "ended": "stop"}, "was stopped, with exit code 137 (SIGKILL)"),
         ({"rc": 143, "ended": "exit 143"}, "ended with exit code 143 (SIGTERM)"),
         ({"rc": 137, "ended": "exit 137"}, "ended with exit code 137 (SIGKILL)"),
         ({"rc": 1, "ended": "pipeline 1 0"}, "ended with exit code 1 (part 1 of its pipeline)"),
