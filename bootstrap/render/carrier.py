@@ -29,16 +29,22 @@ MARKER = "END_OF_FULL_SCRIPT"
 
 
 def render_carrier(
-    profile: Profile, source: Source, *, wait: bool = False, leave: tuple[str, ...] = ()
+    profile: Profile,
+    source: Source,
+    *,
+    wait: bool = False,
+    leave: tuple[str, ...] = (),
+    narrow: bool = False,
 ) -> str:
     """A script that takes the box it runs on to the profile.
 
-    `wait`: it lasts as long as the training. `leave`: steps that are left out.
+    `wait`: it lasts as long as the training. `leave`: steps that are left out. `narrow`: without
+    comments and docstrings of Python, which nobody reads in what is packed.
     """
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
     values = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
-    script = render_script(profile.name, values, steps)
+    script = render_script(profile.name, values, steps, bare_files=narrow)
     revive = profile.train is not None and profile.train.at_boot == "restart"
     own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),

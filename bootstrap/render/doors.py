@@ -44,6 +44,11 @@ class Door:
     bakes: bool = False
     file: str = ""
 
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the full script fits only without what its reader alone needs."""
+        return self.limit is not None and self.limit <= ARGUMENT
+
 
 _CLOUD_INIT = "It runs once, at the first boot; its output is in /var/log/cloud-init-output.log."
 

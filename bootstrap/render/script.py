@@ -6,13 +6,14 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
-from bootstrap.render.pack import bare_shell
+from bootstrap.render.pack import bare_python, bare_shell
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from bootstrap.render.quote import Value, harmless, quote
 
@@ -65,12 +66,28 @@ def assemble_script(
 
 
 def render_script(
-    profile_name: str, variables: Sequence[tuple[str, Value]], steps: Sequence[Step]
+    profile_name: str,
+    variables: Sequence[tuple[str, Value]],
+    steps: Sequence[Step],
+    *,
+    bare_files: bool = False,
 ) -> str:
-    """The full script: all of the library, readable."""
+    """The full script: all of the library, readable.
+
+    `bare_files`: of the box's Python only what Python reads goes along, for a door with a limit.
+    """
     library = [shell_part("lib", name) for name in LIBRARY]
     parts = [shell_part("steps", step.name) for step in steps]
-    return assemble_script(profile_name, variables, Parts(library, parts, box_files()))
+    files = bare_box_files() if bare_files else box_files()
+    return assemble_script(profile_name, variables, Parts(library, parts, files))
+
+
+@cache
+def bare_box_files() -> tuple[tuple[str, str], ...]:
+    """The files of `box/` without Python's comments and docstrings: a fifth of it packed."""
+    return tuple(
+        (name, bare_python(text) if name.endswith(".py") else text) for name, text in box_files()
+    )
 
 
 def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) -> str:

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 from random import Random
@@ -24,6 +25,7 @@ from bootstrap.render.editions import FULL
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste
 from bootstrap.render.parts import box_files
 from bootstrap.render.reduce import without_full
+from bootstrap.render.script import bare_box_files
 from bootstrap.render.through_door import render_door
 from bootstrap.setup.render_for_door import MINIMAL_LIMIT, PASTE_LIMIT, door_url
 from bootstrap.tasks.exit_codes import exit_code
@@ -132,6 +134,24 @@ def test_packing_python_leaves_its_meaning() -> None:
     everything = "\n".join(text for _, text in compact.files())
     gone = left - set(defined(everything, python=False))
     assert "links" in gone
+
+
+def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
+    modules = [name for name, _ in bare_box_files() if name.endswith(".py")]
+    assert {*modules} == {name for name, _ in box_files() if name.endswith(".py")}
+    for name, text in bare_box_files():
+        (tmp_path / name).write_text(text)
+    names = ", ".join(f"{tmp_path.name}.{name[:-3]}" for name in modules)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", f"import {names}"],
+        check=False,
+        cwd=tmp_path.parent,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    door = render_door("runpod", profile("vast"), WORK)
+    assert door.edition == FULL
+    assert all(text in unpacked(door.text) for _, text in bare_box_files())
 
 
 def defined(text: str, *, python: bool = True) -> dict[str, str]:
