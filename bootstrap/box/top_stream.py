@@ -3,9 +3,10 @@
 `python box/top_stream.py --every 2 --runs RUNS` writes one JSON object a line:
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
-clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory}]}],
+clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
 "error", "run": {name, repo, state, rc, last}}. Bytes, watts, °C, MHz, percent; `throttle` are
-NVML's bits; null is "not known". It ends when nobody reads, or when its standard input ends.
+NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process belongs to. It ends
+when nobody reads, or when its standard input ends; with `--within S` after one sample of the GPUs.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class GpuSampler:
             pid, memory = process.pid, process.usedGpuMemory
             if pid not in names:
                 names[pid] = name_of(pid)
-            rows.append({"pid": pid, "name": names[pid], "memory": memory})
+            rows.append({"pid": pid, "name": names[pid], "memory": memory, "run": run_of(pid)})
         return rows
 
 
@@ -98,6 +99,16 @@ def name_of(pid: int) -> str:
         return str(psutil.Process(pid).name())
     except psutil.Error:
         return ""
+
+
+def run_of(pid: int) -> str:
+    """The run that a process belongs to, by the mark in its environment; "" where it has none."""
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    marks = [one for one in environment if one.startswith(b"BOXSTRAP_RUN=")]
+    return b"/".join(marks[0].rsplit(b"/", 2)[1:]).decode("utf-8", "replace") if marks else ""
 
 
 class BoxSampler:
@@ -183,12 +194,36 @@ def last_line(log: Path) -> str:
     return next((line for line in reversed(lines) if line), "")[:500]
 
 
+def sample_within(seconds: float) -> None:
+    """One sample of the GPUs, by a process of its own: one that hangs in a driver stays."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        for handle in (0, 1, 2, reader):  # who asks waits for their end
+            os.close(handle)
+        try:
+            with os.fdopen(writer, "wb") as out:
+                out.write(json.dumps(BoxSampler(None).sample()).encode() + b"\n")
+        finally:
+            os._exit(0)
+    os.close(writer)
+    until = time.monotonic() + seconds
+    while select.select([reader], [], [], max(0.0, until - time.monotonic()))[0]:
+        piece = os.read(reader, 65536)
+        if not piece:
+            return
+        os.write(1, piece)
+
+
 def main() -> None:
     """Sample, write, wait."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two samples")
     parser.add_argument("--runs", type=Path, help="the folder of the runs; without it GPUs alone")
+    parser.add_argument("--within", type=float, help="one sample of the GPUs, in so many seconds")
     options = parser.parse_args()
+    if options.within:
+        sample_within(options.within)
+        return
     box = BoxSampler(options.runs)
     while True:
         began = time.monotonic()

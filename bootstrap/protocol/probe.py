@@ -14,7 +14,7 @@ from bootstrap.link.parsing import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
 from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import Run, parse_run
+from bootstrap.protocol.run import Run, parse_run, with_files
 from bootstrap.text.sizes import duration
 
 OLDEST_BASH = (4, 4)
@@ -125,23 +125,29 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
         ),
         timeout=60,
     )
+    return read(answer, wire.label)
+
+
+def read(answer: bytes, label: str) -> BoxState:
+    """What a box answers. Raises BoxLacksError as `probe`."""
     box_state = parse(answer)
-    _check_system(box_state, wire.label)
-    _check_bash(box_state, wire.label)
+    _check_system(box_state, label)
+    _check_bash(box_state, label)
     return box_state
 
 
 def parse(answer: bytes) -> BoxState:
     """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
     facts: dict[str, str] = {}
-    words = ("env", "file", "have", "run", "plan", "secret", "secretid")
+    words = ("env", "file", "have", "run", "plan", "secret", "secretid", "stat", "note")
     many: dict[str, list[str]] = {word: [] for word in words}
     for word, value in rows(answer):
         if word in many:
             many[word].append(value)
         else:
             facts[word] = value
-    runs = [run for run in map(parse_run, many["run"]) if run]
+    files, notes = _by_path(many["stat"]), _by_path(many["note"])
+    runs = [with_files(run, files, notes) for run in map(parse_run, many["run"]) if run]
     return BoxState(
         facts=facts,
         env=frozenset(many["env"]),
@@ -155,6 +161,11 @@ def parse(answer: bytes) -> BoxState:
         script=facts.get("script", ""),
         plan=_plan(many["plan"]),
     )
+
+
+def _by_path(lines: list[str]) -> dict[str, str]:
+    parts = (line.partition("\t") for line in lines)
+    return {path: said for path, _, said in parts}
 
 
 def _working(value: str) -> tuple[str, str] | None:

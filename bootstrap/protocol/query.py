@@ -19,6 +19,7 @@ _ALSO = {
     "back": ("repository",),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
+    "status": ("packs", "repository"),
     "stop": ("run_processes",),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
@@ -26,6 +27,8 @@ _ALSO = {
     ),
 }
 """More of the library, for those that need it: these bytes travel too."""
+_AFTER = {"status": "probe"}
+"""Queries that go on where another one ends. They redact by themselves what needs it."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,12 @@ def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Va
     own = _bare(shell_part("queries", name))
     if there.names:
         shared.append(shell_part("queries", "redacted"))
-        own = f"find_home\n(\n{own}) | redacted\n"
         values |= there.variables()
+    if name in _AFTER:
+        shared.append(shell_part("queries", _AFTER[name]))
+        values.setdefault("redact", "")
+    elif there.names:
+        own = f"find_home\n(\n{own}) | redacted\n"
     return assignments({"workdir": "", **values}) + _bare("".join(shared)) + own
 
 

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from bootstrap.link.parsing import exit_code, number
 
-_FIELDS = 9
+_FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
 """The exit code of a run that `stop` ended, where nothing else is known of it: 128 + SIGTERM."""
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
+_GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
+_LONGEST_WORD = 200
+"""Characters of what is noted beside a run; a longer note is cut."""
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
 _SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
 RunState = Literal["running", "finished", "died", "waiting", "queued"]
@@ -56,6 +60,16 @@ class Run:
     """Whether a process on the box waits for the turn of a queued run."""
     can_resume: bool = False
     """Whether a run that died has a command that goes on from it (`train.resume`)."""
+    begun: int = 0
+    """When it began: later than `started` where it waited for its turn; 0 where it has not."""
+    over: int = 0
+    """When it ended; 0 while it has not, and where nobody was left to write it down."""
+    gpus: str = ""
+    """The GPUs that it was given, `0,1`; "" where it may use all."""
+    restarted: bool = True
+    """Of one that died: whether its box, or container, was started again since it began."""
+    killed_for_memory: str = ""
+    """What the box noted of processes that the kernel killed for memory while it ran."""
 
     @property
     def number(self) -> int:
@@ -84,6 +98,8 @@ class Run:
             return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
         if self.state == "queued":
             return self._waiting()
+        if self.state == "died" and not self.restarted:
+            return "was killed, and its runner too"
         return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
             self.state, self.state
         )
@@ -95,11 +111,25 @@ class Run:
         after = {"after": "once {} has ended with 0", "after-any": "once {} has ended"}
         return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
 
+    def seconds(self, now: int) -> int | None:
+        """How long it has run, or ran; None where nobody knows."""
+        end = now if self.state == "running" else self.over
+        if not end or self.state not in ("running", "finished"):
+            return None
+        return max(0, end - (self.begun or self.started))
+
     @property
     def stopped(self) -> bool:
         """Whether somebody ended it."""
         ends = self.ended == "stop" or (not self.ended and self.rc == STOPPED)
         return self.state == "finished" and ends
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended otherwise than well, and nobody ended it."""
+        return self.state == "died" or (
+            self.state == "finished" and not self.stopped and bool(self.rc)
+        )
 
     def _ending(self) -> str:
         if self.stopped:
@@ -135,7 +165,10 @@ class Run:
             "command": self.command,
             "session": self.session,
             "started": self.started,
+            "begun": self.begun or None,
+            "over": self.over or None,
             "log_bytes": self.log_bytes,
+            "gpus": self.gpus.split(",") if self.gpus else None,
         }
 
 
@@ -144,9 +177,8 @@ def parse_run(value: str) -> Run | None:
     parts = value.split("\t", _FIELDS - 1)
     if len(parts) != _FIELDS:
         return None
-    key, name, state, started, commit, work, session, log, command = parts
+    key, name, state, started, commit, work, session, command = parts
     word, rc, (ended, left) = _state(state)
-    written, _, size = log.partition(" ")
     commit, _, snapshot = commit.partition(" ")
     if word not in STATES or not _NAME.fullmatch(key) or not _NAME.fullmatch(name):
         return None
@@ -159,8 +191,8 @@ def parse_run(value: str) -> Run | None:
         commit=commit,
         work=work,
         session=session,
-        written=number(written) or 0,
-        log_bytes=number(size) or 0,
+        written=0,
+        log_bytes=0,
         command=command,
         ended=ended,
         snapshot=snapshot,
@@ -175,6 +207,31 @@ def _of_state(said: str) -> dict[str, Any]:
     if word == "queued":
         return {"queue": what if _QUEUE.fullmatch(what) else "", "attended": how == "waits"}
     return {"can_resume": word == "died" and how == "resume"}
+
+
+def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> Run:
+    """The run with what lies in its folder: `files`, by path, has time and size of each; `notes`,
+    by path too, what is noted beside it."""
+    path = f"{run.repo_key}/{run.name}"
+    written, size = _time_and_size(files.get(f"{path}/log", ""))
+    begun, _ = _time_and_size(files.get(f"{path}/pid", ""))
+    over, _ = _time_and_size(files.get(f"{path}/exit", ""))
+    gpus = notes.get(f"{path}/gpus", "")
+    return dataclasses.replace(
+        run,
+        written=written,
+        log_bytes=size,
+        begun=begun,
+        over=over if run.state == "finished" else 0,
+        gpus=gpus if _GPUS.fullmatch(gpus) else "",
+        restarted=notes.get(f"{path}/boot") != "same",
+        killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
+    )
+
+
+def _time_and_size(said: str) -> tuple[int, int]:
+    time, _, size = said.partition("\t")
+    return number(time) or 0, number(size) or 0
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:

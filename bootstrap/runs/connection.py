@@ -12,6 +12,7 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.protocol.probe import BoxState, probe
 from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_details import NO_DETAILS, RunDetails, ask_details
 from bootstrap.runs.selection import repository_names, select_runs
 from bootstrap.text.redact import Redactor
 from bootstrap.ui.screen import Screen
@@ -32,6 +33,8 @@ class BoxConnection:
     """Redacts the secrets that the box was given."""
     redacted_there: Sequence[str] = ()
     """Those that the box redacts itself: no value of them is here."""
+    details: RunDetails = NO_DETAILS
+    """What was asked of its runs beside the probe."""
     own: str = ""
     """What the box calls the repository stood in; "" in none."""
 
@@ -50,7 +53,13 @@ class BoxConnection:
         return repository_names({one.repo_key for one in self.box_state.runs})[run.repo_key]
 
 
-def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None) -> BoxConnection:
+def connect(
+    options: BoxOptions,
+    screen: Screen,
+    here: KeyAndRoot | None = None,
+    *,
+    with_details: bool = False,
+) -> BoxConnection:
     """Log in and ask; `here` is the repository stood in, where it was read already.
 
     Raises UsageError, UnreachableError, HostKeyError.
@@ -69,12 +78,18 @@ def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None)
     link = ReconnectingLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.known.workdir
-        box_state = probe(
-            link.wire,
-            workdir=workdir,
-            repo_key=own or box.known.repo_key,
-            repo_root=root if own else box.known.repo_root,
-        )
+        key, first = (own, root) if own else (box.known.repo_key, box.known.repo_root)
+        if with_details:
+            box_state, details = ask_details(
+                link.wire,
+                workdir=workdir,
+                repo_key=key,
+                repo_root=first,
+                redact=box.known.secrets or (),
+            )
+        else:
+            box_state = probe(link.wire, workdir=workdir, repo_key=key, repo_root=first)
+            details = NO_DETAILS
     except BaseException:
         link.close()
         raise
@@ -82,7 +97,7 @@ def connect(options: BoxOptions, screen: Screen, here: KeyAndRoot | None = None)
     if own and own not in {run.repo_key for run in box_state.runs}:
         own = _named_here(options) or own
     there = redacted_there(box.known, box_state, redactor.secrets)
-    return BoxConnection(box, link, box_state, workdir, redactor, there, own)
+    return BoxConnection(box, link, box_state, workdir, redactor, there, details, own)
 
 
 def current_repository(options: BoxOptions) -> KeyAndRoot:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError
@@ -16,6 +18,7 @@ from bootstrap.link.parsing import number
 from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.runs.connection import (
     BoxConnection,
     KeyAndRoot,
@@ -24,15 +27,17 @@ from bootstrap.runs.connection import (
     meant,
     redactor_of_all,
 )
-from bootstrap.runs.selection import qualified, repository_names
-from bootstrap.text.sizes import duration, size
+from bootstrap.runs.failure import Failure, find_failure
+from bootstrap.runs.gpu_use import gpu_use
+from bootstrap.runs.run_lines import run_lines
+from bootstrap.runs.selection import repository_names
+from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.ui.document import DocumentScreen
-from bootstrap.ui.layout import aligned
 from bootstrap.ui.screen import Screen
 
-_SHOWN = 10
-_WIDEST = 60
-"""Characters of a command; the whole is in --json."""
+if TYPE_CHECKING:
+    from bootstrap.protocol.samples import Card
+
 _EVENTS_BYTES = 16 * 1024
 _ENDS = {
     5: "its last setup changed nothing",
@@ -97,30 +102,67 @@ def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxSt
 
 
 def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxStatus:
-    with connect(options, screen, here) as connection:
+    with connect(options, screen, here, with_details=True) as connection:
         box_state, name = connection.box_state, connection.box.known.name
-        setup, names = _setup(box_state), repository_names({run.repo_key for run in box_state.runs})
-        why = _why(connection, setup)
-        told = {key: value for key, value in setup.items() if key != "text"}
-        runs = [{**run.as_dict(), "repository": names[run.repo_key]} for run in box_state.runs]
-        if box_state.unfinished_switch:
-            told["switch"] = box_state.unfinished_switch
-        if why:
-            told["why"] = {"step": why.step, "code": why.word("code")}
+        failures = _failures(connection)
+        if any(failure.lines for failure in failures.values()):
+            known, values = connection.box.known, connection.redactor.secrets
+            warn_of_unredacted(known, box_state, screen, values)
+        why = _why(connection, _setup(box_state))
         return BoxStatus(
-            {"box": name, "setup": told, "runs": runs}, status_lines(name, box_state, why)
+            _document(connection, why, failures),
+            status_lines(name, box_state, why, connection.details.gpus, failures),
         )
 
 
-def status_lines(name: str, box_state: BoxState, why: Event | None = None) -> list[str]:
+def _failures(connection: BoxConnection) -> dict[Run, Failure]:
+    ends = connection.details.log_ends
+    redact = connection.redactor.text
+    found = {}
+    for run in connection.box_state.runs:
+        end = ends.get(f"{run.repo_key}/{run.name}", b"")
+        failure = find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES)
+        if failure:
+            found[run] = failure
+    return found
+
+
+def _document(
+    connection: BoxConnection, why: Event | None, failures: Mapping[Run, Failure]
+) -> dict[str, object]:
+    box_state, cards = connection.box_state, connection.details.gpus
+    now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
+    setup = {key: value for key, value in _setup(box_state).items() if key != "text"}
+    if box_state.unfinished_switch:
+        setup["switch"] = box_state.unfinished_switch
+    if why:
+        setup["why"] = {"step": why.step, "code": why.word("code")}
+    runs = [
+        {
+            **run.as_dict(),
+            "repository": names[run.repo_key],
+            "seconds": run.seconds(now),
+            "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, cards)],
+            "failure": failures[run].as_dict() if run in failures else None,
+        }
+        for run in box_state.runs
+    ]
+    return {"box": connection.box.known.name, "setup": setup, "runs": runs}
+
+
+def status_lines(
+    name: str,
+    box_state: BoxState,
+    why: Event | None = None,
+    cards: Sequence[Card] = (),
+    failures: Mapping[Run, Failure] = MappingProxyType({}),
+) -> list[str]:
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
-    now = _box_time(box_state)
-    names = repository_names({run.repo_key for run in box_state.runs})
-    runs = aligned(_cells(qualified(run, names), run, now) for run in box_state.runs[:_SHOWN])
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
+    runs = run_lines(box_state.runs, _box_time(box_state), cards, failures)
     return [*lines, *(runs or ["no run was started here"])]
 
 
@@ -161,14 +203,3 @@ def _reason(why: Event) -> str:
 
 def _box_time(box_state: BoxState) -> int:
     return number(box_state.facts.get("time", "")) or int(time.time())
-
-
-def _cells(called: str, run: Run, now: int) -> tuple[str, ...]:
-    age = duration(max(0, now - run.started))
-    quiet = (
-        f", last wrote {duration(max(0, now - run.written))} ago" if run.state == "running" else ""
-    )
-    log = f"log {size(run.log_bytes)}{quiet}"
-    commit = run.commit[:12] + ("+" if run.with_changes else "")
-    command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    return (f"  {called}", run.outcome(), f"started {age} ago", log, commit, command)

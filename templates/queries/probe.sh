@@ -65,10 +65,17 @@ show_setups() {
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 
-show_runs() {
+# Every run, and what became of it, a line each; it starts no process.
+all_runs() {
   for run in "$box_home"/runs/*/*/; do
-    run=${run%/}
     [ -f "$run/command" ] || continue
+    printf '%s\t' "${run%/}"
+    run_state "$run"
+  done
+}
+
+show_runs() {
+  all_runs | while IFS='	' read -r run state; do
     key=${run%/*}
     # shellcheck disable=SC2229 # into the variable of that name
     for name in started commit work session command; do read -r "$name" <"$run/$name"; done
@@ -76,13 +83,32 @@ show_runs() {
     [ ! -f "$run/snapshot" ] || read -r snapshot <"$run/snapshot"
     [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
     [ ! -f "$run/left" ] || ended="$ended left $(left_of "$run")"
-    state=$(run_state "$run")
     case $state in
       queued) ended=$(queue_of "$run") ;;
       died) [ ! -f "$run/resume" ] || ended=resume ;;
     esac
-    fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$(stat -c '%Y %s' "$run/log" 2>/dev/null || printf '0 0')	$command"
+    fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$command"
+    show_notes "$run" "$state"
   done
+  # When each was last written to, and its size: one process for all.
+  (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s' -- */*/log */*/pid */*/exit) 2>/dev/null
+}
+
+# show_notes RUN STATE: what lies beside it where it was given GPUs, or was killed.
+show_notes() {
+  path=${1%/*} path=${path##*/}/${1##*/}
+  for name in gpus killed; do
+    { read -r value <"$1/$name" && fact note "$path/$name	$value"; } 2>/dev/null
+  done
+  [ "$2" != died ] || ! began_since_boot "$1" || fact note "$path/boot	same"
+}
+
+# began_since_boot RUN: neither the box nor its container was started again since.
+began_since_boot() {
+  { read -r pid start boot <"$1/pid"; } 2>/dev/null && find_identity 1 || return 1
+  # shellcheck disable=SC2086 # number, start, boot
+  set -- $_identity
+  [ -n "$pid" ] && [ "$boot" = "$3" ] && [ "$start" -ge "$2" ]
 }
 
 # What this repository is called here, its folder, and the run that lives in it.

@@ -82,7 +82,7 @@ def event(query: Query, seq: int, step: str, word: str, **fields: object) -> byt
 
 # -- what an honest box would say
 
-RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\t1700000001 12\tpython train.py"
+RUN = "train-1\tfinished 0\t1700000000\t{commit}\tw\ttrain\tpython train.py"
 
 
 def box_state(query: Query) -> Iterator[bytes]:
@@ -205,7 +205,7 @@ def dressed_probe(text: str) -> Answer:
         facts = f"home\t/root{text}\nboxhome\t/root{text}/.boxstrap\nuser\t{text}\n"
         facts += f"env\tVAST_CONTAINERLABEL{text}\nfile\t/etc/x{text}\n"
         yield facts.encode("utf-8", "surrogateescape")
-        parts = ["running", "1700000000", f"c{text}", f"w{text}", f"s{text}", "1 2", f"x{text}"]
+        parts = ["running", "1700000000", f"c{text}", f"w{text}", f"s{text}", f"x{text}"]
         row = "\t".join([f"run\t{key}", "train-2", *parts]) + "\n"
         yield row.encode("utf-8", "surrogateescape")
         last = f'last\t{{"setup":"{SETUP}{text}","state":"over","exit":0}}\n'

@@ -26,7 +26,9 @@ def test_a_training_that_fails_at_once_is_10(rent: Rent) -> None:
     told = rented.run("setup").must(0)
     assert "train-1 ended with exit code 1" in told.out
     assert rented.runs() == ["train-1"]
-    assert rented.status()["runs"][0]["rc"] == 1
+    run = rented.status()["runs"][0]
+    assert (run["rc"], run["failure"]["lines"]) == (1, ["step 0", "no such data"])
+    assert 0 <= run["over"] - run["begun"] <= run["seconds"] < 60
     as_json = rented.run("setup", "--restart", "--json").must(10).json()
     assert (as_json["exit"], as_json["run"]["rc"]) == (10, 1)
 

@@ -19,8 +19,10 @@ from bootstrap.protocol.run import STATES, parse_run
 from bootstrap.runs.status import status_lines
 
 WORDS = ["env", "file", "have", "run", "plan", "working", "last", "time", "bash", "script", "x"]
+WORDS += ["stat", "note"]
 ODD = st.text(st.sampled_from("\t \"'[]{}:,0123456789²٣abcdef./-\x1b[31m\x9b\u202e\r\0é"))
-ROW = "key-1\ttrain-1\trunning\t1700000000\t" + "a" * 40 + "\tw\ttrain\t1700000001 12\tpython x.py"
+ROW = "key-1\ttrain-1\trunning\t1700000000\t" + "a" * 40 + "\tw\ttrain\tpython x.py"
+LOG = b"stat\tkey-1/train-1/log\t1700000001\t12\n"
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -53,7 +55,8 @@ def check(found: BoxState) -> None:
 @example(b'last\t{"exit": NaN, "setup": "x"}')
 @example(b'last\t{"exit": 1e999, "setup": {"a": []}, "state": 3}')
 @example(b"last\t" + b"9" * 4090)
-@example(b"run\t" + ROW.replace("12", "9" * 300).encode())
+@example(LOG.replace(b"12", b"9" * 300) + b"run\t" + ROW.encode())
+@example(b"note\tkey-1/train-1/gpus\t\x1b[31m,;\nrun\t" + ROW.encode())
 @example(b"run\t" + ROW.replace("train-1", "").encode())
 @example(b"run\t" + ROW.replace("running", "finished \xc2\xb2").encode())
 @example(b"run\t" + ROW.replace("running", "finished 1 pipeline " + "9" * 3000).encode())
@@ -139,7 +142,9 @@ def test_status_can_be_told_of_any_answer(answer: bytes) -> None:
 def test_the_runs_stand_in_columns_and_a_long_command_is_cut() -> None:
     ended = ROW.replace("train-1", "train-10").replace("running", "finished 1 exit 1")
     ended = ended.replace("python x.py", "/w/homework/.venv/bin/python x.py")
-    told = status_lines("box", parse(f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()))
+    logs = LOG + LOG.replace(b"train-1", b"train-10")
+    rows = f"run\t{ended}\nrun\t{ROW} {'long ' * 30}\n".encode()
+    told = status_lines("box", parse(logs + rows))
     first, second = told[1:]
     for word in ("started", "log 12 B", "a" * 12, "python x.py"):
         assert first.index(word) == second.index(word)

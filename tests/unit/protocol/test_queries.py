@@ -13,6 +13,7 @@ import pytest
 from bootstrap.link.exchange import shell_command
 from bootstrap.protocol.probe import parse
 from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run_details import parse_details
 from bootstrap.render.quote import Value
 from tests.unit.profile import hostile
 from tests.unit.protocol.conftest import BoxHome
@@ -31,6 +32,10 @@ ASKED: dict[str, dict[str, Value]] = {
         "script_id": hashlib.sha256(b"printf 'plan\\ttrain\\tdone\\n'\n").hexdigest(),
         "hint_names": "HINT OTHER",
         "hint_files": "/etc/passwd /nowhere",
+    },
+    "status": {
+        **{"repo_key": "homework-1", "repo_root": "", "script_id": "", "hint_names": ""},
+        **{"hint_files": "", "mark": "m" * 32, "most": 8, "bytes": 8, "patience": 5},
     },
     "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5},
     "run_end": RUN,
@@ -98,6 +103,76 @@ def test_hello_tells_what_is_there(box_home: BoxHome, tmp_path: Path) -> None:
     log = box_home.path / "runs/homework-1/train-2/log"
     run = next(run for run in box_state.runs if run.name == "train-2")
     assert (run.log_bytes, run.written) == (log.stat().st_size, int(log.stat().st_mtime))
+
+
+def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
+    box_home.run("train-5", exit="143\n", ended="stop\n", log="stopped\n")
+    box_home.run("train-6", exit="1\n", started="1800000000\n", log=f"{'m' * 32} log x\n")
+    said = answer(["sh", "-c"], asked("status", box_home), tmp_path)
+    probed, *parts = said.split(b"\n" + b"m" * 32 + b" ")
+    assert {run.name for run in parse(probed).runs} == {f"train-{n}" for n in range(1, 7)}
+    found = parse_details(parts).log_ends
+    assert {path.rpartition("/")[2]: end.rstrip() for path, end in found.items()} == {
+        "train-6": b"m log x",
+        "train-4": b"step 1",
+        "train-2": b"ch data",
+    }
+    assert next(iter(found)) == "homework-1/train-6"
+
+
+def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> None:
+    alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
+    box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
+    box_home.run("train-2", exit="137\n", killed="1 - - -\n")
+    pid, start, boot = alive.split()
+    box_home.run("train-4", exit="", pid=f"{pid} {int(start) + 1} {boot}\n")
+    box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    runs = {run.name: run for run in box_state.runs}
+    assert runs["train-3"].gpus == "0,1"
+    assert runs["train-2"].killed_for_memory == "1 - - -"
+    assert runs["train-2"].over == int(
+        (box_home.path / "runs/homework-1/train-2/exit").stat().st_mtime
+    )
+    assert not runs["train-4"].restarted
+    box_home.run("train-4", exit="")
+    again = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    assert next(run for run in again.runs if run.name == "train-4").restarted
+
+
+@pytest.mark.parametrize("name", ["probe", "status"])
+def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path: Path) -> None:
+    def programs() -> list[str]:
+        started = tmp_path / "started"
+        started.write_text("")
+        answer(["sh", "-c"], f"PATH={shims}:$PATH\n{asked(name, box_home)}", tmp_path)
+        return sorted(started.read_text().split())
+
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    for program in (
+        "bash",
+        "cat",
+        "cut",
+        "date",
+        "head",
+        "id",
+        "sed",
+        "sort",
+        "stat",
+        "tail",
+        "tr",
+    ):
+        shim = shims / program
+        real = shutil.which(program)
+        shim.write_text(f'#!/bin/sh\necho {program} >>{tmp_path}/started\nexec {real} "$@"\n')
+        shim.chmod(0o755)
+    few = programs()
+    assert "stat" in few
+    for number in range(10, 30):
+        box_home.run(f"train-{number}")
+    assert programs() == few
 
 
 def test_hello_of_a_bare_home_is_short_and_writes_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import re
@@ -30,11 +31,14 @@ from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.run import parse_run
+from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.repo.objects import parse_report
+from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
+from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.setup.prove_environment import read_answer
@@ -45,7 +49,7 @@ from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 
 SETUP = "20260101-000000-abcdef"
-RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\t1 1\tpython x.py")
+RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\tpython x.py")
 
 
 class Saying:
@@ -148,6 +152,18 @@ def synced(wire: Any) -> None:
             assert refusal(answer, "box", "gpu").text().isprintable() or answer.log
 
 
+def detailed(wire: Any) -> None:
+    said = exchange(wire, "x")
+    details = parse_details([said, b"log r-1/train-1\n" + said, b"gpus\n" + said])
+    assert RUN
+    failed = dataclasses.replace(RUN, state="finished", rc=137)
+    failure = find_failure(failed, details.log_ends["r-1/train-1"])
+    assert failure
+    told = run_lines([failed, RUN], 9, details.gpus, {failed: failure})
+    assert "\x1b" not in "".join(told)
+    ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -170,6 +186,7 @@ READERS: dict[str, Callable[[Any], object]] = {
         SimpleNamespace(_wire=wire, _query="x", seen=0)  # type: ignore[arg-type]
     ),
     "protocol/probe.py": probe,
+    "protocol/run_details.py": detailed,
     "protocol/box_work.py": worked,
     "protocol/sync_state.py": synced,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),

@@ -1,0 +1,69 @@
+"""Which GPUs a live run uses, and how much of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap.protocol.run import Run
+
+if TYPE_CHECKING:
+    from bootstrap.protocol.samples import Card
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class GpuUse:
+    """One GPU of a run: how busy it is, in percent, and its memory in bytes."""
+
+    index: int
+    load: float | None
+    memory_used: int | None
+    """By the run, where the box says whose it is; else by all."""
+    memory_total: int | None
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return asdict(self)
+
+
+def gpu_use(run: Run, runs: Sequence[Run], cards: Sequence[Card]) -> tuple[GpuUse, ...]:
+    """Those that a live run uses, by its processes. Where these can't be seen (in a container the
+    driver's numbers are others) those it was given, or all where no other run lives; else none."""
+    if run.state != "running":
+        return ()
+    path = f"{run.repo_key}/{run.name}"
+    own = [card for card in cards if any(process.run == path for process in card.processes)]
+    if own:
+        return tuple(_use(card, path) for card in own)
+    given = run.gpus.split(",") if run.gpus else []
+    alone = sum(one.state == "running" for one in runs) == 1
+    return tuple(
+        _use(card, "")
+        for card in cards
+        if str(card.index) in given or card.uuid in given or (alone and not given)
+    )
+
+
+def _use(card: Card, path: str) -> GpuUse:
+    held = [one.memory for one in card.processes if path and one.run == path]
+    known = [memory for memory in held if memory is not None]
+    return GpuUse(
+        card.index, card.load, sum(known) if known else card.memory_used, card.memory_total
+    )
+
+
+def in_words(uses: Sequence[GpuUse]) -> str:
+    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; of several their mean and their sum."""
+    if not uses:
+        return ""
+    loads = [use.load for use in uses if use.load is not None]
+    parts = [f"{sum(loads) / len(loads):.0f} %"] if loads else []
+    used = [use.memory_used for use in uses if use.memory_used is not None]
+    total = [use.memory_total for use in uses if use.memory_total is not None]
+    if used and total:
+        parts.append(f"{sum(used) / _GIB:.1f} of {sum(total) / _GIB:.1f} GiB")
+    numbers = ",".join(str(use.index) for use in uses)
+    return f"{'GPU' if len(uses) == 1 else 'GPUs'} {numbers}: {', '.join(parts) or 'does not say'}"

@@ -1,0 +1,89 @@
+"""Runs as people read them: a line each, and below those that failed why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from bootstrap.protocol.run import Run
+from bootstrap.runs.failure import Failure
+from bootstrap.runs.gpu_use import gpu_use, in_words
+from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.text.sizes import duration, size
+from bootstrap.ui.layout import aligned
+
+if TYPE_CHECKING:
+    from bootstrap.protocol.samples import Card
+
+_SHOWN = 10
+"""Runs that are over; those that live or wait for their turn are always shown."""
+_WIDEST = 60
+"""Characters of a command; the whole is in --json."""
+_NEXT = {
+    "died": "its log and results are still there; to begin it again: boxstrap setup --restart",
+    "waiting": "the next boxstrap setup of its work begins it",
+}
+"""What to do about a run that did not end, or never began."""
+
+
+def run_lines(
+    runs: Sequence[Run], now: int, cards: Sequence[Card], failures: Mapping[Run, Failure]
+) -> list[str]:
+    """The newest first; of the newest that failed the end of its log, of the others a sentence."""
+    names = repository_names({run.repo_key for run in runs})
+    shown = _chosen(runs)
+    rows = [
+        _cells(run, qualified(run, names), now, in_words(gpu_use(run, runs, cards)))
+        for run in shown
+    ]
+    empty = {at for at, column in enumerate(zip(*rows, strict=True)) if not any(column)}
+    kept = (tuple(cell for at, cell in enumerate(row) if at not in empty) for row in rows)
+    newest = next((run for run in shown if run in failures), None)
+    lines: list[str] = []
+    for run, line in zip(shown, aligned(kept), strict=True):
+        lines += [line, *_below(run, failures.get(run), whole=run is newest)]
+    if len(runs) > len(shown):
+        lines.append(f"  and {len(runs) - len(shown)} older ones: --json has all")
+    return lines
+
+
+def _chosen(runs: Sequence[Run]) -> list[Run]:
+    over = [run for run in runs if run.state not in ("running", "queued")]
+    left_out = set(over[_SHOWN:])
+    return [run for run in runs if run not in left_out]
+
+
+def _cells(run: Run, called: str, now: int, gpus: str) -> tuple[str, ...]:
+    quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
+    log = f"log {size(run.log_bytes)}{quiet}"
+    commit = run.commit[:12] + ("+" if run.with_changes else "")
+    command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
+    return (f"  {called}", run.outcome(), _when(run, now), gpus, log, commit, command)
+
+
+def _when(run: Run, now: int) -> str:
+    """Since when it is as it is, and how long it took."""
+    if run.state == "queued":
+        return f"made {_ago(run.started, now)}"
+    took = run.seconds(now)
+    if run.over and took is not None:
+        return f"ended {_ago(run.over, now)}, ran {duration(took)}"
+    return f"started {_ago(run.begun or run.started, now)}"
+
+
+def _ago(moment: int, now: int) -> str:
+    return f"{duration(max(0, now - moment))} ago"
+
+
+def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
+    """Why it failed, and what can be done."""
+    lines = []
+    if failure:
+        # The last of its lines would say the same.
+        is_said = whole and failure.what in failure.lines
+        lines += [failure.what] if failure.what and not is_said else []
+        lines += [f"| {line}" for line in failure.lines] if whole else []
+        lines += [failure.hint] if failure.hint and whole else []
+    if run.state in _NEXT:
+        lines.append(_NEXT[run.state])
+    return [f"      {line}" for line in lines]

@@ -1,0 +1,34 @@
+# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent; probe.sh comes before it
+# status: after what the probe says, the end of the log of each run that failed, and what the GPUs do.
+# Each part begins with a line that only who asks can know: a log may hold anything.
+
+show_log_ends() {
+  failed_runs | while read -r _ run; do
+    key=${run%/*}
+    printf '\n%s log %s\n' "$mark" "${key##*/}/${run##*/}"
+    tail -c "$bytes" "$run/log" 2>/dev/null
+  done
+}
+
+# The newest first, each behind when it began; what was stopped did not fail.
+failed_runs() {
+  all_runs | while IFS='	' read -r run state; do
+    case $state in 'finished 0' | running | waiting | queued) continue ;; esac
+    ended='' started=0
+    { read -r ended <"$run/ended"; } 2>/dev/null
+    { read -r started <"$run/started"; } 2>/dev/null
+    [ "$ended" = stop ] || printf '%s %s\n' "$started" "$run"
+  done | sort -rn | head -n "$most"
+}
+
+# Where a run lives, and the last look at this box saw a GPU.
+show_gpus() {
+  count=0
+  { while read -r word number; do [ "$word" != gpus ] || count=$number; done <"$box_home/gpu.said"; } 2>/dev/null
+  case "$count $(all_runs)" in "0 "*) return ;; *'	running'*) ;; *) return ;; esac
+  printf '\n%s gpus\n' "$mark"
+  "$box_home/agent/bin/python" -B "$box_home/box/top_stream.py" --within "$patience" </dev/null 2>/dev/null
+}
+
+if [ -n "$redact" ]; then show_log_ends | redacted; else show_log_ends; fi
+show_gpus

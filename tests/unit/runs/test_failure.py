@@ -1,0 +1,157 @@
+"""Why a run failed, read from the end of its log and what its box counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.protocol.run import Run
+from bootstrap.runs.failure import Failure, find_failure
+from bootstrap.text.redact import Redactor
+
+RUN = Run("k-1", "train-1", "finished", 1, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
+CRASH = """\
+epoch 1
+Traceback (most recent call last):
+  File "/w/train.py", line 9, in <module>
+    main()
+    ~~~~^^
+  File "/w/train.py", line 5, in main
+    raise ValueError("no such data")
+ValueError: no such data
+"""
+TORCHRUN = """\
+[rank1]: Traceback (most recent call last):
+[rank1]:   File "/w/train.py", line 7, in <module>
+[rank1]:     step()
+[rank1]: KeyError: 'labels'
+E1122 09:00:00.000 torch/distributed/elastic] failed (exitcode: 1) local_rank: 1 (pid: 7)
+Traceback (most recent call last):
+  File "/w/.venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+"""
+NEW = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 3 has a total "
+    "capacity of 79.15 GiB of which 1.20 GiB is free. Including non-PyTorch memory, this process"
+)
+MIDDLE = (
+    "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 16.00 MiB. GPU 0 has a "
+    "total capacty of 23.65 GiB of which 9.50 MiB is free. Process 12 has 23.63 GiB memory in use."
+)
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 1; 15.78 GiB total "
+    "capacity; 13.53 GiB already allocated; 1.13 GiB free; 13.61 GiB reserved in total by PyTorch)"
+)
+JAX = (
+    "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 85899345920 bytes."
+)
+
+
+def found(log: str, **changes: object) -> Failure:
+    failure = find_failure(dataclasses.replace(RUN, **changes), log.encode())  # type: ignore[arg-type]
+    assert failure
+    return failure
+
+
+def test_a_traceback_is_told_by_its_last_lines() -> None:
+    failure = found(f"{CRASH}wandb: run ended\n")
+    assert (failure.kind, failure.what) == ("exception", "ValueError: no such data")
+    assert failure.lines == (
+        '  File "/w/train.py", line 9, in <module>',
+        "    main()",
+        '  File "/w/train.py", line 5, in main',
+        '    raise ValueError("no such data")',
+        "ValueError: no such data",
+    )
+
+
+def test_what_a_launcher_says_of_its_ranks_is_not_the_reason() -> None:
+    failure = found(TORCHRUN)
+    assert failure.what == "KeyError: 'labels'"
+    assert failure.lines[0] == '  File "/w/train.py", line 7, in <module>'
+
+
+def test_a_traceback_far_above_the_end_is_not_the_reason() -> None:
+    failure = found(CRASH + "\n".join(f"epoch {n}" for n in range(40)) + "\nno such data\n")
+    assert (failure.kind, failure.what, failure.lines[-1]) == ("unknown", "", "no such data")
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (NEW, "on GPU 3: 20.00 GiB were asked for, 1.20 GiB were free of 79.15 GiB"),
+        (MIDDLE, "on GPU 0: 16.00 MiB were asked for, 9.50 MiB were free of 23.65 GiB"),
+        (OLD, "on GPU 1: 2.00 GiB were asked for, 1.13 GiB were free of 15.78 GiB"),
+        (JAX, "memory: 85899345920 bytes were asked for"),
+        ("RuntimeError: CUDA error: out of memory", "out of GPU memory"),
+    ],
+)
+def test_a_gpu_that_is_full_is_told_with_what_was_free(line: str, what: str) -> None:
+    failure = found(CRASH.replace("ValueError: no such data", line))
+    assert failure.kind == "gpu-memory"
+    assert failure.what.endswith(what)
+
+
+def test_an_exhausted_gpu_that_the_program_got_over_is_not_the_reason() -> None:
+    assert found(f"retrying after: {NEW}\n{CRASH}").kind == "exception"
+
+
+@pytest.mark.parametrize(
+    ("noted", "what"),
+    [
+        (
+            "1 8589934592 8123456000 python",
+            "the kernel killed a process for memory while it ran: python held 8.1 GB; "
+            "8.6 GB is what all may hold",
+        ),
+        ("3 - - -", "the kernel killed 3 processes for memory while it ran"),
+    ],
+)
+def test_a_kill_for_memory_is_named_whatever_the_log_says(noted: str, what: str) -> None:
+    failure = found(CRASH, killed_for_memory=noted)
+    assert (failure.kind, failure.what) == ("memory", what)
+    assert failure.lines[-1] == "ValueError: no such data"
+
+
+@pytest.mark.parametrize(
+    ("noted", "more"),
+    [("0 - - -", "counted no kill for memory"), ("", "does not say by whom"), ("x", "by whom")],
+)
+def test_who_killed_it_is_not_guessed(noted: str, more: str) -> None:
+    failure = found("step 1\n", rc=137, killed_for_memory=noted)
+    assert failure.kind == "killed"
+    assert more in failure.what
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rc": 0}, {"rc": 143, "ended": "stop"}, {"state": "running", "rc": None}],
+    ids=["well", "stopped", "running"],
+)
+def test_what_did_not_fail_has_no_reason(changes: dict[str, object]) -> None:
+    assert find_failure(dataclasses.replace(RUN, **changes), CRASH.encode()) is None  # type: ignore[arg-type]
+
+
+def test_a_secret_of_several_lines_is_redacted_before_lines_are_chosen() -> None:
+    secret = "BEGIN-abcdefghij\nsecond-klmnopqrst"
+    redact = Redactor({"KEY": secret}).text
+    failure = find_failure(RUN, f"half of a line\nbad key {secret}\n".encode(), redact, is_cut=True)
+    assert failure
+    assert failure.lines == ("bad key [KEY hidden]",)
+
+
+@given(st.binary(max_size=3000), st.text(max_size=80), st.booleans())
+def test_any_log_gives_lines_that_can_be_shown(log: bytes, noted: str, is_cut: bool) -> None:
+    run = dataclasses.replace(RUN, rc=137, killed_for_memory=noted)
+    failure = find_failure(run, b"Traceback (most recent call last):\n" + log, is_cut=is_cut)
+    assert failure
+    assert len(failure.lines) <= 8
+    assert all(len(line) <= 160 for line in failure.lines)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", "".join(failure.lines))

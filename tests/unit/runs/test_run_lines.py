@@ -1,0 +1,104 @@
+"""`status`, as people read it: each run in a line, what its GPUs do, why it failed, what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.samples import Card, Process
+from bootstrap.runs.failure import Failure
+from bootstrap.runs.gpu_use import gpu_use
+from bootstrap.runs.run_lines import run_lines
+
+NOW = 100_000
+RUN = Run("k-1", "train-1", "running", None, NOW - 90, "c" * 40, "w", "train", 0, 12, "python x.py")
+GIB = 2**30
+
+
+def run(name: str, **changes: object) -> Run:
+    return dataclasses.replace(RUN, name=name, **changes)  # type: ignore[arg-type]
+
+
+def card(index: int, *processes: Process, load: float = 50.0) -> Card:
+    uuid = f"GPU-{index}"
+    return Card(
+        index=index,
+        uuid=uuid,
+        load=load,
+        memory_used=30 * GIB,
+        memory_total=80 * GIB,
+        processes=processes,
+    )
+
+
+def test_since_when_and_how_long() -> None:
+    over = run("train-2", state="finished", rc=0, started=NOW - 500, over=NOW - 65)
+    lines = run_lines([RUN, over], NOW, (), {})
+    assert "running   started 1 min 30 s ago" in lines[0]
+    assert "finished  ended 1 min 05 s ago, ran 7 min 15 s" in lines[1]
+
+
+def test_a_run_in_the_queue_says_what_it_waits_for_and_counts_from_its_begin() -> None:
+    queued = run("train-8", state="queued", queue="after train-7", attended=True)
+    (line,) = run_lines([queued], NOW, (), {})
+    assert "queued: begins once train-7 has ended with 0  made 1 min 30 s ago" in line
+    begun = run("train-8", begun=NOW - 20)
+    assert "started 20 s ago" in run_lines([begun], NOW, (), {})[0]
+    assert begun.seconds(NOW) == 20
+
+
+def test_who_lives_or_waits_is_shown_however_many_came_after() -> None:
+    over = [run(f"train-{n}", state="finished", rc=0, over=NOW) for n in range(40, 2, -1)]
+    lines = run_lines([*over, run("train-2", state="queued"), run("train-1")], NOW, (), {})
+    assert len(lines) == 13
+    assert "k-1/train-2" in lines[10]
+    assert "k-1/train-1" in lines[11]
+    assert "28 older ones" in lines[12]
+
+
+def test_of_the_newest_failure_the_log_is_shown_and_of_the_others_a_sentence() -> None:
+    failed = [run(f"train-{n}", state="finished", rc=1, over=NOW) for n in (3, 2)]
+    why = [
+        Failure("exception", f"ValueError: {n}", lines=("  File", f"ValueError: {n}"))
+        for n in (3, 2)
+    ]
+    lines = run_lines(failed, NOW, (), dict(zip(failed, why, strict=True)))
+    assert [line.strip() for line in lines[1:3]] == ["|   File", "| ValueError: 3"]
+    assert lines[4].strip() == "ValueError: 2"
+    assert len(lines) == 5
+
+
+def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None:
+    with_box, without = run("train-1", state="died"), run("train-1", state="died", restarted=False)
+    first, hint = run_lines([with_box], NOW, (), {})
+    assert "died with the box" in first
+    assert "--restart" in hint
+    assert "was killed, and its runner too" in run_lines([without], NOW, (), {})[0]
+
+
+def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
+    mine = Process(pid=1, name="python", memory=20 * GIB, run="k-1/train-1")
+    other = Process(pid=2, name="python", memory=5 * GIB, run="k-1/train-2")
+    cards = [card(0, mine, other, load=97), card(1, other)]
+    runs = [RUN, run("train-2")]
+    (use,) = gpu_use(runs[0], runs, cards)
+    assert (use.index, use.memory_used) == (0, 20 * GIB)
+    first, second = run_lines(runs, NOW, cards, {})
+    assert "GPU 0: 97 %, 20.0 of 80.0 GiB" in first
+    assert "GPUs 0,1: 74 %, 10.0 of 160.0 GiB" in second
+
+
+@pytest.mark.parametrize(
+    ("gpus", "others", "seen"),
+    [("1", True, [1]), ("GPU-1", True, [1]), ("", False, [0, 1]), ("", True, []), ("7", False, [])],
+)
+def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
+    gpus: str, others: bool, seen: list[int]
+) -> None:
+    mine = run("train-1", gpus=gpus)
+    runs = [mine, *([run("train-2")] if others else [])]
+    assert [use.index for use in gpu_use(mine, runs, [card(0), card(1)])] == seen
+    over = dataclasses.replace(mine, state="finished", rc=0)
+    assert gpu_use(over, [over], [card(0)]) == ()
