@@ -15,7 +15,11 @@ from bootstrap.render.script import render_script, render_text
 from bootstrap.render.variables import Source, variables
 
 TAKEN = (
-    ("lib", "base", ("have", "expand_home", "write_file", "write_if_changed")),
+    (
+        "lib",
+        "base",
+        ("have", "expand_home", "read_text", "is_text", "write_file", "write_if_changed"),
+    ),
     ("lib", "process", ("find_identity", "alive")),
     ("lib", "run_state", ("run_state",)),
     ("lib", "git", ("box_git", "work_git", "with_token")),

@@ -41,7 +41,7 @@ def render_compact(profile: Profile, source: Source) -> str:
     library = [*own_parts(), *library_parts()]
     step_parts = [shell_part("steps", step.name) for step in steps]
     roots = [f"{verb}_{step.name}" for verb in ("inputs", "check", "apply") for step in steps]
-    parts = reachable_shell([*library, *step_parts], ["main", *roots])
+    parts = reachable_shell([*library, *step_parts], ["main", "unpack_programs", *roots])
     named = set(re.findall(r"[A-Z_]+", "".join(parts)))
     mark = "door" if profile.secrets else ""
     every = variables(by_address(profile), source, steps, local=False, secrets_id=mark)

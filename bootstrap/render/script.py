@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import jinja2
 
 TEMPLATE = "setup.sh.j2"
-MARKER = "END_OF_BOX_FILE"
+MARKER = "END_OF_BOX_FILES"
 KEPT = 20
 """Scripts that the cache holds."""
 

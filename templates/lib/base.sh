@@ -27,27 +27,31 @@ digest() {
   printf '%s\n' "${sum%% *}"
 }
 
-# is_line FILE LINE: the file has it as a whole line. Bash reads faster than a program starts.
-is_line() {
-  local text
-  [ -r "$1" ] || return 1
-  text=$(<"$1")
-  [[ $'\n'$text$'\n' == *$'\n'"$2"$'\n'* ]]
+# read_text FILE: all of it in TEXT; 1 where it can't be read. Bash reads faster than a process starts.
+read_text() {
+  TEXT=
+  [ -f "$1" ] && [ -r "$1" ] || return
+  IFS= read -r -d '' TEXT <"$1" || :
 }
 
-# Standard input becomes the file, whole or not at all: write_file PATH MODE.
+is_text() { read_text "$1" && [ "$TEXT" = "$2" ]; }
+
+# is_line FILE LINE: the file has it as a whole line.
+is_line() { read_text "$1" && [[ $'\n'$TEXT$'\n' == *$'\n'"$2"$'\n'* ]]; }
+
+# The text, or else standard input, becomes the file, whole or not at all: write_file PATH MODE [TEXT].
 write_file() {
   local new="$1.new.$BASHPID"
-  (umask 077 && cat >"$new") && chmod "$2" "$new" && mv -f "$new" "$1"
+  # From its beginning nobody else reads it. All of ours works with the umask 022.
+  umask 077
+  : >"$new"
+  umask 022
+  if [ "$#" -gt 2 ]; then printf %s "$3"; else cat; fi >"$new" &&
+    { [ "$2" = 600 ] || chmod "$2" "$new"; } && mv -f "$new" "$1"
 }
 
-# The same, and only if that changes the file: what is right is not touched.
-write_if_changed() {
-  local content
-  content=$(cat && printf x)
-  [ -f "$1" ] && [ "$(cat "$1" && printf x)" = "$content" ] && return
-  printf '%s' "${content%x}" | write_file "$1" "$2"
-}
+# write_if_changed PATH MODE TEXT: what is right is not touched.
+write_if_changed() { is_text "$1" "$3" || write_file "$@"; }
 
 # Ends the step: fail CODE SENTENCE... The code travels in its event, with numbers after it where there
 # are some ("dpkg-locked pid=812"); the sentences stay in its log.

@@ -20,7 +20,9 @@ write_event() {
 
 # write_status STATE EXIT: what `status` and a second setup read.
 write_status() {
+  local text
   now
-  printf '{"v":1,"setup":"%s","script":"%s","state":"%s","exit":%s,"t":%s}\n' \
-    "$SETUP_ID" "$SCRIPT_ID" "$1" "$2" "$NOW" | write_file "$SETUP_DIR/status.json" 600
+  printf -v text '{"v":1,"setup":"%s","script":"%s","state":"%s","exit":%s,"t":%s}\n' \
+    "$SETUP_ID" "$SCRIPT_ID" "$1" "$2" "$NOW"
+  write_file "$SETUP_DIR/status.json" 600 "$text"
 }

@@ -27,38 +27,42 @@ with_token() {
     return
   fi
   # shellcheck disable=SC2016 # git runs it
-  printf '#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n' | write_if_changed "$PRIVATE/askpass" 700
+  write_if_changed "$PRIVATE/askpass" 700 $'#!/bin/sh\ncase $1 in U*) echo x-access-token ;; *) echo "$BOXSTRAP_TOKEN" ;; esac\n'
   BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$PRIVATE/askpass "$@"
 }
 
-# What is kept of the tree outside of it: its packs' sizes, the commit placed last, a switch under way.
-note_of() { printf '%s\n' "$NOTES/repo.$1"; }
-
-list_packs() { (cd "$1" && stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :; }
+# note_packs DIR LIST: each pack's size.
+note_packs() {
+  local packs
+  packs=$(cd "$1" && exec stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :
+  write_if_changed "$2" 600 "${packs:+$packs$'\n'}"
+}
 
 store_right() { packs_right "$REPO_STORE/packs" "$REPO_STORE/objects/pack"; }
-tree_right() { packs_right "$(note_of packs)" "$REPO_DIR/.git/objects/pack"; }
+tree_right() { packs_right "$NOTES/repo.packs" "$REPO_DIR/.git/objects/pack"; }
 
 # What tells this repository from others, and which folder is its own: as soon as it is known (lib/repository.sh).
 note_repository() {
   local key
   case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
-  mkdir -p "$NOTES"
-  [ -z "$REPO_ROOT" ] || printf '%s\n' "$REPO_ROOT" | write_if_changed "$(note_of root)" 600
-  is_strange || printf '%s\n' "$REPO_DIR" | write_if_changed "$(note_of dir)" 600
+  [ -d "$NOTES" ] || # full
+    mkdir -p "$NOTES"
+  [ -z "$REPO_ROOT" ] || write_if_changed "$NOTES/repo.root" 600 "$REPO_ROOT"$'\n'
+  is_strange || write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
   for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
     # One that is a repository's own here stays so.
     case $key in '' | "$REPO_KEY") continue ;; esac
     if [ -e "$BOX_HOME/steps/$key/setup.sh" ] || [ -e "$BOX_HOME/runs/$key" ]; then continue; fi
     mkdir -p "$BOX_HOME/steps/$key"
-    printf '%s\n' "$REPO_KEY" | write_if_changed "$BOX_HOME/steps/$key/repo.key" 600
+    write_if_changed "$BOX_HOME/steps/$key/repo.key" 600 "$REPO_KEY"$'\n'
   done
 }
 
 # Whether something lies in this repository's folder that boxstrap did not make.
 is_strange() {
-  [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ] && ! placed_by_us "$REPO_DIR" &&
-    [ ! -e "$(note_of ok)" ] && [ ! -e "$(note_of placed)" ] && [ ! -d "$RUNS" ]
+  { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } && # full
+    [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ] && ! placed_by_us "$REPO_DIR" &&
+    [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ]
 }
 
 # begins_like VERSION FILE: what lies there is the file of that version, or no more than its beginning.
@@ -94,9 +98,9 @@ mend_tree() {
   local file
   free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
     fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
-  if [ -f "$(note_of placed)" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
+  if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
   mend_placed
-  [ ! -f "$(note_of switch)" ] || undo_half_switch
+  [ ! -f "$NOTES/repo.switch" ] || undo_half_switch
   cut_files | while IFS= read -r file; do
     printf 'of %s only the beginning was left: taken from the commit again\n' "$file" >&2
     tree_git checkout-index -f -- "$file"
@@ -127,14 +131,14 @@ index_right() {
 mend_git() {
   local git=$REPO_DIR/.git size name head
   printf '%s is damaged\n' "$git" >&2
-  [ ! -f "$(note_of packs)" ] || while read -r size name; do
+  [ ! -f "$NOTES/repo.packs" ] || while read -r size name; do
     [ ! -f "$git/objects/pack/$name" ] || [ "$(stat -c %s "$git/objects/pack/$name")" = "$size" ] ||
       rm -f -- "$git/objects/pack/$name"
-  done <"$(note_of packs)"
+  done <"$NOTES/repo.packs"
   cp -Rln "$REPO_STORE/objects/." "$git/objects/" 2>/dev/null ||
     cp -Rn "$REPO_STORE/objects/." "$git/objects/" || :
   [[ $(head -c 300 "$git/HEAD" 2>/dev/null) =~ ^(ref:\ refs/heads/.+|[0-9a-f]{40,64})$ ]] ||
-    printf 'ref: refs/heads/%s\n' "${REPO_BRANCH:-main}" | write_file "$git/HEAD" 644
+    write_file "$git/HEAD" 644 "ref: refs/heads/${REPO_BRANCH:-main}"$'\n'
   if ! work_git rev-parse -q --verify 'HEAD^{tree}' >/dev/null 2>&1; then
     head=$(<"$git/HEAD")
     case $head in 'ref: '*) head=${head#ref: } ;; *) head=HEAD ;; esac
@@ -159,7 +163,7 @@ last_head() {
   if [ -n "$last" ] && work_git cat-file -e "$last^{tree}" 2>/dev/null; then
     printf '%s\n' "$last"
   else
-    head -n 1 "$(note_of placed)"
+    head -n 1 "$NOTES/repo.placed"
   fi
 }
 
@@ -170,7 +174,7 @@ mend_placed() {
   free_git_locks "$PLACED" "$PLACED" || fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$PLACED")"
   if [ ! -s "$PLACED/commondir" ] || ! [[ $(head -c 100 "$PLACED/HEAD" 2>/dev/null) =~ ^[0-9a-f]{40,64}$ ]]; then
     name_store
-    tail -n 1 "$(note_of placed)" >"$PLACED/HEAD"
+    tail -n 1 "$NOTES/repo.placed" >"$PLACED/HEAD"
   fi
   if index_right "$PLACED/index" && placed_git ls-files >/dev/null 2>&1; then
     # A switch that ended before HEAD was written, too.
@@ -186,7 +190,7 @@ mend_placed() {
 undo_half_switch() {
   local new commit file switched=()
   [ -d "$PLACED" ] || take_over
-  read -r new commit <"$(note_of switch)"
+  read -r new commit <"$NOTES/repo.switch"
   mapfile -d '' -t switched < <(placed_git diff-index --cached --name-only --no-renames -z "$new" --)
   for file in ${switched[@]+"${switched[@]}"}; do
     begins_like "$new" "$file" || continue
@@ -199,5 +203,5 @@ undo_half_switch() {
   done | placed_git checkout-index -f -q -z --stdin 2>/dev/null || :
   # The person's index may be ahead of HEAD; an earlier version noted one commit.
   work_git read-tree -i -m "${commit:-$new}" HEAD || :
-  rm -f "$(note_of switch)"
+  rm -f "$NOTES/repo.switch"
 }

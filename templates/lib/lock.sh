@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # set elsewhere
 # lock: one setup at a time on a box. The lock is a flock; the file says who holds it.
 
 # take_lock SECONDS: 0 when it is ours, 1 when another setup kept it, 2 when the same setup is at work.
@@ -18,7 +18,8 @@ take_lock() {
   # Killed all at once, it left the lock free, and perhaps a uv or a git that still writes.
   read_holder
   end_leftovers # full
-  printf '%s\n' "$(identity $$)" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
+  find_identity $$
+  printf '%s\n' "$_identity" "$SCRIPT_ID" "$SETUP_ID" "$REPO_NAME ${REPO_COMMIT:0:12}" >"$BOX_HOME/lock"
 }
 
 read_holder() {

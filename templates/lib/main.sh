@@ -126,6 +126,6 @@ cancel() {
 install_script() {
   local own=$BOX_HOME/steps/$REPO_KEY/setup.sh
   mkdir -p "${own%/*}"
-  write_if_changed "$own" 600 <"$SETUP_DIR/setup.sh"
+  cmp -s "$SETUP_DIR/setup.sh" "$own" || write_file "$own" 600 <"$SETUP_DIR/setup.sh"
   [ "$own" -ef "$BOX_HOME/setup.sh" ] || ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
 }

@@ -4,7 +4,7 @@
 #   place_snapshot   the tree holds REPO_SNAPSHOT's files, and its HEAD is REPO_COMMIT; ends with `fail` and a list
 #                    where something of the box's own is in the way. The store must have REPO_SNAPSHOT by then.
 #   is_placed        whether the snapshot placed last is this one: no process is started
-#   note_of switch   a file that is there while files are switched, and after a switch that was cut short
+#   $NOTES/repo.switch    a file that is there while files are switched, and after a switch that was cut short
 #
 # Two git folders look at one tree. `$REPO_DIR/.git` is the person's: HEAD is the commit, so that their git shows what
 # the snapshot changes. $PLACED is ours, a worktree of the store: its index is what boxstrap placed, byte for byte. A
@@ -43,7 +43,7 @@ raw_store() {
   [ ! -f "$REPO_STORE/info/attributes" ] || return 0
   mkdir -p "$REPO_STORE/info"
   printf '[core]\n\tsplitIndex = false\n\tlogAllRefUpdates = false\n' >>"$REPO_STORE/config"
-  printf '* -text -ident -filter -working-tree-encoding\n' | write_file "$REPO_STORE/info/attributes" 600
+  write_file "$REPO_STORE/info/attributes" 600 $'* -text -ident -filter -working-tree-encoding\n'
 }
 
 # Somebody else's tree is taken only where they say so. Nothing in it is repaired: that may be their work.
@@ -54,7 +54,7 @@ adopt_tree() {
     fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
   [ -z "$(git_lock "$REPO_DIR/.git")" ] || fail git-busy "another git is at work in $REPO_DIR" # full
   rm -rf -- "$PLACED" # full
-  : >"$(note_of adopted)" # full
+  : >"$NOTES/repo.adopted" # full
 }
 
 check_out_whole() {
@@ -64,7 +64,7 @@ check_out_whole() {
   [ "${tree%@*}" = "$WORKDIR/$REPO_NAME" ] || caution own-folder "another repository of this box has $WORKDIR/$REPO_NAME: this one lies in $tree" # full
   [ ! -e "$tree" ] || rmdir -- "$tree" || fail tree-in-the-way "$tree is in the way"
   mkdir -p "${REPO_DIR%/*}"
-  rm -rf -- "$PLACED" "$(note_of adopted)" "$(note_of switch)"
+  rm -rf -- "$PLACED" "$NOTES/repo.adopted" "$NOTES/repo.switch"
   box_git init -q --template= ${format:+"$format"} "$REPO_DIR"
   # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
   cp -Rl "$REPO_STORE/objects/." "$REPO_DIR/.git/objects/" 2>/dev/null || : # full
@@ -112,7 +112,7 @@ take_over() {
 # lost_snapshot COMMIT: what was placed last with this HEAD, by our note, where its objects are here.
 lost_snapshot() {
   local commit snapshot
-  { read -r commit && read -r snapshot; } 2>/dev/null <"$(note_of placed)" && [ "$commit" = "$1" ] &&
+  { read -r commit && read -r snapshot; } 2>/dev/null <"$NOTES/repo.placed" && [ "$commit" = "$1" ] &&
     placed_git rev-parse -q --verify "$snapshot^{commit}"
 }
 
@@ -122,7 +122,7 @@ placed_as_index() {
   printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
   tree=$(placed_git write-tree --missing-ok)
   commit=$(placed_git -c user.name=boxstrap -c user.email=boxstrap@localhost commit-tree -m 'What was placed' "$tree")
-  printf '%s\n' "$commit" | write_file "$PLACED/HEAD" 600
+  write_file "$PLACED/HEAD" 600 "$commit"$'\n'
 }
 
 # A snapshot of ours builds on its commit: where it is whole, that is.
@@ -146,11 +146,11 @@ update_in_place() {
   [ -z "$REPO_BRANCH" ] || must_know "$REPO_BRANCH" "$(work_git rev-parse -q --verify "refs/heads/$REPO_BRANCH^{commit}")"
   [ -d "$PLACED" ] || take_over # full
   switch_index "$old" -n || box_edits # full
-  printf '%s %s\n' "$REPO_SNAPSHOT" "$REPO_COMMIT" | write_file "$(note_of switch)" 600
+  write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
   linked_folders || box_edits # full
   placed=$(placed_git rev-parse -q --verify HEAD 2>/dev/null) || : # full
   if ! said=$(switch_files); then
-    rm -f "$(note_of switch)"
+    rm -f "$NOTES/repo.switch"
     printf '%s\n' "$said" >&2
     case $said in *'untracked working tree files would be'*) in_the_way ;; esac # full
     box_edits
@@ -158,7 +158,7 @@ update_in_place() {
   case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
   switch_index "$old"
   move_head
-  rm -f "$(note_of switch)"
+  rm -f "$NOTES/repo.switch"
 }
 
 # Of files that it could not write git tells in words alone, and takes them for placed. They are taken out of what was
@@ -175,7 +175,7 @@ drop_unwritten() {
   done < <(placed_git diff-tree -r -z --no-renames --name-only --diff-filter=d "$1" "$REPO_SNAPSHOT" --)
   [ "${#lost[@]}" -eq 0 ] || printf '%s\0' "${lost[@]}" | placed_git update-index -z --force-remove --stdin
   placed_as_index
-  rm -f "$(note_of switch)"
+  rm -f "$NOTES/repo.switch"
   not_written
 }
 
@@ -261,7 +261,7 @@ switch_index() { [ "$1" = "$REPO_COMMIT" ] || work_git read-tree -i -m ${2+"$2"}
 # HEAD, its branch, and what marks a tree of ours. `origin` is the real one, without a user in it; the store never
 # shows. No remote is ever removed, and in an adopted tree none is changed.
 move_head() {
-  if [ -n "$REPO_URL" ] && [ ! -e "$(note_of adopted)" ]; then
+  if [ -n "$REPO_URL" ] && [ ! -e "$NOTES/repo.adopted" ]; then
     [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] || # full
       work_git remote set-url origin "$REPO_URL" 2>/dev/null || work_git remote add origin "$REPO_URL"
   fi
@@ -277,10 +277,10 @@ move_head() {
 
 # After success: what the checks compare with.
 note_placed() {
-  list_packs "$REPO_STORE/objects/pack" | write_if_changed "$REPO_STORE/packs" 600 # full
-  list_packs "$REPO_DIR/.git/objects/pack" | write_if_changed "$(note_of packs)" 600 # full
-  printf '%s\n' "$REPO_COMMIT" "$REPO_SNAPSHOT" | write_if_changed "$(note_of placed)" 600
+  note_packs "$REPO_STORE/objects/pack" "$REPO_STORE/packs" # full
+  note_packs "$REPO_DIR/.git/objects/pack" "$NOTES/repo.packs" # full
+  write_if_changed "$NOTES/repo.placed" 600 "$REPO_COMMIT"$'\n'"$REPO_SNAPSHOT"$'\n'
   # Nobody here knew it, and the box fetched it by itself.
   [ "$NOTES" = "${NOTES%/beside/*}" ] || return 0 # full
-  [ -s "$(note_of root)" ] || root_of "$REPO_STORE" | write_if_changed "$(note_of root)" 600
+  [ -s "$NOTES/repo.root" ] || root_of "$REPO_STORE" | write_file "$NOTES/repo.root" 600
 }

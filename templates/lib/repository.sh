@@ -61,7 +61,10 @@ is_taken() {
   [ -n "$3" ] && placed_by_us "$2" && [ "$(root_of "$2/.git")" != "$3" ]
 }
 
-placed_by_us() { [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"; }
+placed_by_us() {
+  [ -e "$1/.git" ] || return # full
+  [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"
+}
 
 # alive_in BOX_HOME KEY FOLDER: the run that lives in this tree, or waits for its turn there; 1 where none does. One of
 # the repository that is in no tree beside (lib/trees.sh) is in its folder: an earlier version noted none.

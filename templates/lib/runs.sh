@@ -183,7 +183,7 @@ begin_run() {
 new_session() {
   local dir=$1 session pause
   session=$(session_name)
-  printf '%s\n' "$session" | write_file "$dir/session" 644
+  write_file "$dir/session" 644 "$session"$'\n'
   our_tmux kill-session -t "=$session" 2>/dev/null || :
   # A server whose last session was just ended is on its way out, and takes nothing more.
   for pause in 0.1 0.5 1 0; do

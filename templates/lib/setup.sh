@@ -31,7 +31,8 @@ open_setup() {
   SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
   mkdir -p "$SETUP_DIR/logs"
   hide_secrets # full
-  identity $$ | write_file "$SETUP_DIR/pid" 600
+  find_identity $$
+  write_file "$SETUP_DIR/pid" 600 "$_identity"$'\n'
   SCRIPT_ID=$(digest <"$0")
   trap '' HUP
   export BOXSTRAP_SETUP=$1
@@ -55,6 +56,31 @@ prepare_box() {
   link_home
   unpack_box
   note_repository
+}
+
+# What lies in box/ from standard input, each file after a line `@@ NAME`. What is right is not touched, and what is
+# new moves in at once.
+unpack_programs() {
+  local line name body lines=() new=$BOX_HOME/box.new.$BASHPID
+  local own=' ' # full
+  mkdir -p "$PROGRAMS" "$new"
+  mapfile -t lines
+  for line in "${lines[@]}"; do
+    case $line in
+      '@@ '*) name=${line#@@ } body='' ;;
+      @@)
+        is_text "$PROGRAMS/$name" "$body" || printf %s "$body" >"$new/$name"
+        own+="$name " # full
+        ;;
+      *) body+=$line$'\n' ;;
+    esac
+  done
+  mv -f "$new"/* "$PROGRAMS" 2>/dev/null || :
+  rmdir "$new"
+  # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
+  for name in "$PROGRAMS"/*.py; do # full
+    case $own in *" ${name##*/} "*) ;; *) rm -f -- "$name" ;; esac # full
+  done # full
 }
 
 # end_setup EXIT [CODE]: what it was, for `status` and a second setup. Secrets that no step took go.
@@ -81,14 +107,14 @@ home_linked() {
 # A setup that was killed leaves its copy; one that waits, or is being launched now, needs it yet.
 forget_secrets() {
   local file
+  for file in "$BOX_HOME"/setups/*/secrets; do [ -e "$file" ] || [ -L "$file" ] || return 0; done
   find "$BOX_HOME/setups" -mindepth 2 -maxdepth 2 -name secrets -mmin +2 | while IFS= read -r file; do
     alive "$(cat "${file%/*}/pid" 2>/dev/null)" || rm -f "$file"
   done
 }
 
 forget_old_setups() {
-  local dir
   # Names begin with the time, so the order of names is the order of time.
-  find "$BOX_HOME/setups" -mindepth 1 -maxdepth 1 -type d | sort -r | tail -n +21 |
-    while read -r dir; do rm -rf -- "$dir"; done
+  local setups=("$BOX_HOME"/setups/*/)
+  [ "${#setups[@]}" -le 20 ] || rm -rf -- "${setups[@]:0:${#setups[@]}-20}"
 }

@@ -18,9 +18,9 @@ find_reason() {
   "inputs_$1"
   if [ ! -f "$STAMP" ]; then
     WHY=new
-  elif [ "$(<"$STAMP")" != "$INPUTS" ]; then
+  elif ! is_text "$STAMP" "$INPUTS"$'\n'; then
     WHY=changed
-    WHY=$(what_changed "$1" "$(<"$STAMP")") # full
+    WHY=$(what_changed "$1" "${TEXT%$'\n'}") # full
   elif ! is_right "$1" >&2; then
     WHY=broken
   fi
@@ -88,6 +88,7 @@ left_alone() {
 write_stamp() {
   find_stamp "$1"
   "inputs_$1"
-  mkdir -p "${STAMP%/*}"
-  printf '%s\n' "$INPUTS" | write_file "$STAMP" 600
+  [ -d "${STAMP%/*}" ] || # full
+    mkdir -p "${STAMP%/*}"
+  write_file "$STAMP" 600 "$INPUTS"$'\n'
 }

@@ -35,7 +35,7 @@ choose_tree() {
   [ -n "$unused" ] || unused=$(free_number)
   use_tree "$unused"
   mkdir -p "$NOTES"
-  printf '%s\n' "$REPO_DIR" | write_if_changed "$(note_of dir)" 600
+  write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
 }
 
 # is_held FOLDER: prints the run that holds this tree: it lives there or waits for its turn, or its environment is there.

@@ -41,9 +41,9 @@ is_over() { [[ $(<"$BOX_HOME/setups/$HOLDER_SETUP/status.json") == *'"state":"ov
 place() {
   local placed=() rc
   STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
-  mapfile -t placed <"$(note_of placed)"
+  mapfile -t placed <"$NOTES/repo.placed"
   for MENDS in '' yes; do
-    if [ -z "$MENDS" ] && [ -e "$(note_of switch)" ]; then continue; fi
+    if [ -z "$MENDS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
     : >"$STEP_CODE"
     (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null
     rc=$?
@@ -62,10 +62,10 @@ place() {
 # The next setup finds the step `repo` done, if it was before.
 stamp_placed() {
   local stamp state=$REPO_COMMIT
-  [ -s "$(note_of ok)" ] || return 0
-  stamp=$(<"$(note_of ok)")
+  [ -s "$NOTES/repo.ok" ] || return 0
+  stamp=$(<"$NOTES/repo.ok")
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || state+=+$REPO_SNAPSHOT
-  printf '%s %s %s\n' "${stamp%% *}" "$state" "${stamp#* * }" | write_file "$(note_of ok)" 600
+  write_file "$NOTES/repo.ok" 600 "${stamp%% *} $state ${stamp#* * }"$'\n'
 }
 
 take_state() {
@@ -86,7 +86,7 @@ mend_tree() {
 
 # Before anything comes, since the way here takes its time.
 prepare() {
-  [ -d "$REPO_DIR/.git" ] && [ -e "$(note_of placed)" ] || return
+  [ -d "$REPO_DIR/.git" ] && [ -e "$NOTES/repo.placed" ] || return
   SET_UP=yes
   open_store "$REPO_STORE" "$OBJECT_FORMAT"
   umask 022

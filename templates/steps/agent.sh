@@ -13,7 +13,7 @@ apply_agent() {
   rm -rf -- "$BOX_HOME/agent"
   follow_the_box_alone
   find_uv || fetch_uv
-  printf '%s\n' "$UV" | write_file "$BOX_HOME/uv" 600
+  write_file "$BOX_HOME/uv" 600 "$UV"$'\n'
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
   with_retries run_uv pip install --quiet --python "$BOX_HOME/agent/bin/python" "${AGENT_PACKAGES[@]}"

@@ -10,14 +10,14 @@ inputs_gpu() {
 # The verdict holds for as long as the box is up and its devices are there.
 check_gpu() {
   find_devices
-  [ -s "$BOX_HOME/gpu.json" ] && [ "$(<"$BOX_HOME/gpu.devices")" = "$DEVICES" ]
+  [ -s "$BOX_HOME/gpu.json" ] && is_text "$BOX_HOME/gpu.devices" "$DEVICES"
 }
 
 apply_gpu() {
   local rc=0 code asked=()
-  printf '%s\n' "$GPU_ORDER" | write_file "$BOX_HOME/gpu.order" 600
+  write_file "$BOX_HOME/gpu.order" 600 "$GPU_ORDER"$'\n'
   find_devices
-  printf '%s' "$DEVICES" | write_file "$BOX_HOME/gpu.devices" 600
+  write_file "$BOX_HOME/gpu.devices" 600 "$DEVICES"
   find_wheel # full
   asked=(--workdir "$BOX_HOME" --index "$INDEX" --wheel "$WHEEL" --git "$CLONE_URL") # full
   [ -z "${CLOCK_AHEAD-}" ] || asked+=("--ahead=$CLOCK_AHEAD") # full

@@ -33,7 +33,7 @@ apply_python() {
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
   mkdir -p "$NOTES"
-  printf '%s\n' "$made" | write_file "$noted.building" 600
+  write_file "$noted.building" 600 "$made"$'\n'
   make_environment
   choose_settings
   fits_before # full

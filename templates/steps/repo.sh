@@ -11,7 +11,7 @@ check_repo() {
   local seen cut
   # The tree's id too: git opens the pack for it, and sees whether that is whole.
   seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
-    is_placed && [ ! -e "$(note_of switch)" ] || return
+    is_placed && [ ! -e "$NOTES/repo.switch" ] || return
   identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return # full
   cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] # full
 }
@@ -45,6 +45,7 @@ await_commit() {
 }
 
 fetch_by_url() {
+  local hosts
   has_commit && return
   store_right || rm -rf -- "$REPO_STORE" # full
   rm -rf -- "$REPO_STORE".new.*
@@ -52,7 +53,8 @@ fetch_by_url() {
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
   free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE" # full
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
-  printf '%s\n' "${KNOWN_HOSTS[@]}" | write_if_changed "$BOX_HOME/known_hosts" 644
+  printf -v hosts '%s\n' "${KNOWN_HOSTS[@]}"
+  write_if_changed "$BOX_HOME/known_hosts" 644 "$hosts"
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
   # What came with its branch has no ref of its own yet.
   store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || :

@@ -51,9 +51,10 @@ rc_missing() {
 # At the top, since many rc files return early where the shell is not interactive. The whole file is
 # replaced, or nothing of it; a link stays a link.
 add_first_line() {
-  local line=${2#*|} file mode=644
+  local line=${2#*|} file=$1 mode=644
   mkdir -p "${1%/*}"
-  file=$(readlink -f -- "$1")
+  [ ! -L "$1" ] || # full
+    file=$(readlink -f -- "$1")
   [ ! -f "$file" ] || mode=$(stat -c %a "$file")
   {
     printf '%s # boxstrap\n' "${line%|*}"
@@ -111,7 +112,7 @@ wipe_secrets() {
       [ -f "$file" ] || continue
       text=$(<"$file")$'\n'
       piece=$(printf '%s\0' "$pair" | as_shell "$shell")$'\n'
-      printf %s "${text/"$piece"/}" | write_file "$file" 600
+      write_file "$file" 600 "${text/"$piece"/}"
     done
   done < <(cat "$BOX_HOME/secrets" 2>/dev/null)
   for pair in ${names[@]+"${names[@]}"}; do
@@ -123,7 +124,7 @@ wipe_secrets() {
   done
   rm -f "$BOX_HOME/secrets.ids" "$BOX_HOME/steps/shell.ok" "$BOX_HOME"/setups/*/secrets
   # An empty file says that there were some: a live run may have them yet.
-  [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 </dev/null
+  [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 ''
 }
 
 # NAME=VALUE, each ended by a NUL.

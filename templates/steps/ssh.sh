@@ -22,10 +22,10 @@ apply_ssh() {
   fi
   mkdir -p "$HOME/.ssh"
   for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
-    authorized "$key" || add_line "$HOME/.ssh/authorized_keys" "$key"
+    authorized "$key" || add_lines "$HOME/.ssh/authorized_keys" "$key"
   done
   find_unknown
-  for key in ${UNKNOWN_HOSTS[@]+"${UNKNOWN_HOSTS[@]}"}; do add_line "$HOME/.ssh/known_hosts" "$key"; done
+  [ "${#UNKNOWN_HOSTS[@]}" -eq 0 ] || add_lines "$HOME/.ssh/known_hosts" "${UNKNOWN_HOSTS[@]}"
   chmod go-w "$HOME" 2>/dev/null || :
   chmod 700 "$HOME/.ssh"
   [ ! -f "$HOME/.ssh/authorized_keys" ] || chmod 600 "$HOME/.ssh/authorized_keys"
@@ -53,16 +53,16 @@ modes_right() {
 
 # Those of KNOWN_HOSTS that are not known here, in UNKNOWN_HOSTS.
 find_unknown() {
-  local line known=
+  local line
   UNKNOWN_HOSTS=()
-  [ ! -r "$HOME/.ssh/known_hosts" ] || known=$'\n'$(<"$HOME/.ssh/known_hosts")$'\n'
+  read_text "$HOME/.ssh/known_hosts" || :
   for line in "${KNOWN_HOSTS[@]}"; do
-    [[ $known == *$'\n'"$line"$'\n'* ]] || UNKNOWN_HOSTS+=("$line")
+    [[ $'\n'$TEXT$'\n' == *$'\n'"$line"$'\n'* ]] || UNKNOWN_HOSTS+=("$line")
   done
 }
 
 # A last line without its newline is mended first; else two keys become one.
-add_line() {
+add_lines() {
   [ ! -s "$1" ] || [ -z "$(tail -c 1 "$1")" ] || printf '\n' >>"$1"
-  printf '%s\n' "$2" >>"$1"
+  printf '%s\n' "${@:2}" >>"$1"
 }

@@ -178,111 +178,107 @@ REPO_STEPS='repo python train'
 # ---- files of the box --------------------------------------------------------------------------
 
 unpack_box() {
-  local file own=" enter.sh environment_probe.py expected_hardware.py fetch_uv.py gpu_checks.py gpu_errors.py gpu_performance.py gpu_reader.py machine_checks.py machine_limits.py machine_reader.py network_checks.py network_reader.py pip_indexes.py pip_unlisted.py processes.sh reader_output.py runner.sh smoke.py smoke_backends.py smoke_judge.py smoke_peaks.py smoke_stress.py thresholds.py top_stream.py torch_compat.py verify.py verify_around.py verify_check.py verify_judge.py verify_readers.py verify_table.py window.sh "
-  mkdir -p "$PROGRAMS"
-  write_if_changed "$PROGRAMS/enter.sh" 644 <<'END_OF_BOX_FILE'
+  unpack_programs <<'END_OF_BOX_FILES'
+@@ enter.sh
 # (the file enter.sh)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/environment_probe.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ environment_probe.py
 # (the file environment_probe.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/expected_hardware.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ expected_hardware.py
 # (the file expected_hardware.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/fetch_uv.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ fetch_uv.py
 # (the file fetch_uv.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/gpu_checks.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ gpu_checks.py
 # (the file gpu_checks.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/gpu_errors.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ gpu_errors.py
 # (the file gpu_errors.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/gpu_performance.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ gpu_performance.py
 # (the file gpu_performance.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/gpu_reader.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ gpu_reader.py
 # (the file gpu_reader.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/machine_checks.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ machine_checks.py
 # (the file machine_checks.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/machine_limits.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ machine_limits.py
 # (the file machine_limits.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/machine_reader.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ machine_reader.py
 # (the file machine_reader.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/network_checks.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ network_checks.py
 # (the file network_checks.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/network_reader.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ network_reader.py
 # (the file network_reader.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/pip_indexes.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ pip_indexes.py
 # (the file pip_indexes.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/pip_unlisted.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ pip_unlisted.py
 # (the file pip_unlisted.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/processes.sh" 644 <<'END_OF_BOX_FILE'
+@@
+@@ processes.sh
 # (the file processes.sh)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/reader_output.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ reader_output.py
 # (the file reader_output.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/runner.sh" 644 <<'END_OF_BOX_FILE'
+@@
+@@ runner.sh
 # (the file runner.sh)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/smoke.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ smoke.py
 # (the file smoke.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/smoke_backends.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ smoke_backends.py
 # (the file smoke_backends.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/smoke_judge.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ smoke_judge.py
 # (the file smoke_judge.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/smoke_peaks.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ smoke_peaks.py
 # (the file smoke_peaks.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/smoke_stress.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ smoke_stress.py
 # (the file smoke_stress.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/thresholds.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ thresholds.py
 # (the file thresholds.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/top_stream.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ top_stream.py
 # (the file top_stream.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/torch_compat.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ torch_compat.py
 # (the file torch_compat.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify.py
 # (the file verify.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify_around.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify_around.py
 # (the file verify_around.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify_check.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify_check.py
 # (the file verify_check.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify_judge.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify_judge.py
 # (the file verify_judge.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify_readers.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify_readers.py
 # (the file verify_readers.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/verify_table.py" 644 <<'END_OF_BOX_FILE'
+@@
+@@ verify_table.py
 # (the file verify_table.py)
-END_OF_BOX_FILE
-  write_if_changed "$PROGRAMS/window.sh" 644 <<'END_OF_BOX_FILE'
+@@
+@@ window.sh
 # (the file window.sh)
-END_OF_BOX_FILE
-  # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
-  for file in "$PROGRAMS"/*.py; do
-    case $own in *" ${file##*/} "*) ;; *) rm -f -- "$file" ;; esac
-  done
+@@
+END_OF_BOX_FILES
 }
 
 main "$@"

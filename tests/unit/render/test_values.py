@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -127,12 +128,16 @@ def test_a_branch_and_a_person_are_data_too(tmp_path: Path) -> None:
 def run_script(script: str, home: Path, mode: str) -> str:
     """Let bash read it, in a home and folder of its own; what it printed."""
     home.mkdir(exist_ok=True)
-    done = subprocess.run(
-        ["bash", "--norc", "-s", "--", mode],
-        input=script.encode(),
-        capture_output=True,
-        cwd=home,
-        env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        check=False,
-    )
+    # Of a pipe bash reads each byte by itself.
+    with tempfile.TemporaryFile() as read:
+        read.write(script.encode())
+        read.seek(0)
+        done = subprocess.run(
+            ["bash", "--norc", "-s", "--", mode],
+            stdin=read,
+            capture_output=True,
+            cwd=home,
+            env={"PATH": os.environ["PATH"], "HOME": str(home)},
+            check=False,
+        )
     return (done.stdout + done.stderr).decode(errors="replace")
