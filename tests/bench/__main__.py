@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, init, logs, quiet, start, sync, verify
+from tests.bench import again, breakdown, fresh, init, logs, quiet, start, status, sync, verify
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import FreshBench
@@ -19,7 +19,7 @@ from tests.bench.table import BenchRow, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
-_PARTS = ("fresh", "again", "verify", "logs", "start", "sync")
+_PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync")
 _ALONE = ("init",)
 """Measured only where they are asked for: whole builds."""
 
@@ -48,6 +48,9 @@ def main() -> int:
         if "start" in parts:
             quiet.wait(asked.patience)
             rows += start.measure(stage, asked.again_runs, places)
+        if "status" in parts:
+            quiet.wait(asked.patience)
+            rows += status.measure(stage, asked.again_runs)
         if "sync" in parts:
             quiet.wait(asked.patience)
             rows += sync.measure(stage, asked.again_runs)
