@@ -28,6 +28,7 @@
 
   # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
   end() {
+    [ "$1" = 0 ] || bash "${0%/*}/processes.sh" keep_kills "$run" "$1" 2>/dev/null # full
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
     echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full

@@ -18,6 +18,7 @@ track() {
   fi
   printf '%s\n' "$_group" >"$1/cgroup"
   printf '%s\n' "$1" >"$1/mark"
+  note_kills "$1" "$2"
 }
 
 # processes_of RUN: its processes, a line each, as `identity` writes them.

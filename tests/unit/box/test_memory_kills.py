@@ -1,0 +1,144 @@
+"""Kills for memory while a run lived: who counts them, what is noted, and a real one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.protocol.run import Run
+from bootstrap.render.parts import shell_part
+from bootstrap.runs.failure import find_failure
+from tests.unit.box.test_run_states import SHELLS, said
+from tests.unit.box.test_runner import EDITIONS, make_run
+
+V1, V2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+each_shell = pytest.mark.parametrize("shell", SHELLS)
+MOUNTS = "proc /proc proc rw 0 0\n"
+# What a process is in, where that is mounted, and which file counts.
+PLACES = {
+    "v2, its own": ("0::/user/session-1", {"v2/user/session-1": "memory.events"}),
+    "v2, above it": ("0::/user/session-1/boxstrap-x", {"v2/user": "memory.events"}),
+    "v2, a container's root": ("0::/", {"v2": "memory.events"}),
+    "v2, a path that it can't see": ("0::/docker/abc", {"v2": "memory.events"}),
+    "v1": ("4:memory:/docker/abc", {"v1/docker/abc": "memory.oom_control"}),
+    "v1 beside v2": ("4:cpu,memory:/abc\n0::/", {"v1/abc": "memory.oom_control"}),
+    "nobody": ("0::/", {}),
+}
+
+
+def library(function: str, *arguments: object) -> str:
+    parts = "".join(shell_part("lib", name) for name in ("process", "memory_kills"))
+    return parts + shlex.join([function, *map(str, arguments)]) + "\n"
+
+
+@each_shell
+@pytest.mark.parametrize("place", PLACES)
+def test_the_nearest_cgroup_that_counts_is_found(shell: str, place: str, tmp_path: Path) -> None:
+    inside, files = PLACES[place]
+    for folder, name in files.items():
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_text("low 0\nmax 7\noom 3\noom_kill 2\n")
+    mounts, cgroups = tmp_path / "mounts", tmp_path / "cgroups"
+    v1 = f"cgroup {tmp_path}/v1 cgroup rw,relatime,cpu,memory 0 0\n"
+    mounts.write_text(f"{MOUNTS}{v1}cgroup2 {tmp_path}/v2 cgroup2 rw,nsdelegate 0 0\n")
+    cgroups.write_text(f"9:name=systemd:/\n{inside}\n")
+    counted = '! count_kills "$_counter" || printf "%s %s\\n" "$_kills" "$_counter"'
+    found = said(shell, library("find_counter", mounts, cgroups) + counted)
+    expected = [f"2 {tmp_path}/{folder}/{name}\n" for folder, name in files.items()]
+    assert found == "".join(expected)
+
+
+KERNEL = (
+    "[ 1000.123456] Out of memory: Killed process 41 (old) total-vm:1kB, anon-rss:9kB\n"
+    "[ {at}.500000] Memory cgroup out of memory: Killed process {pid} (python3 main) "
+    "total-vm:300kB, anon-rss:2000kB, file-rss:1kB\n[ 9999.000000] later: words\n"
+)
+
+
+@each_shell
+@pytest.mark.parametrize(
+    ("before", "after", "rc", "kernel", "noted"),
+    [
+        (1, 3, 1, KERNEL.format(at=5000, pid=77), "2 8000 2048000 python3 main\n"),
+        (1, 2, 137, KERNEL.format(at=2000, pid=77), "1 8000 - -\n"),
+        (1, 2, 137, "", "1 8000 - -\n"),
+        (1, 1, 137, KERNEL.format(at=5000, pid=77), "0 8000 - -\n"),
+        (1, 1, 1, "", None),
+        (None, None, 137, KERNEL.format(at=5000, pid=42), "1 - 2048000 python3 main\n"),
+        (None, None, 137, KERNEL.format(at=5000, pid=77), None),
+        (None, None, 137, "[x] Killed process\n", None),
+    ],
+    ids=[
+        "named",
+        "earlier in the log",
+        "no log",
+        "none",
+        "none, failed",
+        "child",
+        "other's",
+        "odd",
+    ],
+)
+def test_what_is_noted_when_a_run_fails(
+    shell: str,
+    before: int | None,
+    after: int | None,
+    rc: int,
+    kernel: str,
+    noted: str | None,
+    tmp_path: Path,
+) -> None:
+    counter, killed = tmp_path / "memory.events", tmp_path / "killed"
+    # It began 4,000 seconds after the box.
+    (tmp_path / "pid").write_text("40 399900 boot\n42 400000 boot\n")
+    if before is not None:
+        (tmp_path / "kills").write_text(f"{before} 8000 {counter}\n")
+        counter.write_text(f"oom 9\noom_kill {after}\noom_group_kill 0\n")
+    log = tmp_path / "dmesg.txt"
+    log.write_text(kernel)
+    own = f"dmesg() {{ cat {shlex.quote(str(log))}; }}\n"
+    said(shell, own + library("keep_kills", tmp_path, rc))
+    assert (killed.read_text() if killed.exists() else None) == noted
+
+
+@pytest.fixture
+def small_cgroup() -> Iterator[Path]:
+    """A cgroup in which 80 MB may be used; only what a test puts into it."""
+    v1 = (V1 / "memory.limit_in_bytes").exists()
+    group = (V1 if v1 else V2) / f"boxstrap-test-{uuid.uuid4()}"
+    limit = group / ("memory.limit_in_bytes" if v1 else "memory.max")
+    try:
+        group.mkdir()
+        limit.write_text("80000000")
+    except OSError as error:
+        if group.exists():
+            group.rmdir()
+        pytest.skip(f"no cgroup with a limit can be made here: {error}")
+    yield group
+    group.rmdir()
+
+
+def test_a_real_kill_for_memory_is_named(small_cgroup: Path, tmp_path: Path) -> None:
+    eater = "python3 -c 'x = bytearray(300 * 1000 * 1000)'; exit 3"
+    run, env = make_run(tmp_path, eater)
+    for name, text in EDITIONS["full"].items():
+        (tmp_path / name).write_text(f"{text}\n")
+    words = shlex.join(["/bin/bash", str(tmp_path / "runner.sh"), str(run), str(env)])
+    inside = ["bash", "-c", f"echo $$ >{small_cgroup}/cgroup.procs; exec {words}"]
+    plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run(inside, env=plain, stdin=subprocess.DEVNULL, check=True, timeout=60)
+    assert (run / "exit").read_text() == "3\n"
+    killed = (run / "killed").read_text().strip()
+    count, limit, *_ = killed.split()
+    assert (count, int(limit) <= 80_000_000) == ("1", True)
+    failed = Run("k", "n", "finished", 3, 1, "", "", "", 1, 1, "x", killed_for_memory=killed)
+    failure = find_failure(failed, (run / "log").read_bytes())
+    assert failure
+    assert failure.what.startswith("the kernel killed a process for memory while it ran")
+    assert failure.what.endswith("80 MB is what all may hold")
