@@ -67,6 +67,9 @@ requirements-missing | a requirements file that the profile names isn't in the c
 package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
 wheel-missing | a required package has no wheel for the environment's Python | the step's log says for which versions it has some: set python.version to one of these
 resolve-failed | the requirements can't be satisfied together | the step's log says which ones disagree
+dependencies | private dependencies are sent from your machine | nothing
+dependency-missing | a private dependency never arrived on the box | run the same command again: it sends it
+dependency-private | a git dependency needs a credential, and the box has none | name its address in python.private: this machine then fetches it, and sends it
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
 torch-no-cuda | torch is built without CUDA, and the box has a GPU | set python.torch_backend: cu{need}

@@ -148,7 +148,12 @@ def _address(url: str) -> str:
     return without_user_info(url)
 
 
-_SHOWN = {Takes.FILE: _real, Takes.PUBLIC_KEY: _key, Takes.REPOSITORY: _address}
+_SHOWN = {
+    Takes.FILE: _real,
+    Takes.PUBLIC_KEY: _key,
+    Takes.REPOSITORY: _address,
+    Takes.DEPENDENCY: _address,
+}
 
 
 def agreed(root: Path) -> frozenset[Taking]:

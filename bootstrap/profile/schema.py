@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from bootstrap.profile import values
 from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.takes import File, Free, PublicKeys, Repository, Secrets, Takes
+from bootstrap.profile.takes import Dependencies, File, Free, PublicKeys, Repository, Secrets, Takes
 
 EnvName = Annotated[str, values.ENV_NAME]
 EnvValue = Annotated[str, values.ENV_VALUE]
@@ -162,6 +162,9 @@ class Python(Section):
     )
     only_binary: Free[list[Distribution]] = field(
         "Packages that come as wheels or not at all: none is built on the box."
+    )
+    private: Dependencies[list[GitUrl] | None] = field(
+        "Git dependencies that are fetched here and sent, or where they lie; by default all by ssh."
     )
 
 

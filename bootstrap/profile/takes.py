@@ -20,6 +20,7 @@ class Takes(enum.Enum):
     FILE = "file"
     REPOSITORY = "repository"
     PUBLIC_KEY = "public key"
+    DEPENDENCY = "dependency"
 
 
 Free = Annotated[T, Takes.NOTHING]
@@ -27,3 +28,4 @@ Secrets = Annotated[T, Takes.SECRET]
 File = Annotated[T, Takes.FILE]
 Repository = Annotated[T, Takes.REPOSITORY]
 PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
+Dependencies = Annotated[T, Takes.DEPENDENCY]

@@ -21,6 +21,7 @@ _ALSO = {
     "receive": ("packs", "git_locks", "repository", "store"),
     "status": ("packs", "repository"),
     "stop": ("run_processes",),
+    "take_dependency": ("packs", "git_locks", "store"),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
         *("place", "trees", "store"),

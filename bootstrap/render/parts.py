@@ -33,6 +33,7 @@ LIBRARY = (
     "packages",
     "uv",
     "venv",
+    "dependencies",
     "sources",
     "fits",
     "runs",

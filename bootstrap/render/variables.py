@@ -68,11 +68,13 @@ def variables(  # noqa: PLR0913 - what a script is made of
     local: bool,
     secrets_id: str,
     secret_ids: Sequence[str] = (),
+    dependencies: Sequence[str] = (),
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
     `secrets_id` changes when a secret does and tells nothing about it; `secret_ids` are the
-    same for each of them, where this machine knows their values.
+    same for each of them, where this machine knows their values. `dependencies`: the rows of those
+    that are sent, see templates/lib/dependencies.sh.
     """
     python, train = profile.python, profile.train
     return [
@@ -104,6 +106,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("LOCK", python.lock or ""),
         ("EXTRAS", python.extras),
         *requirement_words(python).items(),
+        ("DEPENDENCIES", list(dependencies)),
         ("PYTHON_ID", python_id(python)),
         ("PACKAGES", [] if local else profile.packages),
         ("GPU_ORDER", gpu_order(profile)),

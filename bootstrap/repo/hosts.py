@@ -53,7 +53,7 @@ def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
     """What git prints for `arguments`, which name the URL without user-info; with `folders` as
     a repository of ours.
 
-    Raises ProfileError with what git said, where it fails.
+    Raises ProfileError with what git said, where it fails; BoxstrapError where a disk is full.
     """
     with _credential(url) as (options, env):
         try:

@@ -1,6 +1,6 @@
-"""A bare copy of the repository that `git.url` names, kept here and brought up to date.
+"""Bare copies of repositories that `git.url` or a dependency names, kept here, brought up to date.
 
-It is sent over the login, so that no credential for it has to reach the box. It is made
+One is sent over the login, so that no credential for it has to reach the box. It is made
 aside and renamed, so one that is there is whole. The host's last list of its refs is kept in it
 once they are fetched; a mirror without that list is made again.
 """
@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import BoxstrapError, ProfileError
@@ -25,6 +25,7 @@ from .urls import name_of, without_user_info
 _LISTED = "boxstrap-refs"
 _REFS = ("refs/heads/*", "refs/tags/*")
 _DEFAULT = re.compile(r"^ref: (refs/heads/\S+)\tHEAD$", re.MULTILINE)
+_COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
 
 
@@ -33,12 +34,7 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
 
     Raises ProfileError where the host can't be asked, UsageError where there is no such ref.
     """
-    clean = without_user_info(url)
-    digest = hashlib.sha256(clean.encode()).hexdigest()[:8]
-    mirror = state_dir() / "mirrors" / f"{name_of(clean)}-{digest}.git"
-    mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
-    listed = ask_host(url, "ls-remote", *asked)
+    mirror, listed = _place_of(url), _listed(url)
     with _locked(mirror):
         _bring_up_to_date(mirror, url, listed)
         try:
@@ -48,6 +44,54 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
                 raise
             _make(mirror, url, listed)  # damaged: a power cut, or a disk
             return read(mirror, ref, exactly=True)
+
+
+@contextlib.contextmanager
+def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
+    """The mirror of a dependency's repository with all of `refs` in it ("": its default branch).
+
+    Nobody else changes it meanwhile. The host is asked unless they are commits that are here.
+    Raises ProfileError where it can't be asked.
+    """
+    mirror = _place_of(address)
+    with _locked(mirror):
+        if not all(_COMMIT.fullmatch(ref) and _has(mirror, ref) for ref in refs):
+            _bring_up_to_date(mirror, address, _listed(address))
+            # Of no branch and no tag any more, or of a ref that no clone gets: asked for by name.
+            for ref in refs:
+                if ref.startswith("refs/"):
+                    _fetch_also(mirror, address, f"+{ref}:{ref}")
+                elif _COMMIT.fullmatch(ref) and not _has(mirror, ref):
+                    _fetch_also(mirror, address, ref)
+        yield mirror
+
+
+def key_of(address: str) -> str:
+    """What a repository's copy is called, here and on a box."""
+    clean = without_user_info(address)
+    return f"{name_of(clean)}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}"
+
+
+def _place_of(url: str) -> Path:
+    mirror = state_dir() / "mirrors" / f"{key_of(url)}.git"
+    mirror.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return mirror
+
+
+def _listed(url: str) -> str:
+    clean = without_user_info(url)
+    asked = ("--symref", "--quiet", "--end-of-options", clean, "HEAD", *_REFS)
+    return ask_host(url, "ls-remote", *asked)
+
+
+def _has(mirror: Path, commit: str) -> bool:
+    if not (mirror / _LISTED).is_file():
+        return False
+    try:
+        run(Folders(mirror), "cat-file", "-e", f"{commit}^{{commit}}")
+    except GitError:
+        return False
+    return True
 
 
 def _should_be_there(ref: str | None, listed: str) -> bool:
@@ -101,6 +145,11 @@ def _fetch(mirror: Path, url: str, listed: str) -> None:
     if head:
         write_private(mirror / "HEAD", f"{head}\n")
     write_private(mirror / _LISTED, listed)
+
+
+def _fetch_also(mirror: Path, address: str, ref: str) -> None:
+    asked = ("--quiet", "--no-auto-gc", "--end-of-options", address, ref)
+    ask_host(address, "fetch", *asked, folders=Folders(mirror))
 
 
 @contextlib.contextmanager

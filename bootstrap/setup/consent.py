@@ -20,22 +20,28 @@ if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
 
 EVERYTHING = frozenset(Takes)
-NO_SECRET = EVERYTHING - {Takes.SECRET}
+NO_SECRET = EVERYTHING - {Takes.SECRET, Takes.DEPENDENCY}
+"""What is taken where files travel, and no environment is made."""
 FOR_THE_BOX = frozenset({Takes.FILE, Takes.PUBLIC_KEY})
 """What is taken where no work travels: to log in, and to let others in."""
 
 
 class ConsentError(ProfileError):
-    """The person has not agreed to what the repository's profile takes."""
+    """The person has not agreed to what the repository takes, by its profile or other files."""
 
     def __init__(
-        self, takings: Takings, before: Collection[Taking], given: str | None, where: str
+        self,
+        takings: Takings,
+        before: Collection[Taking],
+        given: str | None,
+        where: str,
+        whose: str = "profile takes",
     ) -> None:
         self.takings = takings
         other = f"--consent {given} is for another list. " if given else ""
         listed = [f"  {each}{_new(each, before)}" for each in takings.each]
         super().__init__(
-            "\n".join(["this repository's profile takes from you:", *listed]),
+            "\n".join([f"this repository's {whose} from you:", *listed]),
             where=where,
             hint=f"{other}The repository's author chose this one. If you agree to it, and to "
             f"nothing else: --consent {takings.digest}",
@@ -88,6 +94,17 @@ def usable(options: BoxOptions, key: str) -> list[str]:
     return [what for what in values_of(loaded.profile, key) if Taking(key, what) not in refused]
 
 
+def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None) -> None:
+    """Return where the person agrees that these git dependencies of the repository at `root` are
+    read with their credentials, and sent. Raises ConsentError."""
+    each = tuple(sorted(Taking("python.private", address) for address in addresses))
+    takings = Takings(root, each)
+    before = agreed(root)
+    if not before.issuperset(each):
+        _ask(takings, before, given, "python.private", "requirements take")
+        agree(takings)
+
+
 def _roots(options: BoxOptions) -> list[Path]:
     """The repositories stood in: where the person is, and the one that they named."""
     roots = map(repository_root, dict.fromkeys((options.place, Path.cwd())))
@@ -108,11 +125,17 @@ def _without_the_own_repository(takings: Takings, place: Path) -> Takings:
     return replace(takings, each=tuple(others))
 
 
-def _ask(takings: Takings, before: Collection[Taking], given: str | None, where: str) -> None:
+def _ask(
+    takings: Takings,
+    before: Collection[Taking],
+    given: str | None,
+    where: str,
+    whose: str = "profile takes",
+) -> None:
     """Return where the person agrees. Raises ConsentError where they don't, or can't be asked."""
     if given == takings.digest:
         return
-    error = ConsentError(takings, before, given, where)
+    error = ConsentError(takings, before, given, where, whose)
     if given is None and sys.stderr.isatty():
         from bootstrap.link.prompt import Prompt
 

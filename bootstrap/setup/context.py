@@ -21,6 +21,7 @@ from bootstrap.setup.secret_values import SecretSet
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
+    from bootstrap.profile.git_dependencies import GitDependency
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
@@ -46,6 +47,8 @@ class Payload:
     script: str
     script_id: str
     secrets: SecretSet = field(default_factory=SecretSet)
+    dependencies: tuple[GitDependency, ...] = ()
+    """Those that this machine fetches and sends."""
     warnings: tuple[str, ...] = ()
     """What to say of the repository's address, and of changes that stay here."""
 
@@ -198,6 +201,7 @@ def build_payload(
     """
     from bootstrap.render.script import render_script, script_id
     from bootstrap.render.variables import NO_SOURCE, variables
+    from bootstrap.setup.dependencies import agree_to_dependencies, private_dependencies
     from bootstrap.setup.source import nothing_is_missing, resolve_source, warnings_of
 
     profile = loaded.profile
@@ -206,6 +210,12 @@ def build_payload(
         here, snapshot, source = resolve_source(profile, request)
     if here is not None:
         nothing_is_missing(here)
+    dependencies: tuple[GitDependency, ...] = ()
+    dependency_rows: list[str] = []
+    if here is not None and not local:
+        dependencies, dependency_rows = private_dependencies(profile, here, snapshot)
+        if with_secrets:
+            agree_to_dependencies(profile, dependencies, here, request)
     steps = steps_for(
         local=local,
         train=profile.train is not None,
@@ -218,12 +228,27 @@ def build_payload(
         folder = secret_sources.folder_of(loaded, repository_root(request.place))
         secrets = secret_values.take(profile.secrets, folder)
     values = variables(
-        profile, source, steps, local=local, secrets_id=secrets.id, secret_ids=secrets.ids
+        profile,
+        source,
+        steps,
+        local=local,
+        secrets_id=secrets.id,
+        secret_ids=secrets.ids,
+        dependencies=dependency_rows,
     )
     script = render_script(profile.name, values, steps)
     warnings = warnings_of(profile, source, request) if with_source else ()
     return Payload(
-        profile, here, snapshot, source, steps, script, script_id(script), secrets, warnings
+        profile=profile,
+        here=here,
+        snapshot=snapshot,
+        source=source,
+        steps=steps,
+        script=script,
+        script_id=script_id(script),
+        secrets=secrets,
+        dependencies=dependencies,
+        warnings=warnings,
     )
 
 

@@ -15,6 +15,7 @@ from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
 from bootstrap.protocol.send_commit import CommitSender
+from bootstrap.protocol.send_dependencies import DependencySender
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.render import uv_release
 from bootstrap.setup.result import SetupEnd, raise_for
@@ -54,6 +55,7 @@ class SetupExecutor:
         self._failed_code = Code("", "")
         self._sending: CommitSender | None = None
         self._sending_uv: UvSender | None = None
+        self._sending_dependencies: DependencySender | None = None
         self._machine = ""
         self._last_tell = 0.0
         self._same = 0
@@ -145,6 +147,8 @@ class SetupExecutor:
                 self._say_for_whom()
             if (event.event, event.word("code")) == ("wait", "uv-unlisted"):
                 self._send_uv()
+            if (event.event, event.word("code")) == ("wait", "dependencies"):
+                self._send_dependencies()
             if event.event == "done":
                 raise_for(event, self._end(), self.reporter)
         return setup
@@ -198,6 +202,10 @@ class SetupExecutor:
         if self._sending_uv is not None and not self._sending_uv.arrived:
             self._sending_uv.join()
             self._send_uv()
+        dependencies = self._sending_dependencies
+        if dependencies is not None and not dependencies.arrived:
+            dependencies.join()
+            self._send_dependencies()
         sending = self._sending
         if sending is not None and not sending.arrived:
             sending.join()
@@ -233,6 +241,19 @@ class SetupExecutor:
         )
         self._sending_uv.start()
 
+    def _send_dependencies(self) -> None:
+        """The environment is about to be made, and the box lacks some of them."""
+        self._sending_dependencies = DependencySender(
+            self.link.wire,
+            dependencies=self.payload.dependencies,
+            workdir=self.workdir,
+            setup=self.setup,
+            progress=self._tell_dependencies,
+            say=self._say,
+            failed=self._not_sent,
+        )
+        self._sending_dependencies.start()
+
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.began_run = True
@@ -253,6 +274,10 @@ class SetupExecutor:
         if self._is_time(done, total):
             self._tell_sent("agent", "bytes", {"done": done, "total": total})
 
+    def _tell_dependencies(self, done: int, total: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent("python", "bytes", {"done": done, "total": total})
+
     def _is_time(self, done: int, total: int) -> bool:
         """Whether what was sent is told now: not too often, and the end of it."""
         now = time.time()
@@ -265,11 +290,14 @@ class SetupExecutor:
         self._tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
 
     def _uv_arrived(self) -> None:
+        self._say(
+            f"uv {uv_release.VERSION} was sent from this machine: "
+            "the box's package index does not have it"
+        )
+
+    def _say(self, text: str) -> None:
         with self._telling:
-            self.reporter.say(
-                f"uv {uv_release.VERSION} was sent from this machine: "
-                "the box's package index does not have it"
-            )
+            self.reporter.say(text)
 
     def _not_sent(self, error: BoxstrapError) -> None:
         with self._telling:

@@ -164,6 +164,8 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
         _stays_here(here, snapshot)
     if here is not None and not (profile.git.url and here.bare):  # a mirror has what its host has
         _is_on_the_host(here)
+    if here is not None:
+        _warn_of_dependencies(profile, here, snapshot, reporter)
     url = door_url(source.url)
     warning = address_warning(profile, source) or check_url(url).warning
     if warning:
@@ -174,6 +176,21 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
             "from its environment; without either it stops before it begins."
         )
     return profile, dataclasses.replace(source, url=url, tree="")
+
+
+def _warn_of_dependencies(
+    profile: Profile, here: LocalRepository, snapshot: Snapshot | None, reporter: Reporter
+) -> None:
+    """Say which dependencies a setup over SSH would send."""
+    from bootstrap.repo.names import shown
+    from bootstrap.setup.dependencies import private_dependencies
+
+    sent, _ = private_dependencies(profile, here, snapshot)
+    for address in dict.fromkeys(each.address for each in sent):
+        reporter.warn(
+            f"a door can't bring {shown(address)} along: the box asks for it by itself, and needs "
+            "a credential. Over SSH it is sent from here: boxstrap setup --host …"
+        )
 
 
 def _stays_here(here: LocalRepository, snapshot: Snapshot) -> None:

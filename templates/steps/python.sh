@@ -37,6 +37,7 @@ apply_python() {
   make_environment
   choose_settings
   fits_before # full
+  await_dependencies # full
   install_sources ${again[@]+"${again[@]}"}
   fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||

@@ -70,6 +70,7 @@ fetch_commit() {
 
 not_fetched() {
   case $1 in command-failed) set -- clone-failed ;; esac
+  case $1 in dependency-private) set -- clone-failed ;; esac # full
   fail "$1" "$REPO_URL could not be fetched from this box" \
     "access: over-ssh sends it from your machine instead, and needs no credential here"
 }

@@ -49,6 +49,7 @@ BESIDE_LOCK=()
 BESIDE_FILES=()
 BUILT_LAST=()
 NAMES_OF_LAST=()
+DEPENDENCIES=()
 PYTHON_ID='44136f'
 PACKAGES=()
 GPU_ORDER='{}'
@@ -146,6 +147,8 @@ REPO_STEPS='repo python train'
 # (templates/lib/uv.sh)
 
 # (templates/lib/venv.sh)
+
+# (templates/lib/dependencies.sh)
 
 # (templates/lib/sources.sh)
 

@@ -46,9 +46,14 @@ def below(folder: Path, depth: int) -> Iterator[Path]:
 
 def toml(path: Path) -> dict[str, Any]:
     """A TOML file; {} where there is none that can be read."""
+    return parse_toml(text(path, LARGEST_SCRIPT))
+
+
+def parse_toml(written: str) -> dict[str, Any]:
+    """What TOML says; {} where that can't be read."""
     reader = import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
     try:
-        found: dict[str, Any] = reader.loads(text(path, LARGEST_SCRIPT))
+        found: dict[str, Any] = reader.loads(written)
     except (ValueError, RecursionError):
         return {}
     return found

@@ -254,6 +254,7 @@ python:
   index: [https://download.pytorch.org/whl/cu126]
   no_build_isolation: [flash-attn]
   only_binary: [flash-attn]
+  private: [https://example.org/me/]
 packages: [ffmpeg]
 gpu:
   require: true
@@ -287,4 +288,4 @@ train:
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:56"
+    assert str(loaded.origins["train.results"]) == "a.yaml:57"

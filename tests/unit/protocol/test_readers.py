@@ -23,7 +23,7 @@ from bootstrap.editors import jsonc, needs, on_box
 from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.link.exchange import ask, exchange, stream_answer
+from bootstrap.link.exchange import ask, exchange, shell_command, stream_answer
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.schema import Advice
 from bootstrap.protocol.box_work import BoxWorkStream
@@ -33,6 +33,7 @@ from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.run import parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.samples import SampleLines
+from bootstrap.protocol.send_dependencies import DependencySender, refs_there
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.repo.objects import parse_report
@@ -190,6 +191,11 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/box_work.py": worked,
     "protocol/sync_state.py": synced,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
+    "protocol/send_dependencies.py": lambda wire: refs_there(
+        DependencySender(
+            wire, [], "/w", SETUP, lambda done, total: None, print, lambda error: None
+        )._read(wire.start(shell_command("x")), b"\nready\n")
+    ),
     "protocol/send_uv.py": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
@@ -224,6 +230,7 @@ WORDS = st.sampled_from(
         *("run", "plan", "last", "time", "bash", "system", "holder", "working", "free", "libc"),
         *("answered\tssh", "digest\tssh\tA", "not\tssh", "set\tA", "shell"),
         *("failed", "placed", "over\t\n", "M", "have", "warn", "ref", "edits", "ready\t\n", "left"),
+        "ready\n",
         *("kernel", "stopped", "lacks", "launched", "running", "finished", "tool", "sum", "work"),
     ]
 )

@@ -28,6 +28,10 @@ TAKES: dict[str, tuple[str, str]] = {
         "git: {url: https://example.org/me/private.git}",
         "https://example.org/me/private.git",
     ),
+    "python.private": (
+        "python: {private: [https://example.org/me/library]}",
+        "https://example.org/me/library",
+    ),
     "ssh.identity": ("ssh: {identity: ~/id}", "{home}/id"),
     "ssh.authorized_keys": ("ssh: {authorized_keys: [~/me.pub]}", "{home}/me.pub SHA256:"),
     "extends": ("extends: ../base.yaml", "{home}/base.yaml"),

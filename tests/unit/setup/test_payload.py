@@ -10,6 +10,7 @@ import pytest
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile.load import load
 from bootstrap.repo.place import repository_root
+from bootstrap.setup.consent import ConsentError
 from bootstrap.setup.context import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import HERE, User
@@ -21,7 +22,7 @@ def stay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def payload(place: Path, *sets: str, with_source: bool = True, **asked: bool) -> Payload:
+def payload(place: Path, *sets: str, with_source: bool = True, **asked: object) -> Payload:
     """What is sent by somebody who stands in `place`."""
     os.chdir(place)
     loaded = load("vast", sets=sets)
@@ -199,3 +200,36 @@ def test_the_root_is_found_from_below(user: User, tmp_path: Path) -> None:
     below.mkdir(parents=True)
     assert repository_root(below) == repository.root
     assert repository_root(tmp_path) is None
+
+
+ASKED = "lib @ git+ssh://git@example.org/me/lib.git\n"
+OTHER = "own @ git+https://example.org/me/own\nfree @ git+https://example.org/other/free\n"
+
+
+def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) -> None:
+    repository = user.repository(requirements__txt=f"# {OTHER}{ASKED}")
+    with pytest.raises(ConsentError, match="requirements take from you") as caught:
+        payload(repository.root)
+    assert [str(each) for each in caught.value.takings.each] == [
+        "dependency  ssh://git@example.org/me/lib.git"
+    ]
+    agreed = payload(repository.root, consent=caught.value.takings.digest)
+    assert [each.address for each in agreed.dependencies] == ["ssh://git@example.org/me/lib.git"]
+    assert "- ssh://git@example.org/me/lib.git'" in agreed.script
+    # As it stands, not as it was committed; and one address more is one question more.
+    repository.write({"requirements.txt": ASKED.replace("lib", "new")})
+    with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):
+        payload(repository.root)
+    assert payload(repository.root, "python.private=[]").dependencies == ()
+
+
+def test_what_is_named_by_https_is_sent_where_the_profile_says_so(user: User) -> None:
+    repository = user.repository(requirements__txt=OTHER)
+    assert payload(repository.root).dependencies == ()
+    own = payload(repository.root, "python.private=[https://example.org/me/]")
+    assert [each.address for each in own.dependencies] == ["https://example.org/me/own"]
+
+
+def test_this_machine_itself_is_sent_nothing(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(user.repository(requirements__txt=ASKED).root)
+    assert build_payload(load("local"), SetupRequest(), local=True).dependencies == ()

@@ -1,0 +1,156 @@
+"""What a repository's environment takes from git hosts, and what of it this machine sends.
+
+A box has no credential for a git host. What is named by ssh needs one there; of an https address
+nobody can tell without asking, so the profile says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bootstrap.errors import UsageError
+from bootstrap.profile.survey.files import parse_toml
+from bootstrap.repo.urls import UrlKind, check_url, without_user_info
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Python
+
+ReadFiles = Callable[[list[str]], dict[str, str]]
+"""Gives the texts of those of some files that are there."""
+
+_MOST_INCLUDED = 8
+_SCHEMES = "|".join(kind.value for kind in UrlKind)
+_INCLUDE = re.compile(
+    r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))([^\s#]+)", re.MULTILINE
+)
+# `git+URL@REF#FRAGMENT` of a requirement; pip takes `git+user@host:path` too.
+_REQUIRED = re.compile(
+    rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
+)
+_LOCKED = re.compile(r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64})" \}')
+_USER = re.compile(r"(?<=^ssh://)[^/@]+@")
+_COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+"""The whole id of a commit."""
+
+
+class GitDependency(NamedTuple):
+    """A repository that an environment is made from, as an installer hands it to git."""
+
+    address: str
+    ref: str = ""
+    """A commit, branch or tag; "" for the default branch."""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it can only be one commit."""
+        return COMMIT.fullmatch(self.ref) is not None
+
+
+def find_git_dependencies(python: Python, read: ReadFiles) -> list[GitDependency]:
+    """All that the profile and the files it means name; the same files as on the box."""
+    beside = _required("\n".join([*python.packages, *python.no_build_isolation]))
+    return sorted({*beside, *_in_files(python, read)})
+
+
+def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
+    """In the order of `find_kind` in templates/lib/sources.sh."""
+    lock, listed = python.lock or "uv.lock", python.requirements
+    beside_lock = str(PurePosixPath(lock).parent / "pyproject.toml")
+    texts = read([lock, *(listed or ["requirements.txt"]), beside_lock, "pyproject.toml"])
+    if python.lock or (listed is None and lock in texts):
+        yield from _in_lock(texts.get(lock, ""), texts.get(beside_lock, ""))
+    elif listed or (listed is None and "requirements.txt" in texts):
+        yield from _in_requirements(listed or ["requirements.txt"], texts, read)
+    elif listed is None:
+        yield from _in_project(texts.get("pyproject.toml", ""), python.extras, [])
+    if python.groups:
+        yield from _in_project(texts.get("pyproject.toml", ""), [], python.groups)
+
+
+def _in_lock(lock: str, project: str) -> Iterator[GitDependency]:
+    """A lock names no user but `git`; uv takes another one from pyproject.toml again."""
+    named = {_USER.sub("", each.address): each.address for each in _sources(project)}
+    for address, commit in _LOCKED.findall(lock):
+        yield GitDependency(named.get(address, address), commit)
+
+
+def _in_requirements(
+    names: Iterable[str], texts: dict[str, str], read: ReadFiles
+) -> Iterator[GitDependency]:
+    """Requirements files, and those that they include."""
+    waiting, seen = list(names), set[str]()
+    for _ in range(_MOST_INCLUDED):
+        seen |= {*waiting}
+        included = []
+        for name in waiting:
+            text = _COMMENT.sub("", texts.get(name, ""))
+            yield from _required(text)
+            folder = PurePosixPath(name).parent
+            included += [str(folder / inner) for inner in _INCLUDE.findall(text)]
+        waiting = [name for name in dict.fromkeys(included) if name not in seen]
+        if not waiting:
+            return
+        texts = read(waiting)
+
+
+def _in_project(text: str, extras: list[str], groups: list[str]) -> Iterator[GitDependency]:
+    """pyproject.toml: its dependencies, these extras and groups, and where uv takes them from."""
+    if "git" not in text:
+        return
+    data = parse_toml(text)
+    project = _map(data.get("project"))
+    optional, more = _map(project.get("optional-dependencies")), _map(data.get("dependency-groups"))
+    needs = [] if groups else [project.get("dependencies"), *map(optional.get, extras)]
+    needs += [_map(data.get("build-system")).get("requires"), *map(more.get, groups)]
+    yield from _required("\n".join(str(each) for each in needs))
+    yield from _sources(text)
+
+
+def _sources(text: str) -> Iterator[GitDependency]:
+    """Where pyproject.toml says that uv takes packages from."""
+    if "git" not in text:
+        return
+    uv = _map(_map(parse_toml(text).get("tool")).get("uv"))
+    for source in _map(uv.get("sources")).values():
+        for each in source if isinstance(source, list) else [source]:
+            address = _map(each).get("git")
+            if isinstance(address, str):
+                ref = next((each[word] for word in ("rev", "tag", "branch") if word in each), "")
+                yield GitDependency(address.removeprefix("git+"), str(ref))
+
+
+def _map(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _required(text: str) -> Iterator[GitDependency]:
+    yield from map(GitDependency._make, _REQUIRED.findall(text))
+
+
+def sent_from_here(python: Python, found: Iterable[GitDependency]) -> list[GitDependency]:
+    """Those that this machine fetches and sends; the box asks for the others by itself."""
+    return [each for each in found if _is_sent(python.private, each.address)]
+
+
+def _is_sent(private: list[str] | None, address: str) -> bool:
+    try:
+        kind = check_url(address)
+    except UsageError:
+        return False
+    if address != without_user_info(address):  # it brings its own credential, wherever it goes
+        return False
+    return kind is UrlKind.SSH if private is None else is_named(private, address)
+
+
+def is_named(private: Iterable[str], address: str) -> bool:
+    """Whether one of `private` is this address, or the folder that it lies in."""
+    bare = _bare(address)
+    return any(bare == each or bare.startswith(f"{each}/") for each in map(_bare, private))
+
+
+def _bare(address: str) -> str:
+    return without_user_info(address).rstrip("/").removesuffix(".git")
