@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import UsageError
-from .git import Folders, GitError, broken, run
+from .git import FRUGAL, Folders, GitError, broken, run
 from .names import decoded, shown
 from .place import head
 
@@ -77,7 +77,8 @@ def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) 
 
 def _write(mirror: Path, revisions: Sequence[str], file: Path) -> None:
     lines = "".join(f"{each}\n" for each in revisions).encode("utf-8", "surrogateescape")
-    run(Folders(mirror), "bundle", "create", "--quiet", str(file), "--stdin", stdin=lines)
+    make = ("bundle", "create", "--quiet", str(file), "--stdin")
+    run(Folders(mirror), *FRUGAL, *make, stdin=lines)
 
 
 def _names(mirror: Path, ref: str) -> list[str]:

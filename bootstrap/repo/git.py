@@ -32,6 +32,13 @@ _OPTIONS = (
     *("-c", "safe.bareRepository=explicit"),
 )
 
+FRUGAL = (
+    *("-c", "core.packedGitLimit=8m"),
+    *("-c", "core.packedGitWindowSize=1m"),
+    *("-c", "pack.deltaCacheSize=8m"),
+)
+"""For packing: git would map the packs that it reads whole, and so hold as much as it sends."""
+
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO, cast
 
 from ..errors import BoxstrapError
-from .git import GitError, broken, run, start
+from .git import FRUGAL, GitError, broken, run, start
 from .here import LocalRepository
 from .names import decoded, shown
 from .snapshot import Snapshot
@@ -179,7 +179,7 @@ class ObjectStream:
             ends = "".join(f"{commit}\n" for commit in self._shallow_ends())
             env["GIT_SHALLOW_FILE"] = str(self._here.repository.view.file("shallow-ends", ends))
         wanted = "\n".join([self._new, *(f"^{commit}" for commit in self._have), ""])
-        child = start(self._folders, "pack-objects", *options, env=env)
+        child = start(self._folders, *FRUGAL, "pack-objects", *options, env=env)
         self._child = child
         stdin, pack, words = _pipes(child)
         said = bytearray()

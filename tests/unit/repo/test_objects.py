@@ -421,6 +421,24 @@ def test_a_big_file_in_small_pieces_and_flat_memory(repo: SampleRepository) -> N
     assert stream.objects_total == 7
 
 
+def test_git_holds_little_of_the_pack_that_it_reads(repo: SampleRepository) -> None:
+    """Mapped files count: who looks at a machine's memory sees them."""
+    for number in range(4):
+        (repo.root / f"{number}.bin").write_bytes(random.Random(number).randbytes(10_000_000))
+    repo.git("add", "--all")
+    repo.git("commit", "-q", "-m", "Large")
+    repo.git("-c", "core.compression=0", "repack", "-a", "-d", "-q")
+    here = read(repo.root)
+    stream = ObjectStream(here, ref=wanted_ref(here.commit))
+    peak = looked = 0
+    for _ in stream:
+        if stream.bytes_sent - looked > 3_000_000:
+            looked = stream.bytes_sent
+            peak = max([peak, *(git.memory_info().rss for git in children())])
+    assert stream.bytes_sent > 40_000_000
+    assert 1_000_000 < peak < 25_000_000
+
+
 def test_progress_counts_objects(new: New) -> None:
     repo = new()
     repo.commit("Many", **{f"f{number}": str(number) for number in range(500)})
