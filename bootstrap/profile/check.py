@@ -153,4 +153,6 @@ def _together(profile: Profile) -> Wrong:
         wrong.append((("python", "lock"), "python.requirements is set too; one of them decides"))
     if python.lock and python.installer == "pip":
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
+    if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
+        wrong.append((("train", "at_boot"), "train.resume has to say by which command it goes on"))
     return wrong

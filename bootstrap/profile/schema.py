@@ -209,8 +209,12 @@ class Train(Section):
     results: Free[list[RepoPath]] = field(
         "What training writes and you will want back; `out/` is made first."
     )
-    at_boot: Free[Literal["leave", "restart"]] = field(
-        "Where a start-up hook runs again, and the run died with the box: restart it?",
+    resume: Free[Command | None] = field(
+        "The command that goes on from what a run left that died, as in python train.py --resume."
+    )
+    at_boot: Free[Literal["leave", "restart", "resume"]] = field(
+        "What a start-up hook does with runs that died with the box: restart the last one from its "
+        "beginning, or let all go on by train.resume.",
         default="leave",
     )
     grace: Free[int] = field(

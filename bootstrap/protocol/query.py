@@ -20,7 +20,7 @@ _ALSO = {
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
     "status": ("packs", "repository"),
-    "stop": ("run_processes",),
+    "stop": ("run_processes", "queue"),
     "take_dependency": ("packs", "git_locks", "store"),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),

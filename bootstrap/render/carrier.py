@@ -29,6 +29,8 @@ TAKEN = (
         ("find_repository", "is_rooted", "root_of", "has_folder", "is_taken", "placed_by_us"),
     ),
 )
+AT_BOOT = {"leave": "", "restart": "revive", "resume": "resume"}
+"""What the script is asked to do about a run that died with the box, by `train.at_boot`."""
 MARKER = "END_OF_FULL_SCRIPT"
 
 
@@ -49,7 +51,7 @@ def render_carrier(
     mark = "door" if profile.secrets else ""
     values = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
     script = render_script(profile.name, values, steps, bare_files=narrow)
-    revive = profile.train is not None and profile.train.at_boot == "restart"
+    at_boot = profile.train.at_boot if profile.train else "leave"
     own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),
         ("REPO_KEY", source.key),
@@ -58,7 +60,7 @@ def render_carrier(
         ("REPO_COMMIT", source.commit),
         ("REPO_URL", (source.url or "") if "repo" not in leave else ""),
         ("SECRETS", profile.secrets),
-        ("WORDS", "revive" if revive else ""),
+        ("WORDS", AT_BOOT[at_boot]),
         ("WAIT", wait),
     ]
     parts = [

@@ -17,6 +17,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "the extra indexes of the box's pip where the profile has python.index",
         "looking for free inodes; saying that another repository has the folder of this name",
         "noting which part of a pipeline ended the training, and what it left running",
+        "the queue of runs, and train.at_boot: resume",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",

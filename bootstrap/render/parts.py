@@ -19,6 +19,7 @@ LIBRARY = (
     "process",
     "run_state",
     "run_processes",
+    "queue",
     "repository",
     "events",
     "errors",
@@ -37,6 +38,7 @@ LIBRARY = (
     "sources",
     "fits",
     "runs",
+    "resume",
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 

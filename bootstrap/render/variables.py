@@ -122,6 +122,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TRAIN_SESSION", train.session if train else ""),
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),
         ("TRAIN_GRACE", train.grace if train else 0),
+        ("TRAIN_RESUME", (train.resume or "") if train else ""),
         ("RESULTS", train.results if train else []),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),

@@ -10,12 +10,15 @@
 
   # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
   begin() {
+    # Nothing runs that is not noted. What is noted first had room, so this has.
+    identity "$BASHPID" >>"$1/pid" || exit 125
     bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # full
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
     unset LC_ALL
     export LANG="${LANG:-C.UTF-8}" PYTHONUNBUFFERED=1
     # shellcheck disable=SC1090 # written by the step `shell`
     [ ! -r "$2" ] || . "$2"
+    [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; } # full
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     export BOXSTRAP_RUN="$1"
     # Of several commands: asked to end, their shell waits for the one at work, ends as that did, begins no other.
@@ -30,7 +33,8 @@
   end() {
     [ "$1" = 0 ] || bash "${0%/*}/processes.sh" keep_kills "$run" "$1" 2>/dev/null # full
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
-    echo "$1" >"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"
+    # Into the room that was kept, and no code is lost.
+    until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
     exit 0
   }
@@ -54,13 +58,12 @@
   cd "$(cat "$run/dir")" || end 125
   # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
   trap : HUP
-  identity $$ >"$run/pid.new"
-  mv "$run/pid.new" "$run/pid"
+  # A run of the queue was claimed by its waiter, which this process was.
+  [ "$(cat "$run/pid" 2>/dev/null)" = "$(identity $$)" ] || # full
+    claim "$run" || exit 1
   begin "$run" "$env_file" "$(cat "$run/venv")" "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
-  { identity $$ && identity "$child"; } >"$run/pid.new"
-  mv "$run/pid.new" "$run/pid"
   if [ -t 1 ]; then
     tail -n +1 -F "$run/log" 2>/dev/null &
     shown=$!

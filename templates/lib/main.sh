@@ -3,7 +3,8 @@
 #   preflight        what this box lacks, a line each; writes nothing
 #   plan [WORD...]   which steps would run, and why; writes nothing
 #   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
-# Words: `restart` begins the training again, `revive` does where it died with the box; `only=gpu,smoke`
+# Words: `restart` begins the training again, `revive` does where it died with the box, `resume` lets such runs go on
+# by their own commands; `queue=after:train-1` lets a new run wait for its turn; `only=gpu,smoke`
 # takes steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
 # BOXSTRAP_TOKEN in the environment opens a private repository; what is started never sees it.
 
@@ -32,6 +33,11 @@ read_words() {
     case $word in
       restart) RESTART=yes ;;
       revive) REVIVE=yes ;;
+      resume) RESUME=yes ;;
+      queue=*)
+        QUEUE=${word#queue=}
+        QUEUE=${QUEUE/:/ }
+        ;;
       adopt) ADOPT=yes ;;
       without=*) leave_out "${word#without=}" ;;
       only=*)

@@ -13,6 +13,13 @@ find_identity() {
 # identity PID: prints it.
 identity() { find_identity "$1" && printf '%s\n' "$_identity"; }
 
+# claim RUN: this process is its runner from now on, whose end will have room on a disk that is full by then.
+claim() {
+  [ ! -e "$1/pid" ] &&                                 # full
+    { [ -f "$1/exit.new" ] || echo >"$1/exit.new"; } && # full
+    identity $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid"
+}
+
 # alive "PID START BOOT": it runs, and it is no zombie.
 alive() {
   [ -n "$1" ] || return 1

@@ -24,12 +24,17 @@ run_state() {
   fi
 }
 
-# queue_of DIR: does a process wait for its turn (waits, alone), and for what.
+# queue_of DIR: whether a process waits for its turn (waits, alone), and for what.
 queue_of() {
-  _waiter='' _why=''
-  { read -r _waiter <"$1/waiter"; } 2>/dev/null || :
   read -r _why <"$1/queue"
-  if alive "$_waiter"; then printf 'waits %s\n' "$_why"; else printf 'alone %s\n' "$_why"; fi
+  if attended "$1"; then printf 'waits %s\n' "$_why"; else printf 'alone %s\n' "$_why"; fi
+}
+
+# attended DIR: a process waits for its turn.
+attended() {
+  _waiter=''
+  { read -r _waiter <"$1/waiter"; } 2>/dev/null || :
+  alive "$_waiter"
 }
 
 # left_of DIR: how many processes live on of a run that ended.

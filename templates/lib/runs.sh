@@ -96,6 +96,8 @@ new_run() {
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
   printf '%s\n' "$(absolute_command)" >"$tmp/command"
+  [ -z "$TRAIN_RESUME" ] || printf '%s\n' "$(absolute_command "$TRAIN_RESUME")" >"$tmp/resume" # full
+  [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
   date +%s >"$tmp/started"
@@ -139,9 +141,10 @@ make_results() {
 
 # `python` is the environment's, by its absolute path: no PATH decides.
 absolute_command() {
-  case $TRAIN_COMMAND in
-    'python '* | 'python3 '*) printf '%s %s\n' "$VENV_DIR/bin/python" "${TRAIN_COMMAND#* }" ;;
-    *) printf '%s\n' "$TRAIN_COMMAND" ;;
+  set -- "${1-$TRAIN_COMMAND}"
+  case $1 in
+    'python '* | 'python3 '*) printf '%s %s\n' "$VENV_DIR/bin/python" "${1#* }" ;;
+    *) printf '%s\n' "$1" ;;
   esac
 }
 
@@ -169,6 +172,7 @@ session_name() {
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
   make_results # full
+  [ ! -f "$1/queue" ] || { wait_for_turn "$1" && return; } # full
   # A setup that was killed may have begun it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; } # full
   if have tmux; then
@@ -177,6 +181,34 @@ begin_run() {
     without_secrets setsid bash "$PROGRAMS/runner.sh" "$1" "$ENV_FILE" </dev/null >/dev/null 2>&1 &
   fi
   await_begin "$1"
+}
+
+# join_queue RUN: what it waits for is in QUEUE. It can be taken out when the disk is full.
+join_queue() {
+  printf '%s\n' "$QUEUE" >"$1/queue"
+  echo >"$1/exit.new"
+  : >>"$BOX_HOME/queue.lock"
+}
+
+# A run of the queue gets its session once somebody looks at it.
+wait_for_turn() {
+  attended "$1" || start_waiter "$1" "$PROGRAMS" "$ENV_FILE" ||
+    fail run-not-begun "no process could be started that waits for the turn of $1"
+}
+
+detached() { without_secrets setsid "$@"; }
+
+# is_queue_attended, revive_all: those whose box was started anew, or whose waiters were killed, have them again.
+is_queue_attended() {
+  local dir
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    if [ "$(run_state "$dir")" = queued ] && ! attended "$dir"; then return 1; fi
+  done
+}
+
+revive_all() {
+  [ ! -e "$BOX_HOME/queue.lock" ] ||
+    { flock 7 && revive_queue "$BOX_HOME/runs" "$PROGRAMS" "$ENV_FILE"; } 7>>"$BOX_HOME/queue.lock"
 }
 
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.

@@ -14,6 +14,10 @@ for run in "$box_home"/runs/*/*/; do
   key=${run%/*}
   [ -z "$repo_key" ] || [ "${key##*/}" = "$repo_key" ] || continue
   [ -z "$what" ] || [ "${run##*/}" = "$what" ] || continue
+  if [ "$(run_state "$run")" = queued ] && take_out "$run" stop; then
+    printf 'stopped\t%s\t%s\n' "${run##*/}" "$(run_state "$run")"
+    continue
+  fi
   [ "$(run_state "$run")" = running ] || { [ -f "$run/left" ] && [ "$(left_of "$run")" -gt 0 ]; } || continue
   stop_run "$run" | while IFS= read -r left; do printf 'left\t%s\t%s\n' "${run##*/}" "$left"; done
   printf 'stopped\t%s\t%s\n' "${run##*/}" "$(run_state "$run")"

@@ -14,6 +14,8 @@ check_train() {
   local dir
   find_work
   dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] || return
+  { [ -z "${RESUME-}" ] || [ -z "$(died_runs)" ]; } || return # full
+  is_queue_attended || return # full
   has_session "$dir" # full
 }
 
@@ -25,6 +27,8 @@ is_of_this_work() {
 
 apply_train() {
   find_work
+  [ -z "${RESUME-}" ] || resume_died # full
+  revive_all # full
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"

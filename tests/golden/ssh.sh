@@ -65,6 +65,7 @@ TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'
 TRAIN_GRACE=10
+TRAIN_RESUME=''
 RESULTS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
@@ -120,6 +121,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/run_processes.sh)
 
+# (templates/lib/queue.sh)
+
 # (templates/lib/repository.sh)
 
 # (templates/lib/events.sh)
@@ -155,6 +158,8 @@ REPO_STEPS='repo python train'
 # (templates/lib/fits.sh)
 
 # (templates/lib/runs.sh)
+
+# (templates/lib/resume.sh)
 
 # ---- steps -------------------------------------------------------------------------------------
 
@@ -277,6 +282,9 @@ unpack_box() {
 @@
 @@ verify_table.py
 # (the file verify_table.py)
+@@
+@@ waiter.sh
+# (the file waiter.sh)
 @@
 @@ window.sh
 # (the file window.sh)

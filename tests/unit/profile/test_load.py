@@ -277,7 +277,8 @@ prepare: [python data/prepare.py]
 train:
   command: python train.py
   session: train
-  at_boot: restart
+  resume: python train.py --resume
+  at_boot: resume
   results: [out/]
   grace: 30
 """

@@ -91,8 +91,9 @@ def test_every_edition_is_read_by_bash_and_shellcheck(name: str, key: str, tmp_p
 
 def declared(text: str) -> str:
     """What bash makes of a file's functions, without comments and indentation."""
+    script = f"{text}\ndeclare -f"  # longer than one argument of a program may be
     done = subprocess.run(
-        ["bash", "--norc", "-c", f"{text}\ndeclare -f"], capture_output=True, text=True, check=True
+        ["bash", "--norc", "/dev/stdin"], input=script, capture_output=True, text=True, check=True
     )
     return done.stdout
 

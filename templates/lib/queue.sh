@@ -1,0 +1,102 @@
+# shellcheck shell=sh disable=SC3013 # every sh there is knows -nt
+# queue: runs that wait for their turn on this box; the first made is the first begun. POSIX sh: the queries use it too.
+# What a run waits for stands in its `queue`: `after RUN` (that ended with 0), `after-any RUN` (it ended), `gpus` (no
+# other run has its GPUs). A process waits for each, noted in `waiter`. One decides at a time, with the lock held: a run
+# leaves the queue by `pid`, when it begins, or by `exit`.
+
+# may_begin RUN: 0 its turn has come, 1 not yet, 2 never, for the run before it failed.
+may_begin() {
+  read -r _for _before <"$1/queue"
+  case $_for in gpus) has_gpus "$1" && return || return 1 ;; esac
+  case $_before in */*) _before=${1%/*/*}/$_before ;; *) _before=${1%/*}/$_before ;; esac
+  _before=$(last_of "$_before")
+  _state=gone
+  [ ! -d "$_before" ] || _state=$(run_state "$_before")
+  case $_for:$_state in
+    # One that died may yet go on.
+    *:running | *:queued | *:waiting | after:died) return 1 ;;
+    after:'finished 0' | after-any:*) return 0 ;;
+    *) return 2 ;;
+  esac
+}
+
+# last_of RUN: the run that in the end went on from it; itself where none did.
+last_of() {
+  _last=$1 _next=$1
+  while [ -n "$_next" ]; do
+    _next=
+    for _note in "${_last%/*/*}"/*/*/resumes; do
+      { read -r _from <"$_note"; } 2>/dev/null || continue
+      [ "${_last%/*/*}/$_from" = "$_last" ] || continue
+      if [ -z "$_next" ] || [ "$_note" -nt "$_next/resumes" ]; then _next=${_note%/*}; fi
+    done
+    _last=${_next:-$_last}
+  done
+  printf '%s\n' "$_last"
+}
+
+# has_gpus RUN: no run that lives has one of its GPUs, and none that is before it in the queue wants one.
+has_gpus() {
+  for _other in "${1%/*/*}"/*/*/; do
+    _other=${_other%/}
+    if [ "$_other" = "$1" ] || [ -f "$_other/exit" ] || ! share_gpus "$1" "$_other"; then continue; fi
+    case $(run_state "$_other") in
+      running) return 1 ;;
+      queued) ! is_before "$_other" "$1" || return 1 ;;
+    esac
+  done
+}
+
+# share_gpus RUN RUN: one that names none has all.
+share_gpus() {
+  _mine=all _theirs=all
+  { read -r _mine <"$1/gpus"; } 2>/dev/null || :
+  { read -r _theirs <"$2/gpus"; } 2>/dev/null || :
+  case " $_mine $_theirs " in *' all '*) return ;; esac
+  while [ -n "$_mine" ]; do
+    case ,$_theirs, in *",${_mine%%,*},"*) return ;; esac
+    case $_mine in *,*) _mine=${_mine#*,} ;; *) _mine='' ;; esac
+  done
+  return 1
+}
+
+# is_before RUN RUN: of those that wait for GPUs; who waits for a run wants none yet.
+is_before() {
+  read -r _for _ <"$1/queue"
+  [ "$_for" = gpus ] && [ "$2/queue" -nt "$1/queue" ]
+}
+
+# take_out RUN WHY: it will never begin; 1 where it has begun, or is over.
+take_out() {
+  {
+    flock 7
+    [ "$(run_state "$1")" = queued ] && leave_queue "$@"
+  } 7>>"${1%/*/*/*}/queue.lock"
+}
+
+# leave_queue RUN WHY: with the lock held. Written where room was kept for it: the disk may be full.
+leave_queue() {
+  printf '%s\n' "$2" >"$1/ended"
+  printf '143\n' 1<>"$1/exit.new" && mv -f "$1/exit.new" "$1/exit"
+}
+
+# revive_queue RUNS PROGRAMS ENV_FILE: each that is queued has its waiter again. With the lock held.
+revive_queue() {
+  for _note in "$1"/*/*/queue; do
+    _queued=${_note%/queue}
+    if [ ! -f "$_note" ] || [ -f "$_queued/exit" ] || [ -f "$_queued/pid" ] || attended "$_queued"; then continue; fi
+    start_waiter "$_queued" "$2" "$3"
+  done
+}
+
+# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own. One that can't be noted doesn't stay, so none is started.
+start_waiter() {
+  echo >"$1/waiter" || return
+  detached bash "$2/waiter.sh" "$1" "$3" </dev/null >/dev/null 2>&1 7>&- &
+  _tries=0
+  until attended "$1"; do
+    _tries=$((_tries + 1))
+    [ "$_tries" -lt 250 ] || return 1
+    sleep 0.02
+  done
+}

@@ -1,0 +1,229 @@
+"""The queue on a box: who begins when, on which GPUs, once; and who is killed meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.protocol.query import build_query
+from bootstrap.render.parts import LIBRARY, box_files, shell_part
+
+FOREVER = "while :; do sleep 0.05; done"
+
+
+class QueueBox:
+    """A box's folder, in which runs are made by hand and begun by what ships."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.journal = folder / ".boxstrap", folder / "journal"
+        self.runs, self.gates = self.home / "runs/homework", folder / "gates"
+        (self.home / "box").mkdir(parents=True)
+        self.gates.mkdir()
+        self.journal.touch()
+        library = "".join(shell_part("lib", name) for name in LIBRARY)
+        (self.home / "library").write_text(library)
+        for name, text in box_files():
+            (self.home / "box" / name).write_text(f"{text}\n")
+
+    def make(self, name: str, *, queue: str = "", gpus: str = "", command: str = "") -> Path:
+        """A run that was made and not begun; it lasts until its gate is opened."""
+        run = self.runs / name
+        run.mkdir(parents=True)
+        mine = f"echo begin {name} ${{CUDA_VISIBLE_DEVICES-}} >>{self.journal}"
+        wait = f"until [ -e {self.gates}/{name} ]; do sleep 0.02; done"
+        last = f"echo end {name} >>{self.journal}"
+        texts = {"command": command or f"{mine}; {wait}; {last}", "started": "1", "work": "w"}
+        texts |= {"commit": "c", "session": "s", "dir": str(self.home), "venv": "/nowhere"}
+        texts |= {"gpus": gpus} if gpus else {}
+        texts |= {"queue": queue, "exit.new": ""} if queue else {}
+        for file, text in texts.items():
+            (run / file).write_text(f"{text}\n")
+        return run
+
+    def begin(self, run: Path) -> Path:
+        """As a script on the box begins it."""
+        self.script(f"begin_run '{run}'")
+        return run
+
+    def script(self, line: str) -> str:
+        """What a line of the library's says."""
+        # This machine's own tmux is nobody's here.
+        here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={self.home}/box\n"
+        here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
+        command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.strip()
+
+    def state(self, run: Path) -> str:
+        return self.script(f"run_state '{run}'")
+
+    def open(self, *names: str) -> None:
+        """Let these come to their end."""
+        for name in names:
+            (self.gates / name).touch()
+
+    def said(self) -> list[str]:
+        return self.journal.read_text().splitlines()
+
+    def begun(self) -> list[str]:
+        """The runs whose command was begun, in that order."""
+        return [line.split()[1] for line in self.said() if line.startswith("begin ")]
+
+    def close(self) -> None:
+        """End whatever there is."""
+        for run in self.runs.glob("*"):
+            for name in ("waiter", "pid"):
+                kill(run, name)
+
+
+def kill(run: Path, name: str) -> None:
+    """The processes of a record, and what they started in their sessions."""
+    for line in (run / name).read_text().splitlines() if (run / name).exists() else ():
+        for end in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, IndexError):
+                end(int(line.split()[0]), signal.SIGKILL)
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait until it is so."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[QueueBox]:
+    box = QueueBox(tmp_path)
+    yield box
+    box.close()
+
+
+def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> None:
+    beside = {f"beside-{n}": str(n % 2) for n in range(8)}
+    queued = {f"queued-{n}": ("0", "1", "0,1")[n % 3] for n in range(12)}
+    for name, gpus in beside.items():
+        box.begin(box.make(name, gpus=gpus))
+    for name, gpus in queued.items():
+        box.begin(box.make(name, gpus=gpus, queue="gpus"))
+    wait_for(lambda: len(box.begun()) == 8)
+    box.open(*(name for name, gpus in beside.items() if gpus == "1"))
+    wait_for(lambda: len(box.begun()) == 9)
+    assert box.begun()[8] == "queued-1"
+    box.open(*beside, *queued)
+    wait_for(lambda: len(box.said()) == 2 * 20, 60)
+    assert sorted(box.begun()) == sorted([*beside, *queued])
+    gpus = beside | queued
+    live: list[str] = []
+    for line in box.said():
+        word, name, *seen = line.split()
+        if word == "end":
+            live.remove(name)
+            continue
+        assert seen == [gpus[name]]
+        mine = set(gpus[name].split(","))
+        if name in queued:
+            assert not [one for one in live if mine & set(gpus[one].split(","))]
+            assert name == next(
+                one
+                for one in queued
+                if one not in box.begun()[: box.begun().index(name)]
+                and mine & set(gpus[one].split(","))
+            )
+        live.append(name)
+
+
+def test_who_follows_another_begins_when_that_ended_well(box: QueueBox) -> None:
+    first = box.begin(box.make("first", command="sleep 0.5"))
+    second = box.begin(box.make("second", queue="after first", command="exit 7"))
+    third = box.begin(box.make("third", queue="after second", command="true"))
+    fourth = box.begin(box.make("fourth", queue="after homework/third", command="true"))
+    fifth = box.begin(box.make("fifth", queue="after-any third", command="true"))
+    runs = [first, second, third, fourth, fifth]
+    wait_for(lambda: all((run / "exit").exists() for run in runs))
+    states = ["finished 0", "finished 7", "finished 143", "finished 143", "finished 0"]
+    assert [box.state(run) for run in runs] == states
+    assert (third / "ended").read_text() == "after second\n"
+    assert (fourth / "ended").read_text() == "after homework/third\n"
+    assert not (third / "pid").exists()
+
+
+def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox) -> None:
+    first = box.begin(box.make("first"))
+    last = box.begin(box.make("last", queue="after first"))
+    whatever = box.begin(box.make("whatever", queue="after-any first"))
+    wait_for(lambda: box.begun() == ["first"])
+    kill(first, "pid")
+    wait_for(lambda: box.begun() == ["first", "whatever"])
+    assert box.state(first) == "died"
+    assert box.state(last) == "queued"
+    again = box.make("again")
+    (again / "resumes").write_text("homework/first\n")
+    box.open("again")
+    box.begin(again)
+    wait_for(lambda: box.begun()[-1] == "last")
+    box.open("whatever", "last")
+    assert (whatever / "pid").exists()
+
+
+def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) -> None:
+    box.begin(box.make("live"))
+    queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(4)]
+    for run in queued[:3]:
+        kill(run, "waiter")
+    wait_for(lambda: box.script("is_queue_attended && echo yes || :") == "yes")
+    box.open("live", *(run.name for run in queued))
+    wait_for(lambda: len(box.said()) == 10)
+    assert box.begun() == ["live", *(run.name for run in queued)]
+
+
+def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
+    live = box.begin(box.make("live"))
+    queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
+    for run in queued:
+        kill(run, "waiter")
+    wait_for(lambda: box.begun() == ["live"])
+    kill(live, "pid")
+    assert [box.script(f"queue_of '{run}'") for run in queued] == ["alone gpus"] * 3
+    assert box.script("is_queue_attended || echo no") == "no"
+    box.open(*(run.name for run in queued))
+    box.script("revive_all; revive_all")
+    wait_for(lambda: len(box.said()) == 7)
+    assert box.begun() == ["live", *(run.name for run in queued)]
+
+
+def test_stop_takes_one_out_and_the_next_takes_its_place(box: QueueBox) -> None:
+    box.begin(box.make("live"))
+    out, following = (box.begin(box.make(name, queue="gpus")) for name in ("out", "following"))
+    query = build_query("stop", workdir=str(box.home.parent), what="out", repo_key="homework")
+    for shell in ("dash", "bash"):
+        done = subprocess.run([shell, "-c", query], capture_output=True, text=True, check=True)
+        assert (done.stdout, done.stderr) == (
+            ("stopped\tout\tfinished 143\n", "") if shell == "dash" else ("", "")
+        )
+    box.open("live", "out", "following")
+    wait_for((following / "exit").exists)
+    assert box.begun() == ["live", "following"]
+    assert [(out / name).read_text() for name in ("exit", "ended")] == ["143\n", "stop\n"]
+
+
+def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
+    live = box.begin(box.make("live"))
+    run = box.begin(box.make("queued", queue="gpus"))
+    waiter = (run / "waiter").read_text()
+    (run / "waiter").unlink()  # as if nothing were known of it
+    box.begin(run)
+    assert (run / "waiter").read_text() != waiter
+    box.open("live", "queued")
+    wait_for((run / "exit").exists)
+    assert box.begun() == ["live", "queued"]
+    wait_for(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
+    assert box.state(live) == "finished 0"
