@@ -177,6 +177,13 @@ def _git_takes(url: str) -> str:
     return url
 
 
+def _once(text: str) -> str:
+    numbers = [int(number) for number in text.split(",")]
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"{text} names one of them twice")
+    return ",".join(map(str, numbers))
+
+
 def _known_check(name: str) -> str:
     """The table of checks lies with what runs on the box."""
     from bootstrap.box.verify_table import NAMES
@@ -268,6 +275,9 @@ PACKAGE = Rule(
     128,
 )
 SESSION = Rule("a session's name (letters, digits, _ -)", r"[A-Za-z0-9_-]+", 64)
+GPUS = Rule(
+    "numbers of GPUs with commas between, as in 0,1", r"[0-9]{1,3}(,[0-9]{1,3}){0,63}", finish=_once
+)
 GPU_NAME = Rule("a part of the GPU's name, as in A100", r"[A-Za-z0-9 ._+()/-]+", 64)
 CHECK = Rule("the name of a check, as in ecc", r"[a-z0-9-]+", 64, finish=_known_check)
 DRIVER = Rule('a driver version, as in "550.54"', r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}")

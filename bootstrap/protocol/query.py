@@ -19,17 +19,20 @@ _ALSO = {
     "back": ("repository",),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
+    "run": ("repository", "packs", "git_locks", "store", "sent_state"),
     "status": ("packs", "repository"),
     "stop": ("run_processes", "queue"),
     "take_dependency": ("packs", "git_locks", "store"),
     "sync": (
         *("base", "setup", "repository", "errors", "lock", "packs", "git_locks", "git"),
-        *("place", "trees", "store"),
+        *("place", "trees", "store", "sent_state"),
     ),
 }
 """More of the library, for those that need it: these bytes travel too."""
 _AFTER = {"status": "probe"}
 """Queries that go on where another one ends. They redact by themselves what needs it."""
+_ENDS_AS = {"run": "first"}
+"""A long query that ends with what another one does."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +65,21 @@ def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Va
 
     `there`: secrets that are taken out of what it prints, before the box sends it.
     """
-    also = [("lib", part) for part in _ALSO.get(name, ())]
-    shared = [shell_part(kind, part) for kind, part in (*_SHARED, *also)]
-    own = _bare(shell_part("queries", name))
+    shared, own = _shared(name), _bare(shell_part("queries", name))
     if there.names:
-        shared.append(shell_part("queries", "redacted"))
+        shared += _bare(shell_part("queries", "redacted"))
         values |= there.variables()
     if name in _AFTER:
-        shared.append(shell_part("queries", _AFTER[name]))
+        shared += _bare(shell_part("queries", _AFTER[name]))
         values.setdefault("redact", "")
     elif there.names:
         own = f"find_home\n(\n{own}) | redacted\n"
-    return assignments({"workdir": "", **values}) + _bare("".join(shared)) + own
+    return assignments({"workdir": "", **values}) + shared + own
+
+
+def _shared(name: str) -> str:
+    also = [("lib", part) for part in _ALSO.get(name, ())]
+    return _bare("".join(shell_part(kind, part) for kind, part in (*_SHARED, *also)))
 
 
 @cache
@@ -87,8 +93,12 @@ def _redactor() -> str:
 def build_long_query(name: str, /, **values: Value) -> str:
     """The same for one that is long: compressed, since no more than 32 KiB of a command are sure to
     be taken (RFC 4253, 6.1)."""
-    packed = b64encode(gzip.compress(build_query(name).encode(), 9, mtime=0)).decode()
-    return assignments(values) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
+    parts = [part for part in (name, _ENDS_AS.get(name, "")) if part]
+    text = _shared(name) + "".join(_bare(shell_part("queries", part)) for part in parts)
+    packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+    return (
+        assignments({"workdir": "", **values}) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'
+    )
 
 
 def _bare(script: str) -> str:

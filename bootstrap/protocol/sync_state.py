@@ -16,6 +16,7 @@ from bootstrap.render.quote import Value
 _MOST_ANSWER = 4 * 1024 * 1024
 _KINDS = {"A": "new", "D": "removed"}
 _ALL = "-"
+_OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024
 """Bytes of objects that a command has room for."""
 
@@ -46,7 +47,7 @@ class SyncAnswer:
 
     placed: bool
     problem: str
-    """In one word, why it was not placed: fresh, alive, lacks, refused, busy, failed."""
+    """In one word, why it was not placed: fresh, alive, lacks, refused, busy, failed, setup."""
     detail: str
     have: tuple[str, ...]
     """Commits that its store holds, where it lacks the base."""
@@ -56,13 +57,16 @@ class SyncAnswer:
     """Codes."""
     log: tuple[str, ...]
     """The last lines of what it did, where that failed."""
+    facts: Mapping[str, str]
+    """What else it said, by its word."""
 
 
 class SyncStream:
     """The command on the box. One state after the other, unless one of them goes on to the end.
 
     A `first` state with few objects comes with the command itself, as its only one: its input would
-    cost one more round trip, since sshd reads none before the command runs.
+    cost one more round trip, since sshd reads none before the command runs. `query` is `run` for
+    one that begins a run of it.
     """
 
     def __init__(
@@ -71,11 +75,13 @@ class SyncStream:
         values: Mapping[str, Value],
         first: SyncState | None = None,
         objects: bytes = b"",
+        query: str = "sync",
     ) -> None:
         self._wire = wire
+        self._after = b""
         state = first.header(None).decode().strip() if first else ""
-        query = build_long_query("sync", **values, STATE=state, OBJECTS=b64encode(objects).decode())
-        self._stream = stream_answer(wire, query, BASH)
+        given = {"STATE": state, "OBJECTS": b64encode(objects).decode(), **values}
+        self._stream = stream_answer(wire, build_long_query(query, **given), BASH)
 
     def answer(self) -> SyncAnswer:
         """What became of the state that came with the command. Raises LinkLost, NoAnswer."""
@@ -94,6 +100,17 @@ class SyncStream:
         self._write(state.header(len(objects)), pieces)
         return self._answer()
 
+    def rest(self) -> bytes:
+        """What it says after its last answer, to its end. Raises LinkLost."""
+        said = bytearray(self._after)
+        while piece := self._stream.read(PIECE):
+            said += piece
+            if len(said) > _MOST_ANSWER:
+                break
+        if not self._wire.alive():
+            raise LinkLost(self._wire.label)
+        return bytes(said)
+
     def close(self) -> None:
         """Let go of the command. It ends by itself."""
         self._stream.close()
@@ -107,15 +124,16 @@ class SyncStream:
             pass  # its own words say why
 
     def _answer(self) -> SyncAnswer:
-        answer = bytearray()
-        while b"over\t\n" not in answer[-PIECE - 16 :]:
+        answer = bytearray(b"\n")
+        while _OVER not in answer[-PIECE - 16 :]:
             piece = self._stream.read(PIECE)
             answer += piece
             if not piece:
                 self._fail("it did not say what became of the state that was sent.")
             if len(answer) > _MOST_ANSWER:
                 self._fail(f"it answers with more than {_MOST_ANSWER // 2**20} MiB.")
-        return _parse(bytes(answer))
+        said, _, self._after = bytes(answer).partition(_OVER)
+        return _parse(said)
 
     def _fail(self, what: str) -> None:
         self._stream.close()
@@ -135,7 +153,7 @@ def _parse(answer: bytes) -> SyncAnswer:
             files[_KINDS.get(word, "updated")].append(value)
         else:
             facts[word] = value
-    problems = ("fresh", "alive", "lacks", "refused", "busy", "failed")
+    problems = ("fresh", "alive", "lacks", "refused", "busy", "failed", "setup")
     problem = next((word for word in problems if word in facts), "")
     return SyncAnswer(
         placed="placed" in facts and not problem,
@@ -145,4 +163,5 @@ def _parse(answer: bytes) -> SyncAnswer:
         files={kind: tuple(names) for kind, names in files.items()},
         warnings=tuple(many["warn"]),
         log=tuple(many["log"]),
+        facts=facts,
     )

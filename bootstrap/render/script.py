@@ -77,7 +77,10 @@ def render_script(
     `bare_files`: of the box's Python only what Python reads goes along, for a door with a limit.
     """
     library = [shell_part("lib", name) for name in LIBRARY]
-    parts = [shell_part("steps", step.name) for step in steps]
+    names = [step.name for step in steps]
+    if "repo" in names and "train" not in names:
+        names.append("train")  # for a run that is asked for by its command
+    parts = [shell_part("steps", name) for name in names]
     files = bare_box_files() if bare_files else box_files()
     return assemble_script(profile_name, variables, Parts(library, parts, files))
 

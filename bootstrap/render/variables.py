@@ -54,6 +54,12 @@ class Source:
     """A digest of the content, by which work is known; "" where the box clones, and finds it."""
 
 
+OF_ONE_RUN = (
+    *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
+    *("TRAIN_COMMAND", "TRAIN_SESSION"),
+)
+"""What differs from run to run of one profile; all else is the same program."""
+
 _ORDERED = {field.name for field in fields(ExpectedHardware)} - {"box", "run_alive"}
 _ORDERED_OF_BOX = {field.name for field in fields(ExpectedMachine)}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from bootstrap.cancel import CancelToken
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
+    from bootstrap.render.quote import Value
     from bootstrap.render.variables import Source
     from bootstrap.repo.changes import ChangeCount
     from bootstrap.repo.here import LocalRepository
@@ -44,13 +46,39 @@ class Payload:
     """What is sent of it."""
     source: Source
     steps: tuple[Step, ...]
-    script: str
-    script_id: str
+    values: Sequence[tuple[str, Value]]
+    """The variables of the script."""
     secrets: SecretSet = field(default_factory=SecretSet)
     dependencies: tuple[GitDependency, ...] = ()
     """Those that this machine fetches and sends."""
     warnings: tuple[str, ...] = ()
     """What to say of the repository's address, and of changes that stay here."""
+
+    @cached_property
+    def script(self) -> str:
+        """What the box runs."""
+        return self._rendered(self.values)
+
+    @cached_property
+    def script_id(self) -> str:
+        """What tells it from others."""
+        from bootstrap.render.script import script_id
+
+        return script_id(self.script)
+
+    @property
+    def program_id(self) -> str:
+        """Of the script without what differs between runs: the same for all of a profile's."""
+        from bootstrap.render.script import script_id
+        from bootstrap.render.variables import OF_ONE_RUN
+
+        values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
+        return script_id(self._rendered(values))
+
+    def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
+        from bootstrap.render.script import render_script
+
+        return render_script(self.profile.name, values, self.steps)
 
     @property
     def changes(self) -> ChangeCount:
@@ -194,12 +222,11 @@ def build_payload(
     with_source: bool = True,
     with_secrets: bool = True,
 ) -> Payload:
-    """Read the repository and render the script. Nothing is asked of any box.
+    """Read the repository, and what the script is made of. Nothing is asked of any box.
 
     `with_secrets`: False for a script that is only looked at. Raises ProfileError, UsageError:
     no repository, boxstrap's own checkout, or changes that must not travel.
     """
-    from bootstrap.render.script import render_script, script_id
     from bootstrap.render.variables import NO_SOURCE, variables
     from bootstrap.setup.dependencies import agree_to_dependencies, private_dependencies
     from bootstrap.setup.source import nothing_is_missing, resolve_source, warnings_of
@@ -236,7 +263,6 @@ def build_payload(
         secret_ids=secrets.ids,
         dependencies=dependency_rows,
     )
-    script = render_script(profile.name, values, steps)
     warnings = warnings_of(profile, source, request) if with_source else ()
     return Payload(
         profile=profile,
@@ -244,8 +270,7 @@ def build_payload(
         snapshot=snapshot,
         source=source,
         steps=steps,
-        script=script,
-        script_id=script_id(script),
+        values=values,
         secrets=secrets,
         dependencies=dependencies,
         warnings=warnings,

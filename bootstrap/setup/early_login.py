@@ -122,7 +122,7 @@ def begin_login(
     if not box.is_known or before is None or before.user != box.known.user:
         return None
     box.dial()
-    return EarlyLogin(box, cancel)
+    return EarlyLogin(box, cancel, ask=request.run is None)
 
 
 def ask_box(wire: Wire, request: ProbeRequest) -> BoxState:

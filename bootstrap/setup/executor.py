@@ -75,9 +75,10 @@ class SetupExecutor:
         what `result.raise_for` raises.
         """
         self._machine = box_state.facts.get("system", "").replace(" ", "-")
-        if box_state.working and box_state.working[1] == self.payload.script_id:
+        begins = self.request.restart or self.request.run
+        if box_state.working and box_state.working[1] == self._own_id:
             return self._follow_another(box_state.working[0], box_state)
-        if box_state.nothing_to_do and not self.request.restart:
+        if box_state.nothing_to_do and not begins:
             return ""
         if self.payload.secrets.names:
             self.context.ask_commands(box_state)
@@ -99,12 +100,18 @@ class SetupExecutor:
             return self._look_after(setup, lost)
         return self._follow(setup, box_state.have)
 
+    @property
+    def _own_id(self) -> str:
+        """What the box calls what is asked for: one that begins a run is no other's."""
+        run = self.request.run
+        return f"{self.payload.script_id}+{run.id}" if run else self.payload.script_id
+
     def _follow_another(self, setup: str, box_state: BoxState) -> str:
         """Somebody began the same already. It may be asked for less: the rest is done then."""
         self.reporter.say(f"this setup is at work already ({setup}): following it")
         self._follow(setup, box_state.have)
         box_state = self.context.box_state()
-        if self.request.only or box_state.nothing_to_do:
+        if self.request.only or self.request.run or box_state.nothing_to_do:
             return setup
         self._count_the_same()
         return self.run(box_state) or setup
@@ -124,6 +131,8 @@ class SetupExecutor:
         words = [word for word in ("restart", "adopt") if getattr(self.request, word)]
         if self.request.only:
             words.append(f"only={self.request.only}")
+        if self.request.run:
+            words += self.request.run.words(self.payload.profile)
         return Launch(
             script=self.payload.script,
             setup=setup,
@@ -135,9 +144,10 @@ class SetupExecutor:
 
     def _follow(self, setup: str, have: Sequence[str]) -> str:
         self.setup = setup
-        self.reporter.plan(
-            [step.name for step in self.payload.steps if self._takes_part(step.name)]
-        )
+        names = [step.name for step in self.payload.steps if self._takes_part(step.name)]
+        if self.request.run and "train" not in names:
+            names.append("train")
+        self.reporter.plan(names)
         self._send_commit(have)
         for event in follow_events(self.link, setup, workdir=self.workdir):
             if event.event == "done" and event.word("code") == "same":

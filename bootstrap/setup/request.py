@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bootstrap.link.handle import BoxOptions
+from bootstrap.setup.run_wish import RunWish
 
 
 @dataclass(frozen=True)
@@ -24,5 +25,7 @@ class SetupRequest(BoxOptions):
     """Let a warning of the verdict be a reason to return the box."""
     only: str = ""
     """Steps, with commas between: they and what they need, each whatever its stamp says."""
+    run: RunWish | None = None
+    """Begin this run, whatever ran before."""
     wait_s: int = 60
     """How long to wait for another setup on the box, in seconds."""

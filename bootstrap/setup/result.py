@@ -44,7 +44,8 @@ LOG_BYTES = 16 * 1024
 _RETURN = "return this box"
 FIRST_OUTPUT_S = 30
 """How long a run's first output is waited for, in seconds."""
-_MOMENT_S = "0.3"
+MOMENT_S = "0.3"
+"""How long a run is watched after its first output: what fails at its start says so then."""
 _SHOWN_LINES = 10
 
 _SHOWN_COMMAND = 60
@@ -186,10 +187,15 @@ def watch_beginning(wire: Wire, run: Run, workdir: str, redact: Sequence[str] = 
             repo_key=run.repo_key,
             name=run.name,
             tenths=FIRST_OUTPUT_S * 10,
-            moment=_MOMENT_S,
+            moment=MOMENT_S,
         ),
         timeout=FIRST_OUTPUT_S + 30,
     )
+    return first_output(answer)
+
+
+def first_output(answer: bytes) -> FirstOutput:
+    """What the query `first` answers."""
     head, _, log = sanitize(answer).partition("\n")
     state, _, rc = head.partition(" ")
     failed = state == "finished" and rc != "0"

@@ -43,14 +43,17 @@ def run_setup(
     began = time.monotonic()
     cancel = cancel or CancelToken()
     try:
-        return _run(_begin(request, reporter or Reporter(), cancel), began)
+        return _run(begin(request, reporter or Reporter(), cancel), began)
     except BoxstrapError:
         cancel.check()  # a wire that is cut ends in all kinds of errors
         raise
 
 
-def _begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
-    """A login to a known box comes first: what reads the profile is imported meanwhile."""
+def begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
+    """What stands before a setup. Raises as `get_context`.
+
+    A login to a known box comes first: what reads the profile is imported meanwhile.
+    """
     early = begin_login(request, reporter.say, cancel)
     from bootstrap.setup.context import get_context
 
@@ -58,6 +61,18 @@ def _begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> Se
 
 
 def _run(context: SetupContext, began: float) -> SetupResult:
+    try:
+        executor, box_state, setup = drive(context)
+        return _result(executor, context.box_state() if setup else box_state, setup, began)
+    finally:
+        context.link.close()
+
+
+def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
+    """Bring the box to the profile: who did it, what the box was before, and the setup's id.
+
+    Raises as `SetupExecutor.run`.
+    """
     # Imported while the box answers: no login waits for them.
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
@@ -65,16 +80,13 @@ def _run(context: SetupContext, began: float) -> SetupResult:
     from bootstrap.sshconfig.alias import preload
 
     executor = SetupExecutor(context)
-    try:
-        preload(context.box)
-        box_state = context.box_state()
-        warn_of_provider(context, box_state)
-        warn_of_unredacted(context.box.known, box_state, context.reporter, context.secrets_here)
-        setup = executor.run(box_state)
-        context.remember()
-        return _result(executor, context.box_state() if setup else box_state, setup, began)
-    finally:
-        context.link.close()
+    preload(context.box)
+    box_state = context.box_state()
+    warn_of_provider(context, box_state)
+    warn_of_unredacted(context.box.known, box_state, context.reporter, context.secrets_here)
+    setup = executor.run(box_state)
+    context.remember()
+    return executor, box_state, setup
 
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
@@ -146,7 +158,7 @@ class SetupPlan:
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box. The script is handed to its bash over its input, and stays in memory."""
-    context = _begin(request, reporter, CancelToken())
+    context = begin(request, reporter, CancelToken())
     try:
         plan = rows(context.payload.steps, _answers(context))
     finally:

@@ -9,14 +9,26 @@ from itertools import chain
 
 from invoke.collection import Collection
 
-from bootstrap.tasks import boxes, demo, doctor, doors, editors, profiles, runs, setup, sync, top
+from bootstrap.tasks import (
+    boxes,
+    demo,
+    doctor,
+    doors,
+    editors,
+    profiles,
+    run,
+    runs,
+    setup,
+    sync,
+    top,
+)
 from bootstrap.tasks.program import become_ours
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
 FAMILIES = (
     (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
     (setup.plan, setup.verify),
-    (sync.sync,),
+    (run.run, sync.sync),
     (runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
     (boxes.boxes, boxes.secrets, doctor.doctor, profiles.profiles),

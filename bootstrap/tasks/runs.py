@@ -101,16 +101,16 @@ def exec_(call: Call) -> None:
     """
     from bootstrap.runs.remote_command import enter
 
-    enter(call.options(), call.screen, _given_command(sys.argv))
-
-
-def _given_command(arguments: Sequence[str]) -> list[str]:
-    """What stands behind `--`, which Invoke drops. Raises UsageError where nothing does."""
-    command = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
-    if not command:
+    words = given_command(sys.argv)
+    if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
         raise UsageError("which command? It stands behind `--`.", hint=f"As in: {example}")
-    return command
+    enter(call.options(), call.screen, words)
+
+
+def given_command(arguments: Sequence[str]) -> list[str]:
+    """What stands behind `--`, which Invoke drops; nothing where nothing does."""
+    return list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
 
 
 @command(

@@ -14,9 +14,12 @@ from bootstrap.ui.layout import aligned
 from bootstrap.ui.words import NextCommands, what_next
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bootstrap.plan import PlanRow
     from bootstrap.setup.prove_environment import EnvironmentProof
     from bootstrap.setup.result import SetupResult
+    from bootstrap.sync.new_run import BegunRun
     from bootstrap.ui.screen import Screen
 
 
@@ -68,8 +71,7 @@ def next_steps(result: SetupResult) -> str:
     run, box, name = result.run or result.waits_for, result.handle, result.box
     program, local, repo = program_name(sys.argv[0]), box.is_local, box.options.repo
     can_attach = run and run.state == "running" and result.box_state.facts.get("tmux")
-    # Whose run is meant goes by where the person stands: here they named another place.
-    there = f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
+    there = _there(name, repo)
     return what_next(
         NextCommands(
             box=name,
@@ -84,6 +86,31 @@ def next_steps(result: SetupResult) -> str:
             status=f"{program} status --host {name}",
             rented=not local,
             destroy_at=result.profile.provider.console or "",
+        )
+    )
+
+
+def _there(name: str, repo: Path | None) -> str:
+    """Whose run is meant goes by where the person stands: there they named another place."""
+    return f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
+
+
+def after_run(begun: BegunRun) -> str:
+    """The block that ends `run`."""
+    run, box = begun.run, begun.handle
+    program, name = program_name(sys.argv[0]), begun.box
+    there = _there(name, box.options.repo)
+    alive = run.state in ("running", "queued")
+    return what_next(
+        NextCommands(
+            box=name,
+            run=run.name,
+            state=run.outcome(),
+            follow=f"{program} logs -f {there} --run {run.name}",
+            stop=f"{program} stop {there} --run {run.name}" if alive else "",
+            status=f"{program} status --host {name}",
+            rented=not box.is_local,
+            destroy_at=begun.profile.provider.console or "",
         )
     )
 

@@ -43,6 +43,7 @@ _HINT = "See what there is: --list. What a task takes: TASK --help"
 _UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
 _ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
 """How Invoke's parser writes an option of its own."""
+_WITH_COMMAND = ("exec", "run")
 _NEAR = 0.7
 """How like a name a word must be to be meant for it, of 1."""
 
@@ -56,8 +57,9 @@ def _meant(text: str, context: ParserContext | None) -> str:
         return ""
     word = unknown[2]
     in_task = context is not None and context.name
-    if context is not None and context.name == "exec" and not word.startswith("-"):
-        near = f"exec -- {shlex.join(sys.argv[sys.argv.index(word) :])}" if word in sys.argv else ""
+    if context is not None and context.name in _WITH_COMMAND and not word.startswith("-"):
+        rest = sys.argv[sys.argv.index(word) :] if word in sys.argv else []
+        near = f"{context.name} -- {shlex.join(rest)}" if rest else ""
     elif word.startswith("-"):
         core = ("--list", "--help", "--version", "--dry")
         near = nearest(word, [*(context.flags if context else ()), *core], _NEAR)

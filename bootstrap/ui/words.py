@@ -17,6 +17,7 @@ class NextCommands:
     state: str = "running"  # what became of the run: running, finished, failed (exit 1), …
     attach: str = ""  # the rest are commands, as they are typed
     follow: str = ""
+    stop: str = ""
     shell: str = ""
     ssh: str = ""  # the same with the person's own ssh
     code: str = ""
@@ -33,6 +34,7 @@ def what_next(following: NextCommands) -> str:
     commands = [
         ("attach", following.attach),
         ("follow", following.follow),
+        ("stop", following.stop),
         ("shell", following.shell),
         ("ssh", following.ssh),
         ("VS Code", following.code),

@@ -6,6 +6,7 @@
 # Words: `restart` begins the training again, `revive` does where it died with the box, `resume` lets such runs go on
 # by their own commands; `queue=after:train-1` lets a new run wait for its turn; `only=gpu,smoke`
 # takes steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
+# `run=ID` begins a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`.
 # BOXSTRAP_TOKEN in the environment opens a private repository; what is started never sees it.
 
 main() {
@@ -39,6 +40,13 @@ read_words() {
         QUEUE=${QUEUE/:/ }
         ;;
       adopt) ADOPT=yes ;;
+      run=*)
+        RUN_ID=${word#run=}
+        with_train
+        ;;
+      command=*) TRAIN_COMMAND=$(base64 -d <<<"${word#command=}") ;;
+      session=*) TRAIN_SESSION=${word#session=} ;;
+      gpus=*) RUN_GPUS=${word#gpus=} ;;
       without=*) leave_out "${word#without=}" ;;
       only=*)
         ONLY=${word#only=}
@@ -46,6 +54,13 @@ read_words() {
         ;;
     esac
   done
+}
+
+# A run may be asked for where the profile has no training of its own.
+with_train() {
+  case " ${STEPS[*]} " in *' train '*) return ;; esac
+  NEEDS[train]=${STEPS[*]}
+  STEPS+=(train) REPO_STEPS+=' train'
 }
 
 # keep_only STEP,STEP: they and what they need, in their order.
@@ -93,6 +108,8 @@ plan() {
 setup() {
   local taken=0
   open_setup "$1"
+  # Who asks for a run does not ask for the same as who asks for a setup, or for another run.
+  [ -z "$RUN_ID" ] || SCRIPT_ID+=+$RUN_ID
   take_lock "$2" || taken=$?
   case $taken in
     1) finish 8 busy ;;
@@ -100,10 +117,13 @@ setup() {
   esac
   trap cancel TERM INT
   prepare_box
+  ! is_begun || finish 0
+  [ -z "$RUN_ID" ] || choose_tree
   # From here on a look at the box asks this script whether it is still right.
   [ -n "$ONLY" ] || install_script
   [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
+  [ -z "$RUN_ID" ] || RESTART=yes
   ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
   mkfifo "$SETUP_DIR/pipe"
   exec 3<>"$SETUP_DIR/pipe"
@@ -128,10 +148,12 @@ cancel() {
   finish 7 cancelled
 }
 
-# One for each repository; `setup.sh` is the last.
+# One for each repository; `setup.sh` is the last. That of a run in a tree beside is `run.sh`: a setup is of the main tree.
 install_script() {
-  local own=$BOX_HOME/steps/$REPO_KEY/setup.sh
+  local own=$BOX_HOME/steps/$REPO_KEY/setup.sh beside=''
   mkdir -p "${own%/*}"
+  if [ "$TREE_NUMBER" != 1 ] && [ -e "$own" ]; then beside=yes own=${own%/*}/run.sh; fi
   cmp -s "$SETUP_DIR/setup.sh" "$own" || write_file "$own" 600 <"$SETUP_DIR/setup.sh"
-  [ "$own" -ef "$BOX_HOME/setup.sh" ] || ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
+  [ -n "$beside" ] || [ "$own" -ef "$BOX_HOME/setup.sh" ] ||
+    ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
 }

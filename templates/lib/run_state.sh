@@ -43,3 +43,13 @@ left_of() {
   while read -r _one; do ! alive "$_one" || _count=$((_count + 1)); done <"$1/left"
   printf '%s\n' "$_count"
 }
+
+# run_with_id RUNS ID: the run that was made under this id, which is the same however often it is asked for; 1 where none.
+run_with_id() {
+  for _run in "$1"/*/; do
+    _run=${_run%/} _id=
+    { read -r _id <"$_run/id"; } 2>/dev/null || :
+    [ "$_id" != "$2" ] || { printf '%s\n' "$_run" && return; }
+  done
+  return 1
+}

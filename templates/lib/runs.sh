@@ -84,6 +84,8 @@ last_run_died() {
 new_run() {
   local number=1 tmp
   mkdir -p "$RUNS"
+  # Made under this id, and never begun: the power went.
+  [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID
@@ -100,8 +102,16 @@ new_run() {
   [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
+  [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
+  [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
+}
+
+# Whether the run of RUN_ID, in RUN_DIR, was begun, or is being begun at this moment.
+is_begun() {
+  [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
+    { [ "$(run_state "$RUN_DIR")" != waiting ] || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
 }
 
 # What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
@@ -160,13 +170,14 @@ without_secrets() {
   env "${hidden[@]}" "$@" 3>&- 9>&-
 }
 
-# The profile's name for the session; where a live one has it, another repository's, ours is longer.
+# The profile's name for the session; where a live one has it, another run's, ours is longer.
 session_name() {
-  if have tmux && our_tmux list-panes -t "=$TRAIN_SESSION" -F '#{pane_dead}' 2>/dev/null | grep -qx 0; then
-    printf '%s-%s\n' "$TRAIN_SESSION" "$REPO_KEY" | tr -c 'A-Za-z0-9_\n-' '-'
-  else
-    printf '%s\n' "$TRAIN_SESSION"
-  fi
+  local name=$TRAIN_SESSION number=1 more=''
+  while have tmux && our_tmux list-panes -t "=$name" -F '#{pane_dead}' 2>/dev/null | grep -qx 0; do
+    name=$(tr -c 'A-Za-z0-9_\n-' '-' <<<"$TRAIN_SESSION-$REPO_KEY$more")
+    number=$((number + 1)) more=-$number
+  done
+  printf '%s\n' "$name"
 }
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.

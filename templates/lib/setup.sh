@@ -13,6 +13,7 @@ begin_script() {
   PROGRAMS=$BOX_HOME/compact/box
   PROGRAMS=$BOX_HOME/box # full
   settle_names
+  RUN_ID='' RUN_GPUS='' # full
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 

@@ -14,7 +14,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -136,7 +136,7 @@ class ScriptedBox:
             f"apply_shell() {{\n  until [ -e '{self.gate}' ]; do sleep 0.05; done\n  : {script}\n",
         )
         assert text != made.payload.script
-        made.payload = replace(made.payload, script=text, script_id=script_id(text))
+        vars(made.payload).update(script=text, script_id=script_id(text))
         self._begun.append(Setup(made, told))
         return self._begun[-1]
 

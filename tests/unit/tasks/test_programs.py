@@ -32,7 +32,7 @@ BUILT = [
     "plan",
     "profiles",
 ]
-BUILT += ["render", "secrets", "setup", "shell", "ssh-config", "status", "stop", "sync"]
+BUILT += ["render", "run", "secrets", "setup", "shell", "ssh-config", "status", "stop", "sync"]
 BUILT += ["top", "verify"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
@@ -41,6 +41,7 @@ WRONG = {
     "no value": (["setup", "--host"], "Flag --host needed value"),
     "no value for an option of Invoke": (["logs", "-F"], "Flag --list-format needed value"),
     "a command without its dashes": (["exec", "ls", "-l", "a b"], "mean exec -- ls -l 'a b'?"),
+    "a run's command without them": (["run", "python", "a b"], "mean run -- python 'a b'?"),
     "no value at all": (["profiles", "--validate"], "Flag --validate needed value"),
     "no number": (["setup", "--host", "a", "--wait", "soon"], "soon"),
     "two tasks in one": (["setup", "plna"], "plna"),

@@ -1,0 +1,288 @@
+"""`run`: what stands here, sent to a box, and a new run of it; mostly in one exchange."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bootstrap.cancel import CancelToken
+from bootstrap.codes import explain
+from bootstrap.errors import BoxstrapError, TrainingFailedError, UnreachableError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.handle import BoxHandle
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.profile.schema import Profile
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
+from bootstrap.render.quote import Value
+from bootstrap.render.variables import OF_ONE_RUN
+from bootstrap.repo.changes import ChangeCount
+from bootstrap.repo.objects import have_locally
+from bootstrap.repo.snapshot import remember
+from bootstrap.setup.context import SetupContext
+from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.result import (
+    FIRST_OUTPUT_S,
+    MOMENT_S,
+    FirstOutput,
+    first_output,
+    watch_beginning,
+)
+from bootstrap.setup.run_wish import RunWish
+from bootstrap.setup.secret_values import redacted_there
+from bootstrap.setup.sequence import begin, drive
+from bootstrap.sync.local_state import EarlyObjects, LocalState
+from bootstrap.sync.refusals import refusal
+from bootstrap.ui.screen import Screen
+
+_NOTHING_SENT = "none"
+
+
+@dataclass(frozen=True)
+class BegunRun:
+    """A run that began now, or that had begun under the same id."""
+
+    box: str
+    run: Run
+    wish: RunWish
+    tree: str
+    """The folder on the box that it runs in."""
+    environment: str
+    first_lines: tuple[str, ...]
+    """Its first output, or its last where it failed at once."""
+    changes: ChangeCount
+    """How many files differ from its commit."""
+    seconds: float
+    profile: Profile
+    handle: BoxHandle
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "box": self.box,
+            "run": self.run.as_dict(),
+            "id": self.wish.id,
+            "gpus": self.wish.gpus or None,
+            "commit": self.run.commit,
+            "snapshot": self.run.snapshot,
+            "changes": self.changes._asdict(),
+            "tree": self.tree,
+            "environment": self.environment,
+            "first_lines": list(self.first_lines),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def raise_for_status(self) -> None:
+        """Raise TrainingFailedError where it failed at once."""
+        if self.run.rc:
+            raise TrainingFailedError(
+                f"the command ended with exit code {self.run.rc}.",
+                where=self.run.name,
+                hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}",
+            )
+
+
+def start_run(request: SetupRequest, screen: Screen) -> BegunRun:
+    """Begin a run of what stands here, once for the id of `request.run`, whatever ran before.
+
+    Raises as `run_setup`, and what `sync` refuses: NotSafeError where something made on the box
+    is in the way; UnreachableError where nobody can tell whether it began.
+    """
+    assert request.run is not None  # noqa: S101 - who calls this asks for one
+    began = time.monotonic()
+    context = begin(request, screen, CancelToken())
+    try:
+        wish = request.run.of(context.payload.profile)
+        return _Beginning(context, wish, screen).begin(began)
+    finally:
+        context.link.close()
+
+
+class _Beginning:
+    """One run, from what was asked for to its first lines, over a link that may come and go."""
+
+    def __init__(self, context: SetupContext, wish: RunWish, screen: Screen) -> None:
+        self._context = context
+        self._wish = wish
+        self._screen = screen
+        self._backoff = Backoff(cancel=context.link.cancel)
+        self._output: FirstOutput | None = None
+
+    def begin(self, began: float) -> BegunRun:
+        """Begin it, by a setup where one exchange won't do."""
+        try:
+            answer = self._at_once() if self._may_be_quick() else None
+            if answer is None or answer.problem == "setup":
+                drive(self._context)
+                answer = self._asked_by_id()
+        except LinkLost as lost:
+            raise self._unknown(lost) from None
+        return self._result(answer, began)
+
+    def _may_be_quick(self) -> bool:
+        """A box that gets its files by itself, or was never set up, needs a setup."""
+        return self._context.payload.here is not None and bool(self._context.box.known.workdir)
+
+    def _at_once(self) -> SyncAnswer:
+        payload, known = self._context.payload, self._context.box.known
+        assert payload.here is not None  # noqa: S101 - see `_may_be_quick`
+        assert payload.snapshot is not None  # noqa: S101
+        state = LocalState(payload.here, payload.snapshot)
+        sent, objects = state.packed_on(known.snapshot if known.repo_key == state.here.key else "")
+        while True:
+            try:
+                answer = self._ask(sent, objects)
+                if answer.problem == "lacks":
+                    have = have_locally(state.here, answer.have, state.snapshot)
+                    base = have[0] if have else ""
+                    answer = self._ask(dataclasses.replace(sent, base=base), state.objects(have))
+                return answer
+            except LinkLost as lost:  # the id tells what was begun
+                self._reconnect(lost)
+                sent, objects = state.packed_on(sent.base)
+
+    def _asked_by_id(self) -> SyncAnswer:
+        while True:
+            try:
+                return self._ask(None, ())
+            except LinkLost as lost:
+                self._reconnect(lost)
+
+    def _reconnect(self, lost: LinkLost) -> None:
+        self._backoff.lost(lost, news=0)
+        try:
+            self._context.link.reconnect(lost)
+        except UnreachableError as error:
+            raise self._unknown(error) from None
+
+    def _unknown(self, error: UnreachableError) -> UnreachableError:
+        return UnreachableError(
+            f"{error.what} Nobody here can tell whether the run began.",
+            where=error.where,
+            hint="Look before you begin it again: boxstrap status --host "
+            + self._context.box.known.name,
+        )
+
+    def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
+        """One exchange. What is begun is said at once, and its first lines follow."""
+        wire = self._context.link.wire
+        few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
+        if sent is None:
+            stream = SyncStream(wire, {**self._values(), "STATE": _NOTHING_SENT}, query="run")
+        elif few is None:
+            stream = SyncStream(wire, self._values(), query="run")
+        else:
+            stream = SyncStream(wire, self._values(), sent, few, query="run")
+        try:
+            if sent is not None and few is None:
+                answer = stream.send_last(sent, objects)
+            else:
+                answer = stream.answer()
+            if "run" in answer.facts and self._shows_at_once():
+                self._say_begun(answer)
+                self._output = first_output(stream.rest())
+            return answer
+        finally:
+            if isinstance(objects, EarlyObjects):
+                objects.close()
+            stream.close()
+
+    def _values(self) -> dict[str, Value]:
+        payload, request = self._context.payload, self._context.request
+        wish = self._wish
+        return {
+            "workdir": payload.profile.box.workdir,
+            "REPO_KEY": payload.source.key,
+            "REPO_ROOT": payload.source.root,
+            "OBJECT_FORMAT": payload.here.object_format if payload.here else "",
+            "WAIT_S": request.wait_s,
+            "SCRIPT": payload.program_id,
+            "OF_ONE_RUN": "|".join(OF_ONE_RUN),
+            "RUN_ID": wish.id,
+            "RUN_WORDS": " ".join(wish.words(payload.profile)),
+            "tenths": FIRST_OUTPUT_S * 10 if self._shows_at_once() else "",
+            "moment": MOMENT_S,
+        }
+
+    def _shows_at_once(self) -> bool:
+        """Whether this machine can redact what the run says: else the box is asked to."""
+        here = self._context.secrets_here
+        return all(here.get(name) for name in self._context.box.known.secrets or ())
+
+    def _say_begun(self, answer: SyncAnswer) -> None:
+        name = answer.facts["run"].rpartition("/")[2]
+        self._screen.say(
+            f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            "(Ctrl-C is safe: it goes on)"
+        )
+
+    def _result(self, answer: SyncAnswer, began: float) -> BegunRun:
+        context, name = self._context, self._context.box.known.name
+        for code in answer.warnings:
+            self._screen.warn(f"{explain(code, {}).what}.")
+        if "run" not in answer.facts:
+            if answer.problem:
+                raise refusal(answer, context.link.label, name)
+            raise BoxstrapError(
+                "the run was not begun, and the box does not say why.",
+                where=context.link.label,
+                hint=f"See what it says: boxstrap status --host {name}",
+            )
+        self._remember()
+        run = self._run_of(answer)
+        output = self._output or self._watched(run)
+        return BegunRun(
+            box=name,
+            run=replace(run, state=output.state, rc=output.rc),
+            wish=self._wish,
+            tree=answer.facts.get("dir", ""),
+            environment=answer.facts.get("venv", ""),
+            first_lines=tuple(map(self._screen.redact, output.lines)),
+            changes=context.payload.changes,
+            seconds=time.monotonic() - began,
+            profile=context.payload.profile,
+            handle=context.box,
+        )
+
+    def _run_of(self, answer: SyncAnswer) -> Run:
+        key, _, name = answer.facts["run"].rpartition("/")
+        source, started = self._context.payload.source, answer.facts.get("started", "")
+        return Run(
+            repo_key=key,
+            name=name,
+            state="running",
+            rc=None,
+            started=int(started) if started.isdecimal() else 0,
+            commit=source.commit,
+            work="",
+            session=self._wish.session,
+            written=0,
+            log_bytes=0,
+            command=self._wish.command,
+            snapshot=source.snapshot,
+        )
+
+    def _watched(self, run: Run) -> FirstOutput:
+        """Its first lines, of which the box takes the secrets out that nobody here knows."""
+        context = self._context
+        self._screen.say(
+            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            "(Ctrl-C is safe: it goes on)"
+        )
+        box_state = context.link.ask(context.probe)
+        hidden = redacted_there(context.box.known, box_state, context.secrets_here)
+        workdir = context.payload.profile.box.workdir
+        return context.link.ask(partial(watch_beginning, run=run, workdir=workdir, redact=hidden))
+
+    def _remember(self) -> None:
+        """What the next one is packed on."""
+        payload, box = self._context.payload, self._context.box
+        source = payload.source
+        box.save(
+            replace(box.known, repo_key=source.key, repo_root=source.root, snapshot=source.snapshot)
+        )
+        if payload.here is not None and payload.snapshot is not None:
+            remember(payload.here, payload.snapshot)

@@ -1,0 +1,92 @@
+# shellcheck shell=bash disable=SC2034,SC2154,SC2317 # set here, read elsewhere; the variables stand in front when it is sent
+# sent_state: a state of the repository that comes outside of a setup, received into the store and placed in its folder.
+# What becomes of it is told on descriptor 6, a line of a word, a tab and a value.
+
+tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
+
+# read_header LINE: what comes. `base` is what its objects build on; `-` is none, and for `bytes` all that comes.
+read_header() {
+  read -r base REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH bytes <<<"$1"
+  [ "$REPO_BRANCH" != - ] || REPO_BRANCH=
+}
+
+# Before anything comes, since the way here takes its time. What places tells its cautions here, and looks only where
+# that is asked for.
+await_states() {
+  open_store "$REPO_STORE" "$OBJECT_FORMAT"
+  umask 022
+  emit() { [ "$1" != warn ] || tell warn "${2#code=}"; }
+  eval "look_and_$(declare -f mend_tree)"
+  mend_tree() {
+    if [ -n "$MENDS" ]; then look_and_mend_tree; fi
+  }
+}
+
+# Whether the tree that is meant was placed before, so that a state can take the place of another.
+is_tree() { [ -d "$REPO_DIR/.git" ] && [ -e "$NOTES/repo.placed" ]; }
+
+# Objects that build on what isn't here are not taken: the other side makes others of what is.
+receive() {
+  local said
+  said=$(umask 077 && receive_objects "$REPO_STORE" 2>&1 >/dev/null)
+  ! store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1 || return 0
+  if [ "$base" = - ] || [ -e "$REPO_STORE.refused" ]; then
+    said=${said:0:500}
+    tell refused "${said//$'\n'/ }"
+  else
+    tell lacks "$base"
+    store_git for-each-ref --count=20 --sort=-creatordate --format='have%09%(objectname)' refs/boxstrap >&6
+  fi
+  return 1
+}
+
+# The setup's own lock. What stands in it stays: it says which setup was the last.
+hold_box() {
+  exec 9>>"$BOX_HOME/lock"
+  read_holder
+  flock -n 9 || flock -w "$WAIT_S" 9 || { tell busy "$HOLDER_SETUP" && return 1; }
+  read_holder
+  is_over || end_leftovers
+}
+
+# Whether the last setup ended by itself: then it left nothing behind.
+is_over() { [[ $(<"$BOX_HOME/setups/$HOLDER_SETUP/status.json") == *'"state":"over"'* ]]; } 2>/dev/null
+
+# What a kill or a bad disk did is looked for where a switch of files was cut short, and where placing fails; a
+# setup always looks. Never call this left of `&&` or in an `if`: that would switch `set -e` off inside.
+place_state() {
+  local placed=() rc
+  STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
+  mapfile -t placed <"$NOTES/repo.placed"
+  for MENDS in '' yes; do
+    if [ -z "$MENDS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
+    : >"$STEP_CODE"
+    (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null
+    rc=$?
+    [ "$rc" -ne 0 ] || break
+  done
+  if [ "$rc" -eq 0 ]; then
+    store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null | head -n 2000 >&6
+    tell placed "$REPO_SNAPSHOT"
+    return
+  fi
+  tell_failure
+  return 1
+}
+
+# Its code, and the last lines of what was done.
+tell_failure() {
+  [ -s "$STEP_CODE" ] || classify_error "$STEP_LOG" >"$STEP_CODE"
+  tail -n 40 "$STEP_LOG" | while IFS= read -r line; do tell log "$line"; done
+  tell failed "$(<"$STEP_CODE")"
+}
+
+# The next setup finds the step `repo` done, if it was before.
+stamp_placed() {
+  local stamp state=$REPO_COMMIT
+  [ -s "$NOTES/repo.ok" ] || return 0
+  stamp=$(<"$NOTES/repo.ok")
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || state+=+$REPO_SNAPSHOT
+  write_file "$NOTES/repo.ok" 600 "${stamp%% *} $state ${stamp#* * }"$'\n'
+}
+

@@ -1,0 +1,97 @@
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
+# run: a new run of a state of the repository, once for its id. The script of this box's last setup does it where it is
+# the very one of the profile, and its steps are right for that state; else `setup` is told, with what is not, and
+# nothing was begun. STATE and OBJECTS are as for `sync`; `none` asks for what became of the run alone.
+
+# find_script: `script` is the one, without what differs from run to run, and without the box's files.
+find_script() {
+  local own
+  for own in "$box_home/steps/$repo_key"/{setup,run}.sh; do
+    script=$(sed -E "/^($OF_ONE_RUN)=/d" "$own" 2>/dev/null) || continue
+    [ "$(printf '%s\n' "$script" | sha256sum)" = "$SCRIPT  -" ] || continue
+    script=$(sed '/^# ---- files of the box/,$d' <<<"$script" && printf '}')
+    return
+  done
+  return 1
+}
+
+take_run() {
+  local rc
+  receive || return
+  (
+    hold_box || exit
+    # From here on the link may break: what is begun is begun, and the id tells which it was.
+    trap '' HUP
+    trap : PIPE
+    ! is_begun || exit
+    choose_tree
+    is_tree || { tell setup repo && exit; }
+    place_state
+    rc=$?
+    [ "$rc" -eq 0 ] && are_steps_right || exit
+    begin_new
+  )
+}
+
+# Those that a training is made with; what the box is was looked at when it was set up.
+are_steps_right() {
+  local name
+  for name in shell python prepare; do
+    case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
+    find_reason "$name" 2>>"$STEP_LOG"
+    [ -z "$WHY" ] || { tell setup "$name" && return 1; }
+  done
+}
+
+# Never left of `&&` or in an `if`, as `place_state`.
+begin_new() {
+  local rc
+  have tmux || tell warn no-tmux
+  : >"$STEP_CODE"
+  (
+    set -e
+    find_work
+    new_run "$WORK"
+    begin_run "$RUN_DIR" 6>&- 8<&-
+    made_of >"$RUN_DIR/made_of"
+    write_stamp train
+  ) >"$STEP_LOG" 2>&1 </dev/null
+  rc=$?
+  [ "$rc" -eq 0 ] || tell_failure
+}
+
+# has_begun RUNS: the run of this id; 1 where it was not begun yet.
+has_begun() { run=$(run_with_id "$1" "$RUN_ID") && [ "$(run_state "$run")" != waiting ]; }
+
+find_home
+find_repository "$box_home" "$REPO_KEY" "$REPO_ROOT" ''
+exec 6>&1
+# The script has a STATE of its own.
+header=$STATE
+if ! has_begun "$box_home/runs/$repo_key" && [ "$header" != none ]; then
+  find_script || { tell setup script && tell over && exit; }
+  # Not in a function: what it declares would be that function's own.
+  eval "$script"
+  begin_script
+  set +e
+  # shellcheck disable=SC2086 # words of our own
+  read_words $RUN_WORDS
+  await_states
+  if [ -n "$header" ]; then
+    read_header "$header"
+    take_run < <(base64 -d <<<"$OBJECTS")
+  else
+    read -r line
+    read_header "$line"
+    take_run
+  fi
+fi
+if has_begun "$box_home/runs/$repo_key"; then
+  tell run "$repo_key/${run##*/}"
+  tell dir "$(<"$run/dir")"
+  tell venv "$(<"$run/venv")"
+  tell started "$(<"$run/started")"
+  name=${run##*/}
+fi
+tell over
+[ -n "${name-}" ] && [ -n "$tenths" ] || exit

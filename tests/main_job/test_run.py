@@ -1,0 +1,123 @@
+"""`run`: a new run of what stands here, whatever ran before; each once, each in a tree of its own.
+
+The box is this machine. All tests share it, and a user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import BIN, HERE, Running, User, UserRepository
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+env: {GREETING: "hello"}
+train: {command: python train.py}
+"""
+SHOW = "import os, sys\nprint(sys.argv[1:], os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
+TO_LOCAL = ("--host", "local")
+
+
+@dataclass
+class Runner:
+    """A repository, and a box that was set up for it."""
+
+    user: User
+    repository: UserRepository
+
+    def run(self, *more: str, rc: int = 0, program: str = "boxstrap") -> dict[str, Any]:
+        """What `run --json` says, called from where `inv` finds its tasks."""
+        words = ("run", *TO_LOCAL, "--json", "--repo", str(self.repository.root), *more)
+        return Running([str(BIN / program), *words], HERE, self.user.env).end().must(rc).json()
+
+    def runs(self) -> list[Path]:
+        return sorted(self.user.home.glob("work/.boxstrap/runs/*/*/"))
+
+    def stop(self) -> None:
+        self.user.run("stop", *TO_LOCAL, "--all").must(0)
+
+    def write(self, **texts: str) -> None:
+        for name, text in texts.items():
+            (self.repository.root / f"{name}.py").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    user = User(tmp_path_factory.mktemp("run") / "home")
+    repository = user.repository(boxstrap__yaml=PROFILE)
+    user.run("setup", *TO_LOCAL).must(0)
+    yield Runner(user, repository)
+    user.run("stop", *TO_LOCAL, "--all")
+
+
+@pytest.mark.parametrize("program", ["boxstrap", "inv"])
+def test_each_time_a_new_run_of_what_stands_here(here: Runner, program: str) -> None:
+    here.write(train=SHOW, lib=f"# {program}\n")
+    before = here.runs()
+    words = ("--gpus", "1,0", "--", "python", "train.py", "--lr", "3e-4", "a b", "$HOME")
+    one = here.run(*words, program=program)
+    two = here.run(*words, program=program)
+    assert len(here.runs()) == len(before) + 2
+    assert one["first_lines"] == ["['--lr', '3e-4', 'a b', '$HOME'] 1,0"] == two["first_lines"]
+    assert one["run"]["name"] != two["run"]["name"]
+    assert one["tree"] == str(here.user.home / "work/homework") == two["tree"]
+    assert (one["id"], one["gpus"]) != (two["id"], None)
+    # No setup was made for it, and the next one finds it all right.
+    assert "steps" not in one
+    assert (here.user.home / "work/homework/lib.py").read_text() == f"# {program}\n"
+
+
+def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(here: Runner) -> None:
+    here.write(train="print('the profile')\n")
+    assert here.run()["first_lines"] == ["the profile"]
+    line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z; exit 3', rc=10)
+    assert line["first_lines"] == ["HELLO"]
+    assert (line["run"]["name"], line["run"]["rc"]) == ("sweep_1-1", 3)
+    # A setup asks whether the work ran already: it did, by a run.
+    before = here.runs()
+    here.user.run("setup", *TO_LOCAL).must(0)
+    assert here.runs() == before
+
+
+def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
+    waits = "import time\nprint(open('lib.py').read(), end='', flush=True)\ntime.sleep(60)\n"
+    live = []
+    for number in range(3):
+        here.write(train=waits, lib=f"# work {number}\n")
+        live.append(here.run())
+    try:
+        assert [one["run"]["state"] for one in live] == ["running"] * 3
+        assert [one["first_lines"] for one in live] == [[f"# work {n}"] for n in range(3)]
+        assert [Path(one["tree"]).name for one in live] == [
+            *("homework", "homework@2", "homework@3"),
+        ]
+        sessions = {one["run"]["name"]: one for one in live}
+        assert len(sessions) == 3
+        for number, one in enumerate(live):
+            assert (Path(one["tree"]) / "lib.py").read_text() == f"# work {number}\n"
+    finally:
+        here.stop()
+    # What is over is taken again: the main tree first.
+    assert Path(here.run("--", "true")["tree"]).name == "homework"
+
+
+def test_new_requirements_are_made_first(here: Runner) -> None:
+    (here.repository.root / "requirements.txt").write_text("iniconfig>=2\n")
+    here.write(train="import iniconfig; print(iniconfig.__name__)\n")
+    made = here.run()
+    assert made["first_lines"] == ["iniconfig"]
+    assert {step["step"]: step["state"] for step in made["steps"]}["python"] == "ok"
+    (here.repository.root / "requirements.txt").unlink()
+
+
+def test_what_is_no_command_or_gpu_is_wrong_usage(here: Runner) -> None:
+    for words in (("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")):
+        here.user.run("run", *TO_LOCAL, *words).must(2)
+    here.user.run("--dry", "run", *TO_LOCAL).must(2)
