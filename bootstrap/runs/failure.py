@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from bootstrap.link.parsing import number
@@ -81,6 +81,19 @@ def find_failure(
         )
     what = next((line for line in traceback if _is_exception(line)), "")
     return Failure("exception" if what else "unknown", what[:_WIDTH], lines=shown)
+
+
+def find_failures(
+    runs: Sequence[Run], log_ends: Mapping[str, bytes], redact: Callable[[str], str], most: int
+) -> dict[Run, Failure]:
+    """Those of the runs that failed; `log_ends` has by `KEY/NAME` up to `most` bytes of a log."""
+    found = {}
+    for run in runs:
+        end = log_ends.get(f"{run.repo_key}/{run.name}", b"")
+        failure = find_failure(run, end, redact, is_cut=run.log_bytes > most)
+        if failure:
+            found[run] = failure
+    return found
 
 
 def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:

@@ -27,7 +27,7 @@ from bootstrap.runs.connection import (
     meant,
     redactor_of_all,
 )
-from bootstrap.runs.failure import Failure, find_failure
+from bootstrap.runs.failure import Failure, find_failures
 from bootstrap.runs.gpu_use import gpu_use
 from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.selection import repository_names
@@ -104,7 +104,9 @@ def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxSt
 def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxStatus:
     with connect(options, screen, here, with_details=True) as connection:
         box_state, name = connection.box_state, connection.box.known.name
-        failures = _failures(connection)
+        failures = find_failures(
+            box_state.runs, connection.details.log_ends, connection.redactor.text, END_BYTES
+        )
         if any(failure.lines for failure in failures.values()):
             known, values = connection.box.known, connection.redactor.secrets
             warn_of_unredacted(known, box_state, screen, values)
@@ -113,18 +115,6 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
             _document(connection, why, failures),
             status_lines(name, box_state, why, connection.details.gpus, failures),
         )
-
-
-def _failures(connection: BoxConnection) -> dict[Run, Failure]:
-    ends = connection.details.log_ends
-    redact = connection.redactor.text
-    found = {}
-    for run in connection.box_state.runs:
-        end = ends.get(f"{run.repo_key}/{run.name}", b"")
-        failure = find_failure(run, end, redact, is_cut=run.log_bytes > END_BYTES)
-        if failure:
-            found[run] = failure
-    return found
 
 
 def _document(

@@ -159,30 +159,7 @@ def _is_ignored(file: Path) -> bool:
 
 
 def _commands() -> dict[str, str]:
-    """The person's commands by the names of their secrets.
+    """The person's commands by the names of their secrets. Raises UsageError."""
+    from bootstrap.profile.own_commands import read_commands
 
-    Raises UsageError where others may write the file, WrongProfileError where it isn't YAML.
-    """
-    from bootstrap.profile.yaml_source import Scalar, read
-
-    file = commands_file()
-    if not file.exists():
-        return {}
-    where = find.label(file)
-    if of_another(file) or of_another(real(file)) or real(file).stat().st_mode & 0o022:
-        raise UsageError(
-            "others may write this file, which names programs to run. Nothing of it was used.",
-            where=where,
-            hint=f"chmod go-w {where}",
-        )
-    yaml = read(file, where)
-    wrong = [problem.message for problem in yaml.problems]
-    commands = {}
-    for name, command in yaml.keys.entries:
-        if isinstance(command, Scalar) and command.text.strip() and command.tag == "str":
-            commands[name.text] = command.text
-        else:
-            wrong.append(f"line {name.line}: a command is expected, as in `op read …`")
-    if wrong:
-        raise UsageError(wrong[0], where=where)
-    return commands
+    return read_commands(commands_file(), "op read …")

@@ -29,7 +29,7 @@ FAMILIES = (
     (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
     (setup.plan, setup.verify),
     (run.run, sync.sync),
-    (runs.attach, runs.shell, runs.exec_, top.top),
+    (runs.wait, runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
     (boxes.boxes, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),

@@ -1,4 +1,4 @@
-"""status, logs, attach, shell, exec, stop: the training on a box, and the box, afterwards."""
+"""status, logs, wait, attach, shell, exec, stop: the training on a box, and the box, afterwards."""
 
 from __future__ import annotations
 
@@ -69,6 +69,26 @@ def logs(call: Call) -> None:
         follow=given["follow"],
         as_json=call.is_json,
     )
+
+
+@command(
+    HOST,
+    JSON,
+    _IDENTITY,
+    _REPO,
+    _RUN,
+    Option("all_", "All runs that live or wait for their turn, of whichever repository.", False),
+    changes=(),
+    interrupted="Run the same command again to wait on. To end the training: boxstrap stop",
+)
+def wait(call: Call) -> None:
+    """Wait until a run is over: exit 0, or 10 where it failed. This machine must stay awake.
+
+    Example: boxstrap wait --host my-box
+    """
+    from bootstrap.runs.wait import wait_for
+
+    wait_for(call.options(), call.screen, run=call.given["run"], every=call.given["all_"])
 
 
 @command(HOST, _IDENTITY, _REPO, _RUN, _ALL)

@@ -158,6 +158,9 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     rented.box.power_off()
     rented.box.power_on()
     assert rented.status()["runs"][0]["state"] == "died"
+    told = rented.run("status").must(0).out
+    assert "train-1  died with the box  started" in told
+    assert "boxstrap setup --restart" in told
     assert step(rented, "train") == {"step": "train", "runs": False, "why": "died"}
     assert "died with the box" in rented.run("plan").must(0).out
     again = rented.run("setup").must(0)

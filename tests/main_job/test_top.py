@@ -37,6 +37,10 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
     assert found[0]["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
     assert found[0]["run"]["last"] == "step 7 loss 0.5"
     assert found[0]["run"]["state"] == "running"
+    use = with_gpu.status()["runs"][0]["gpu_use"]
+    assert [(one["index"], one["memory_total"]) for one in use] == [(0, 80 * 2**30)]
+    assert "running" in (shown := with_gpu.run("status").must(0).out)
+    assert "  GPU 0: " in shown
     after = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
     assert after - logins in (0, 1)
     # What looks there ends when nobody looks any more.

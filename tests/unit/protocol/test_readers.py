@@ -30,7 +30,7 @@ from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
-from bootstrap.protocol.run import parse_run
+from bootstrap.protocol.run import STATES, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_dependencies import DependencySender, refs_there
@@ -42,6 +42,7 @@ from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
+from bootstrap.runs.wait import _await_end
 from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for, watch_beginning
 from bootstrap.sync.refusals import refusal
@@ -153,6 +154,13 @@ def synced(wire: Any) -> None:
             assert refusal(answer, "box", "gpu").text().isprintable() or answer.log
 
 
+def awaited(wire: Any) -> None:
+    assert RUN
+    connection = SimpleNamespace(link=LinkMadeOnce(wire=wire), workdir="/w")
+    screen = DocumentScreen(io.StringIO())
+    assert _await_end(connection, RUN, screen).state in STATES  # type: ignore[arg-type]
+
+
 def detailed(wire: Any) -> None:
     said = exchange(wire, "x")
     details = parse_details([said, b"log r-1/train-1\n" + said, b"gpus\n" + said])
@@ -172,6 +180,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
     "runs/top.py": looked,
+    "runs/wait.py": awaited,
     "editors/on_box.py": edited,
     "link/exchange.py": lambda wire: ask(wire, "x"),
     "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),

@@ -33,7 +33,7 @@ BUILT = [
     "profiles",
 ]
 BUILT += ["render", "run", "secrets", "setup", "shell", "ssh-config", "status", "stop", "sync"]
-BUILT += ["top", "verify"]
+BUILT += ["top", "verify", "wait"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),

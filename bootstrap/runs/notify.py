@@ -1,0 +1,67 @@
+"""Telling a person that a run is over: the terminal's bell, and commands of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bootstrap.paths import config_dir
+from bootstrap.profile import find
+from bootstrap.profile.own_commands import read_commands
+from bootstrap.protocol.run import Run
+
+_COMMAND_S = 30
+"""How long a command may take, in seconds."""
+
+
+def notify_file() -> Path:
+    """The file with the person's commands, a line each: `NAME: command`."""
+    return config_dir() / "notify.yaml"
+
+
+def own_notifiers() -> dict[str, str]:
+    """Those commands by name. Raises UsageError for a file that can't be used."""
+    return read_commands(notify_file(), 'notify-send boxstrap "$BOXSTRAP_MESSAGE"')
+
+
+def ring() -> None:
+    """The terminal's bell, where somebody looks at one."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\a")
+        sys.stderr.flush()
+
+
+def notify(
+    commands: dict[str, str], run: Run, box: str, message: str, warn: Callable[[str], None]
+) -> None:
+    """Run the commands, in the home folder; one that fails is a warning.
+
+    They find what to tell in their environment. No word of a log is in it.
+    """
+    told = {
+        "BOXSTRAP_MESSAGE": message,
+        "BOXSTRAP_BOX": box,
+        "BOXSTRAP_RUN": run.name,
+        "BOXSTRAP_STATE": run.state,
+        "BOXSTRAP_EXIT": "" if run.rc is None else str(run.rc),
+    }
+    for name, command in commands.items():
+        where = f"{find.label(notify_file())}: {name}"
+        try:
+            done = subprocess.run(
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno(),
+                cwd=Path.home(),
+                env={**os.environ, **told},
+                timeout=_COMMAND_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            warn(f"{where}: it was not over within {_COMMAND_S} s")
+            continue
+        if done.returncode:
+            warn(f"{where}: it ended with {done.returncode}")
