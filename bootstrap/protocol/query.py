@@ -31,8 +31,6 @@ _ALSO = {
 """More of the library, for those that need it: these bytes travel too."""
 _AFTER = {"status": "probe"}
 """Queries that go on where another one ends. They redact by themselves what needs it."""
-_ENDS_AS = {"run": "first"}
-"""A long query that ends with what another one does."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +91,7 @@ def _redactor() -> str:
 def build_long_query(name: str, /, **values: Value) -> str:
     """The same for one that is long: compressed, since no more than 32 KiB of a command are sure to
     be taken (RFC 4253, 6.1)."""
-    parts = [part for part in (name, _ENDS_AS.get(name, "")) if part]
-    text = _shared(name) + "".join(_bare(shell_part("queries", part)) for part in parts)
+    text = _shared(name) + _bare(shell_part("queries", name))
     packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return (
         assignments({"workdir": "", **values}) + f'eval "$(echo {packed} | base64 -d | gzip -dc)"\n'

@@ -100,15 +100,22 @@ class SyncStream:
         self._write(state.header(len(objects)), pieces)
         return self._answer()
 
-    def rest(self) -> bytes:
-        """What it says after its last answer, to its end. Raises LinkLost."""
-        said = bytearray(self._after)
-        while piece := self._stream.read(PIECE):
-            said += piece
-            if len(said) > _MOST_ANSWER:
+    def rest(self, until: bytes = b"") -> bytes:
+        """What it says after its last answer: to its end, or to the first `until`.
+
+        Raises LinkLost.
+        """
+        said, self._after = bytearray(self._after), b""
+        while not (until and until in said) and len(said) <= _MOST_ANSWER:
+            piece = self._stream.read(PIECE)
+            if not piece and not self._wire.alive():
+                raise LinkLost(self._wire.label)
+            if not piece:
                 break
-        if not self._wire.alive():
-            raise LinkLost(self._wire.label)
+            said += piece
+        if until:
+            found, _, self._after = bytes(said).partition(until)
+            return found
         return bytes(said)
 
     def close(self) -> None:

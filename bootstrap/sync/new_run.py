@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -39,6 +39,7 @@ from bootstrap.sync.refusals import refusal
 from bootstrap.ui.screen import Screen
 
 _NOTHING_SENT = "none"
+Show = Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,10 @@ class BegunRun:
             )
 
 
-def start_run(request: SetupRequest, screen: Screen) -> BegunRun:
+def start_run(request: SetupRequest, screen: Screen, show: Show) -> BegunRun:
     """Begin a run of what stands here, once for the id of `request.run`, whatever ran before.
 
+    `show` hears its first lines as soon as it has some, and where it fails at once its last.
     Raises as `run_setup`, and what `sync` refuses: NotSafeError where something made on the box
     is in the way; UnreachableError where nobody can tell whether it began.
     """
@@ -96,7 +98,7 @@ def start_run(request: SetupRequest, screen: Screen) -> BegunRun:
     context = begin(request, screen, CancelToken())
     try:
         wish = request.run.of(context.payload.profile)
-        return _Beginning(context, wish, screen).begin(began)
+        return _Beginning(context, wish, screen, show).begin(began)
     finally:
         context.link.close()
 
@@ -104,12 +106,14 @@ def start_run(request: SetupRequest, screen: Screen) -> BegunRun:
 class _Beginning:
     """One run, from what was asked for to its first lines, over a link that may come and go."""
 
-    def __init__(self, context: SetupContext, wish: RunWish, screen: Screen) -> None:
+    def __init__(self, context: SetupContext, wish: RunWish, screen: Screen, show: Show) -> None:
         self._context = context
         self._wish = wish
         self._screen = screen
         self._backoff = Backoff(cancel=context.link.cancel)
         self._output: FirstOutput | None = None
+        self._show = show
+        self._shown = False
 
     def begin(self, began: float) -> BegunRun:
         """Begin it, by a setup where one exchange won't do."""
@@ -183,7 +187,7 @@ class _Beginning:
                 answer = stream.answer()
             if "run" in answer.facts and self._shows_at_once():
                 self._say_begun(answer)
-                self._output = first_output(stream.rest())
+                self._output = self._shown_output(stream)
             return answer
         finally:
             if isinstance(objects, EarlyObjects):
@@ -203,7 +207,7 @@ class _Beginning:
             "OF_ONE_RUN": "|".join(OF_ONE_RUN),
             "RUN_ID": wish.id,
             "RUN_WORDS": " ".join(wish.words(payload.profile)),
-            "tenths": FIRST_OUTPUT_S * 10 if self._shows_at_once() else "",
+            "show_s": FIRST_OUTPUT_S if self._shows_at_once() else "",
             "moment": MOMENT_S,
         }
 
@@ -211,6 +215,16 @@ class _Beginning:
         """Whether this machine can redact what the run says: else the box is asked to."""
         here = self._context.secrets_here
         return all(here.get(name) for name in self._context.box.known.secrets or ())
+
+    def _shown_output(self, stream: SyncStream) -> FirstOutput:
+        """Its first lines, which are shown as they come; of one that failed at once its last."""
+        early = first_output(b"running\n" + stream.rest(b"\0")).lines
+        lines = tuple(map(self._screen.redact, early))
+        if lines and not self._shown:
+            self._shown = True
+            self._show(lines)
+        output = first_output(stream.rest())
+        return replace(output, lines=output.lines or early)
 
     def _say_begun(self, answer: SyncAnswer) -> None:
         name = answer.facts["run"].rpartition("/")[2]
@@ -234,13 +248,16 @@ class _Beginning:
         self._remember()
         run = self._run_of(answer)
         output = self._output or self._watched(run)
+        lines = tuple(map(self._screen.redact, output.lines))
+        if lines and (not self._shown or output.rc):
+            self._show(lines)
         return BegunRun(
             box=name,
             run=replace(run, state=output.state, rc=output.rc),
             wish=self._wish,
             tree=answer.facts.get("dir", ""),
             environment=answer.facts.get("venv", ""),
-            first_lines=tuple(map(self._screen.redact, output.lines)),
+            first_lines=lines,
             changes=context.payload.changes,
             seconds=time.monotonic() - began,
             profile=context.payload.profile,

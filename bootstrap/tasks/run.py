@@ -16,7 +16,6 @@ from bootstrap.tasks.setup import COMMITTED, WAIT
 if TYPE_CHECKING:
     from bootstrap.profile.values import Rule
     from bootstrap.setup.run_wish import RunWish
-    from bootstrap.sync.new_run import BegunRun
 
 
 @command(
@@ -34,9 +33,13 @@ def run(call: Call) -> None:
     """
     wish = _wish(call, given_command(sys.argv))
     from bootstrap.sync.new_run import start_run
+    from bootstrap.tasks.setup_report import after_run
 
-    begun = start_run(dataclasses.replace(call.request(), run=wish), call.screen)
-    call.screen.result(begun.as_dict(), _text(begun, call))
+    def show(lines: Sequence[str]) -> None:
+        call.screen.result({}, "\n".join(f"  {line}" for line in lines))
+
+    begun = start_run(dataclasses.replace(call.request(), run=wish), call.screen, show)
+    call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
     begun.raise_for_status()
 
 
@@ -59,10 +62,3 @@ def _checked(name: str, text: str, rule: Rule) -> str:
         return rule(text) if text else ""
     except ValueError as error:
         raise UsageError(f"{name}: {error}.") from None
-
-
-def _text(begun: BegunRun, call: Call) -> str:
-    from bootstrap.tasks.setup_report import after_run
-
-    lines = [f"  {call.screen.safe_text(line)}" for line in begun.first_lines]
-    return "\n".join([*lines, "", after_run(begun)])

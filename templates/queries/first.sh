@@ -4,9 +4,9 @@
 find_home
 run=$box_home/runs/$repo_key/$name
 waited=0
-while [ ! -s "$run/log" ] && [ ! -f "$run/exit" ] && [ "$waited" -lt $((tenths * 5)) ]; do
+while [ ! -s "$run/log" ] && [ ! -f "$run/exit" ] && [ "$waited" -lt "$tenths" ]; do
   waited=$((waited + 1))
-  sleep 0.02
+  sleep 0.1
 done
 # A moment more: what fails at its start says so right after its first line.
 [ -f "$run/exit" ] || sleep "$moment"

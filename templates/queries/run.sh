@@ -86,12 +86,29 @@ if ! has_begun "$box_home/runs/$repo_key" && [ "$header" != none ]; then
     take_run
   fi
 fi
-if has_begun "$box_home/runs/$repo_key"; then
-  tell run "$repo_key/${run##*/}"
-  tell dir "$(<"$run/dir")"
-  tell venv "$(<"$run/venv")"
-  tell started "$(<"$run/started")"
-  name=${run##*/}
+if ! has_begun "$box_home/runs/$repo_key"; then
+  tell over
+  exit
 fi
+tell run "$repo_key/${run##*/}"
+tell dir "$(<"$run/dir")"
+tell venv "$(<"$run/venv")"
+tell started "$(<"$run/started")"
 tell over
-[ -n "${name-}" ] && [ -n "$tenths" ] || exit
+
+# Its first output as soon as there is some, then a zero byte. A moment later what became of it: what fails at its start
+# says so right after its first line.
+[ -n "$show_s" ] || exit
+await_for() {
+  local until=$(($1 * 50))
+  until "${@:2}" || [ -f "$run/exit" ] || [ "$until" -le 0 ]; do
+    until=$((until - 1))
+    sleep 0.02
+  done
+}
+await_for "$show_s" test -s "$run/log"
+head -c 4000 "$run/log" 2>/dev/null
+printf '\0'
+[ -f "$run/exit" ] || sleep "$moment"
+printf '%s\n' "$(run_state "$run")"
+[ ! -f "$run/exit" ] || [ "$(<"$run/exit")" = 0 ] || tail -c 4000 "$run/log"

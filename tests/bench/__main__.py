@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, init, logs, quiet, start, status, sync, verify
+from tests.bench import again, breakdown, fresh, init, logs, quiet, run, start, status, sync, verify
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import FreshBench
@@ -19,7 +19,7 @@ from tests.bench.table import BenchRow, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
-_PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync")
+_PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync", "run")
 _ALONE = ("init",)
 """Measured only where they are asked for: whole builds."""
 
@@ -54,6 +54,9 @@ def main() -> int:
         if "sync" in parts:
             quiet.wait(asked.patience)
             rows += sync.measure(stage, asked.again_runs)
+        if "run" in parts:
+            quiet.wait(asked.patience)
+            rows += run.measure(stage, asked.again_runs)
         if "init" in parts:
             rows += init.measure(stage)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"

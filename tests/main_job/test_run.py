@@ -40,6 +40,10 @@ class Runner:
     def runs(self) -> list[Path]:
         return sorted(self.user.home.glob("work/.boxstrap/runs/*/*/"))
 
+    def states(self) -> dict[str, str]:
+        told = self.user.run("status", *TO_LOCAL, "--json").must(0).json()
+        return {run["name"]: run["state"] for run in told["runs"]}
+
     def stop(self) -> None:
         self.user.run("stop", *TO_LOCAL, "--all").must(0)
 
@@ -57,29 +61,29 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     user.run("stop", *TO_LOCAL, "--all")
 
 
-@pytest.mark.parametrize("program", ["boxstrap", "inv"])
-def test_each_time_a_new_run_of_what_stands_here(here: Runner, program: str) -> None:
-    here.write(train=SHOW, lib=f"# {program}\n")
-    before = here.runs()
+def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
+    here.write(train=SHOW)
     words = ("--gpus", "1,0", "--", "python", "train.py", "--lr", "3e-4", "a b", "$HOME")
-    one = here.run(*words, program=program)
-    two = here.run(*words, program=program)
-    assert len(here.runs()) == len(before) + 2
-    assert one["first_lines"] == ["['--lr', '3e-4', 'a b', '$HOME'] 1,0"] == two["first_lines"]
-    assert one["run"]["name"] != two["run"]["name"]
-    assert one["tree"] == str(here.user.home / "work/homework") == two["tree"]
-    assert (one["id"], one["gpus"]) != (two["id"], None)
-    # No setup was made for it, and the next one finds it all right.
-    assert "steps" not in one
-    assert (here.user.home / "work/homework/lib.py").read_text() == f"# {program}\n"
+    before, made = len(here.runs()), []
+    for program in ("boxstrap", "inv", "inv"):
+        here.write(lib=f"# {program}\n")
+        made.append(here.run(*words, program=program))
+        assert made[-1]["first_lines"] == ["['--lr', '3e-4', 'a b', '$HOME'] 1,0"]
+        assert (here.user.home / "work/homework/lib.py").read_text() == f"# {program}\n"
+        # Nothing was set up for it.
+        assert "steps" not in made[-1]
+    assert len(here.runs()) == before + 3
+    assert {one["tree"] for one in made} == {str(here.user.home / "work/homework")}
+    assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
 def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(here: Runner) -> None:
     here.write(train="print('the profile')\n")
     assert here.run()["first_lines"] == ["the profile"]
-    line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z; exit 3', rc=10)
-    assert line["first_lines"] == ["HELLO"]
-    assert (line["run"]["name"], line["run"]["rc"]) == ("sweep_1-1", 3)
+    line = here.run("--session", "sweep_1", "--", 'echo "$GREETING" | tr a-z A-Z')
+    assert (line["run"]["name"], line["first_lines"]) == ("sweep_1-1", ["HELLO"])
+    failed = here.run("--session", "sweep_1", "--", "exit 3", rc=10)
+    assert (failed["run"]["name"], failed["run"]["rc"]) == ("sweep_1-2", 3)
     # A setup asks whether the work ran already: it did, by a run.
     before = here.runs()
     here.user.run("setup", *TO_LOCAL).must(0)
@@ -106,6 +110,19 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         here.stop()
     # What is over is taken again: the main tree first.
     assert Path(here.run("--", "true")["tree"]).name == "homework"
+
+
+def test_ctrl_c_leaves_it_running(here: Runner) -> None:
+    silent = "import time; time.sleep(60)"
+    going = here.user.begin("run", *TO_LOCAL, "--session", "silent", "--", "python", "-c", silent)
+    going.await_said("silent-1: waiting up to")
+    going.interrupt()
+    said = going.end().must(130).err
+    assert "what runs on the box goes on" in said
+    assert "Whether it began: boxstrap status --host local" in said
+    assert here.states()["silent-1"] == "running"
+    here.stop()
+    assert here.states()["silent-1"] == "finished"
 
 
 def test_new_requirements_are_made_first(here: Runner) -> None:

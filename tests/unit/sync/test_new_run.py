@@ -1,0 +1,96 @@
+"""`run` over a link that is cut at any moment: one run for one id, or a word that none can tell."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UnreachableError
+from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.setup import SetupRequest, run_setup
+from bootstrap.setup.run_wish import RunWish
+from bootstrap.sync.new_run import start_run
+from bootstrap.ui.plain import PlainScreen
+from tests.cli import User
+
+PROFILE = "version: 1\nextends: local\nbox: {workdir: ~/work}\n"
+LONGEST_S = 1.0
+"""About as long as the exchange takes."""
+
+
+class Scissors:
+    """Cuts the link of the next command a while after it began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.after_s: float | None = None
+        begin = LocalWire.start
+
+        def start(wire: LocalWire, command: str) -> LocalStream:
+            stream = begin(wire, command)
+            if self.after_s is not None:
+                threading.Timer(self.after_s, wire.close).start()
+                self.after_s = None
+            return stream
+
+        monkeypatch.setattr(LocalWire, "start", start)
+
+
+def await_settled(home: Path) -> None:
+    """The box goes on without the link: until nothing of it is at work."""
+    lock = home / "work/.boxstrap/lock"
+    limit = time.monotonic() + 20
+    while str(lock.stat().st_ino) in Path("/proc/locks").read_text():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def test_a_link_that_is_cut_at_the_start_begins_it_once(
+    user: User,
+    monkeypatch: pytest.MonkeyPatch,
+    seeded: random.Random,
+    request: pytest.FixtureRequest,
+) -> None:
+    repository = user.repository(boxstrap__yaml=PROFILE)
+    asked = SetupRequest(host="local", repo=repository.root)
+    run_setup(asked)
+    scissors, begun = Scissors(monkeypatch), user.home / "begun"
+    for number in range(request.config.getoption("tries")):
+        (repository.root / "train.py").write_text(f"print({number})\n")
+        wish = RunWish(f"echo {number} >>{begun}; echo said")
+        with monkeypatch.context() as patch:
+            gives_up = seeded.random() < 0.4
+            if gives_up:
+                patch.setattr(ReconnectingLink, "reconnect", raises)
+            scissors.after_s = seeded.uniform(0, LONGEST_S)
+            said = outcome(replace(asked, run=wish))
+            assert said == wish.id or (gives_up and "Nobody here can tell" in said)
+        await_settled(user.home)
+        # Whoever asks again with the id gets the one run that there is.
+        assert outcome(replace(asked, run=wish)) == wish.id
+        runs = list(user.home.glob("work/.boxstrap/runs/*/*/id"))
+        assert [path.read_text() for path in runs].count(f"{wish.id}\n") == 1
+        assert begun.read_text().splitlines().count(str(number)) == 1
+        assert len(runs) == number + 1
+
+
+def raises(_: ReconnectingLink, why: UnreachableError) -> None:
+    raise why
+
+
+def outcome(request: SetupRequest) -> str:
+    """The id of the run that began, or why nobody knows."""
+    shown: list[str] = []
+    screen = PlainScreen(io.StringIO(), io.StringIO())
+    try:
+        begun = start_run(request, screen, shown.extend)
+    except UnreachableError as error:
+        return error.text()
+    assert shown == ["said"] == list(begun.first_lines)
+    return begun.wish.id
