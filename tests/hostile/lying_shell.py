@@ -230,6 +230,18 @@ def many_runs(query: Query) -> Iterator[bytes]:
     yield row * 2000
 
 
+def with_details(query: Query) -> Iterator[bytes]:
+    """A run that failed; the end of its log, what killed it, and what GPUs do, all as it likes."""
+    yield from box_state(query)
+    row = RUN.format(commit="c" * 40).replace("train-1\tfinished 0", "train-3\tfinished 137")
+    yield f"run\tkey-1\t{row}\nnote\tkey-1/train-3\tkilled\t7 9 9 {ESCAPES}\n".encode()
+    part = f"\n{query.values.get('mark', '')} ".encode()
+    end = f"Traceback (most recent call last):\n  File {ESCAPES}\nValueError: {ESCAPES}\n".encode()
+    for _ in range(1000):
+        yield part + b"log key-1/train-3\n" + BAD_UTF8 + b"\n" + end
+    yield part + b'gpus\n{"gpus": [' + b"[" * 100_000 + b"\n"
+
+
 def failed(**fields: object) -> Answer:
     def say(query: Query) -> Iterator[bytes]:
         yield event(query, 1, "python", "start", why="new")
@@ -362,6 +374,7 @@ LIES: dict[str, Lie] = {
     },
     "probe full of escapes": {"probe": dressed_probe(ESCAPES)},
     "probe with 2,000 runs": {"probe": many_runs},
+    "ends of logs full of escapes": {"probe": with_details},
     "folders that a shell would run": {"probe": pasted_probe},
     "probe that is not UTF-8": {"probe": dressed_probe("\udcff\udcc3(")},
     "errors without an end": {"probe": loud},

@@ -164,7 +164,10 @@ def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
 OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("logs",): ("a log of a run full of escapes", "a log of a run that is not UTF-8"),
     ("logs", "--json"): ("a log of a run full of escapes",),
-    ("status",): ("probe full of escapes", "probe that is not UTF-8"),
+    ("status",): (
+        *("probe full of escapes", "probe that is not UTF-8"),
+        "ends of logs full of escapes",
+    ),
     ("status", "--json"): ("probe full of escapes", "probe with 2,000 runs"),
     ("setup", "--json"): (
         "probe full of escapes",
