@@ -96,6 +96,7 @@ cut_files() {
 # What a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.
 mend_tree() {
   local file
+  free_git_locks "$REPO_STORE" "$REPO_STORE" || :
   free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
     fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
   if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
@@ -190,7 +191,8 @@ mend_placed() {
 undo_half_switch() {
   local new commit file switched=()
   [ -d "$PLACED" ] || take_over
-  read -r new commit <"$NOTES/repo.switch"
+  # One that a power cut left empty was not on the disk yet, and no file was switched.
+  read -r new commit <"$NOTES/repo.switch" || { rm -f "$NOTES/repo.switch" && return; }
   mapfile -d '' -t switched < <(placed_git diff-index --cached --name-only --no-renames -z "$new" --)
   for file in ${switched[@]+"${switched[@]}"}; do
     begins_like "$new" "$file" || continue

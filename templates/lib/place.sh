@@ -128,6 +128,8 @@ placed_as_index() {
 # A snapshot of ours builds on its commit: where it is whole, that is.
 fetch_from_store() {
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
+  # As a pack, which git brings to the disk.
+  local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
   work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
   # The tree is the same, whichever way the commit came in.
   rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
@@ -147,6 +149,7 @@ update_in_place() {
   [ -d "$PLACED" ] || take_over # full
   switch_index "$old" -n || box_edits # full
   write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
+  to_disk "$NOTES/repo.switch" # full
   linked_folders || box_edits # full
   placed=$(placed_git rev-parse -q --verify HEAD 2>/dev/null) || : # full
   if ! said=$(switch_files); then
@@ -158,8 +161,13 @@ update_in_place() {
   case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
   switch_index "$old"
   move_head
+  # Before the note goes: a file's content may come to the disk long after its name.
+  to_disk "$PLACED/HEAD" "$PLACED/index" "$REPO_DIR/.git/HEAD" "$REPO_DIR/.git/index" "$REPO_DIR/.git/refs/boxstrap/placed" ${REPO_BRANCH:+"$REPO_DIR/.git/refs/heads/$REPO_BRANCH"} # full
   rm -f "$NOTES/repo.switch"
 }
+
+# Files that a power cut shall not take back.
+to_disk() { sync -- "$@" 2>/dev/null || :; }
 
 # Of files that it could not write git tells in words alone, and takes them for placed. They are taken out of what was
 # placed, so that they are written once there is room.

@@ -1,4 +1,5 @@
-"""Killed in a switch of snapshots: the next placing ends it, and nothing of the box is lost.
+"""Killed in a switch of snapshots, or out of power: the next placing ends it, and nothing of the
+box is lost.
 
 The library's own placing, on this machine's git and disk, without a box: a try takes a second.
 """
@@ -89,6 +90,30 @@ class SwitchedBox:
         self.tree = folder / "homework"
         self.placed = folder / ".boxstrap/steps/homework-1/placed"
         self._store = folder / ".boxstrap/store/homework-1.git"
+        self.programs = folder.with_name(f"{folder.name}-programs")
+
+    def note_syncs(self) -> None:
+        """From now on it is known which files were brought to the disk."""
+        self.programs.mkdir()
+        program = self.programs / "sync"
+        program.write_text(f'#!/bin/sh\nshift\nstat -c "%i %.9Y" "$@" >>"{self.programs}/synced"\n')
+        program.chmod(0o755)
+
+    def lose_power(self, before: SwitchedBox, chance: random.Random) -> None:
+        """Of a file that was written since, and not brought to the disk, the name is there, and
+        some of it: file systems keep the order of names, and write contents when they like."""
+        log = self.programs / "synced"
+        synced = log.read_text().splitlines() if log.exists() else []
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_symlink() or not path.is_file() or path.parent.name == "pack":  # git syncs
+                continue
+            old, now = before.folder / path.relative_to(self.folder), path.stat()
+            same = old.is_file() and old.stat().st_mtime_ns == now.st_mtime_ns
+            seconds, rest = divmod(now.st_mtime_ns, 10**9)
+            if not same and f"{now.st_ino} {seconds}.{rest:09}" not in synced:
+                kept = chance.choice([now.st_size, 0, chance.randrange(0, now.st_size + 1, 4096)])
+                if kept < now.st_size:
+                    os.truncate(path, kept)
 
     def begin(self, number: int) -> subprocess.Popen[str]:
         """Place a state, in a process group of its own."""
@@ -107,7 +132,7 @@ class SwitchedBox:
         script += "emit() { :; }\nplace_snapshot\n"
         return subprocess.Popen(
             ["bash", "--norc", "-c", script],
-            env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+            env={"PATH": f"{self.programs}:{os.environ['PATH']}", "HOME": str(self.folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -200,17 +225,40 @@ def test_killed_in_the_midst_of_a_switch(
             box.await_moment(seeded, seconds, going)
             os.killpg(going.pid, signal.SIGKILL)
             going.communicate()
-        if seeded.random() < 0.3:  # another state is what comes next
-            usual.place(2)
-            box.place(2)
-        else:
-            box.place(1)
-        assert box.files() == usual.files()
-        assert {name: box.files()[name][1].decode() for name in MADE_THERE} == MADE_THERE
-        looks = [("rev-parse", "HEAD"), ("symbolic-ref", "HEAD"), ("status", "--porcelain")]
-        assert [box.git(*look) for look in looks] == [usual.git(*look) for look in looks]
-        assert not [*box.folder.rglob("*.lock"), *box.folder.rglob("repo.switch")]
-        assert box.placed.joinpath("HEAD").read_text() == usual.placed.joinpath("HEAD").read_text()
+        converges(box, usual, seeded)
         # It serves for the next one too.
         box.place(0)
         assert box.files() == begun.files()
+
+
+def test_out_of_power_in_the_midst_of_a_switch(
+    begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
+) -> None:
+    usual = another(begun, tmp_path / "usual")
+    began = time.monotonic()
+    usual.place(1)
+    seconds = time.monotonic() - began
+    box = another(begun, tmp_path / "box")
+    box.note_syncs()
+    with faults.attempt("power cut in a switch of snapshots"):
+        going = box.begin(1)
+        box.await_moment(seeded, seconds, going)
+        os.killpg(going.pid, signal.SIGKILL)
+        going.communicate()
+        box.lose_power(begun, seeded)
+        converges(box, usual, seeded)
+
+
+def converges(box: SwitchedBox, usual: SwitchedBox, seeded: random.Random) -> None:
+    """The next placing makes the box as one to which nothing happened."""
+    if seeded.random() < 0.3:  # another state is what comes next
+        usual.place(2)
+        box.place(2)
+    else:
+        box.place(1)
+    assert box.files() == usual.files()
+    assert {name: box.files()[name][1].decode() for name in MADE_THERE} == MADE_THERE
+    looks = [("rev-parse", "HEAD"), ("symbolic-ref", "HEAD"), ("status", "--porcelain")]
+    assert [box.git(*look) for look in looks] == [usual.git(*look) for look in looks]
+    assert not [*box.folder.rglob("*.lock"), *box.folder.rglob("repo.switch")]
+    assert box.placed.joinpath("HEAD").read_text() == usual.placed.joinpath("HEAD").read_text()
