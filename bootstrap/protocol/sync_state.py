@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from bootstrap.link.errors import LinkLost, NoAnswer
@@ -12,9 +13,11 @@ from bootstrap.link.parsing import rows
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_long_query
 from bootstrap.render.quote import Value
+from bootstrap.repo.names import unquoted
 
 _MOST_ANSWER = 4 * 1024 * 1024
 _KINDS = {"A": "new", "D": "removed"}
+_WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024
@@ -66,18 +69,20 @@ class SyncStream:
 
     A `first` state with few objects comes with the command itself, as its only one: its input would
     cost one more round trip, since sshd reads none before the command runs. `query` is `run` for
-    one that begins a run of it.
+    one that begins a run of it. `waits` is called where the box says that it waits for a setup.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is sent, and who hears of it
         self,
         wire: Wire,
         values: Mapping[str, Value],
         first: SyncState | None = None,
         objects: bytes = b"",
         query: str = "sync",
+        *,
+        waits: Callable[[], None] = lambda: None,
     ) -> None:
-        self._wire = wire
+        self._wire, self._waits = wire, waits
         self._after = b""
         state = first.header(None).decode().strip() if first else ""
         given = {"STATE": state, "OBJECTS": b64encode(objects).decode(), **values}
@@ -131,10 +136,13 @@ class SyncStream:
             pass  # its own words say why
 
     def _answer(self) -> SyncAnswer:
-        answer = bytearray(b"\n")
+        answer, told = bytearray(b"\n"), False
         while _OVER not in answer[-PIECE - 16 :]:
             piece = self._stream.read(PIECE)
             answer += piece
+            if not told and _WAITS.search(answer):
+                told = True
+                self._waits()
             if not piece:
                 self._fail("it did not say what became of the state that was sent.")
             if len(answer) > _MOST_ANSWER:
@@ -157,7 +165,7 @@ def _parse(answer: bytes) -> SyncAnswer:
         if word in many:
             many[word].append(value)
         elif len(word) == 1 and word.isupper():
-            files[_KINDS.get(word, "updated")].append(value)
+            files[_KINDS.get(word, "updated")].append(unquoted(value))
         else:
             facts[word] = value
     problems = ("fresh", "alive", "lacks", "refused", "busy", "failed", "setup")

@@ -68,9 +68,12 @@ def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore
     Raises GitError.
     """
     of = {b"A": set[bytes](), b"D": set[bytes](), b"M": set[bytes](), b"T": set[bytes]()}
-    modified = []
+    modified, changes = [], list(changes)
     for change in changes:
         if SUBMODULE in (change.mode, change.mode_before):
+            inside = change.path + b"/"  # a submodule that is a folder of files now
+            if change.status == b"D" and not any(e.path.startswith(inside) for e in changes):
+                of[b"D"].add(change.path)
             continue
         of[change.status].add(change.path)
         if change.status == b"M":

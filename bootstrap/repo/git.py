@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,9 @@ _SET = {
 # certificates they trust. The rest may point it at another repository, or name a program.
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
+
+_ROOM = 64 * 1024
+"""Bytes: with less a disk is full."""
 
 _BOUNDED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
 
@@ -156,14 +160,31 @@ def not_installed() -> UsageError:
     return UsageError("git is not installed on this machine.", hint="Install it and run again.")
 
 
+def disk_error(written: Path, failure: GitError) -> BoxstrapError | None:
+    """The error where git could not write there for want of room or of the right to, if so."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL is ours: git says it so
+        # Of a lock that it can't fill, git doesn't say why.
+        worded = code == errno.ENOSPC and "couldn't write '" in failure.said and _is_full(written)
+        if worded or os.strerror(code) in failure.said:
+            return cant_write(shown(str(written)), OSError(code, os.strerror(code)))
+    return None
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _ROOM
+    except OSError:
+        return False
+
+
 def broken(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
     """The error for a failure that no state of a sound repository explains.
 
     `written` is where git writes, if that is another folder.
     """
-    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL is ours: git says it so
-        if os.strerror(code) in failure.said:
-            return cant_write(shown(str(written or folder)), OSError(code, os.strerror(code)))
+    amiss = disk_error(written or folder, failure)
+    if amiss:
+        return amiss
     lines = [shown(line) for line in failure.said.splitlines() if line.strip()]
     return BoxstrapError(
         f"git failed: {lines[-1] if lines else f'exit code {failure.returncode}'}",

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from ..errors import ProfileError
 from ..paths import temporary_dir
-from .git import NOWHERE, Folders, GitError, run
+from .git import NOWHERE, Folders, GitError, disk_error, run
 from .names import shown
 from .urls import UrlKind, check_url, without_user_info
 
@@ -59,6 +59,9 @@ def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
         try:
             printed = run(folders, *options, *arguments, stdin=None, env=env)
         except GitError as failure:
+            amiss = disk_error(folders.git_dir, failure) if folders is not NOWHERE else None
+            if amiss:
+                raise amiss from failure
             said = shown(_ANY_USER_INFO.sub("//", " ".join(failure.said.split()))[-400:])
             raise ProfileError(
                 f"git.url: {said or 'git failed'}",

@@ -7,6 +7,17 @@ import unicodedata
 
 LONGEST = 64
 
+_QUOTED = re.compile(rb"\\([0-3][0-7]{2}|.)")
+_LETTERS = {
+    b"a": b"\a",
+    b"b": b"\b",
+    b"t": b"\t",
+    b"n": b"\n",
+    b"v": b"\v",
+    b"f": b"\f",
+    b"r": b"\r",
+}
+
 # Control, format (direction marks, joiners), surrogate, private, unassigned,
 # and every space but the ordinary one: none of them prints as what it is.
 _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
@@ -15,6 +26,18 @@ _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 def decoded(name: bytes) -> str:
     """A name as git prints it; bytes that aren't UTF-8 survive as surrogates."""
     return name.decode("utf-8", "surrogateescape")
+
+
+def unquoted(name: str) -> str:
+    """A name that git put in quotes, as with `core.quotePath`; any other comes back as it is."""
+    if not re.fullmatch(r'"[ -~]*"', name):
+        return name
+    return decoded(_QUOTED.sub(_meant, name[1:-1].encode()))
+
+
+def _meant(quoted: re.Match[bytes]) -> bytes:
+    word = quoted[1]
+    return bytes([int(word, 8) & 0xFF]) if word.isdigit() else _LETTERS.get(word, word)
 
 
 def shown(name: str) -> str:

@@ -137,9 +137,15 @@ def _take(
         refs=own,
         new=frozenset(new),
         commits={ref: count for ref, count in counts.items() if ref != _ref(name, "edits")},
-        changed=file_changes(here.folders, f"{edits}^", edits) if edits else FileChanges(),
+        changed=_edited(here, edits) if edits else FileChanges(),
         left=work.left,
     )
+
+
+def _edited(here: LocalRepository, edits: str) -> FileChanges:
+    """Its parents are what was placed and, if there are any, the box's own commits."""
+    parents = run(here.folders, "rev-parse", f"{edits}^@").decode().split()
+    return file_changes(here.folders, parents, edits)
 
 
 def _check_format(here: LocalRepository, work: BoxWork, label: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.repo.changes import changes_between
@@ -35,9 +36,15 @@ class FileChanges:
         return {kind: list(map(shown, names)) for kind, names in vars(self).items()}
 
 
-def file_changes(folders: Folders, before: str, after: str) -> FileChanges:
-    """What leads from the tree of `before` to that of `after`. Raises GitError."""
+def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
+    """The files of `after` that are as in none of the trees `before`, and what they are to the
+    first of these. Raises GitError."""
     found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
-    for change in changes_between(folders, before, after):
+    others = [
+        {change.path for change in changes_between(folders, other, after)} for other in before[1:]
+    ]
+    for change in changes_between(folders, before[0], after):
+        if not all(change.path in other for other in others):
+            continue
         found[_KINDS.get(change.status, "updated")].append(decoded(change.path))
     return FileChanges(**{kind: tuple(names) for kind, names in found.items()})

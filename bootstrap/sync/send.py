@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
@@ -78,11 +79,11 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
     except BaseException:
         early.close()
         raise
-    backoff = Backoff()
+    backoff, waits = Backoff(), partial(tell_wait, screen, request)
     try:
         while True:
             try:
-                answer = _exchange(link.wire, values, state, sent, objects)
+                answer = _exchange(link.wire, values, state, sent, objects, waits)
                 return take_answer(answer, state, box, screen, began)
             except LinkLost as lost:  # the box takes the same once more
                 backoff.lost(lost, news=0)
@@ -93,27 +94,38 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
         link.close()
 
 
-def _exchange(
+def tell_wait(screen: Screen, request: SetupRequest) -> None:
+    """Say why nothing happens for a while."""
+    screen.say(f"waits for a setup of this box to end; at most {request.wait_s} s (--wait)")
+
+
+def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and who hears of it
     wire: Wire,
     values: Mapping[str, Value],
     state: LocalState,
     sent: SyncState,
     objects: EarlyObjects,
+    waits: Callable[[], None],
 ) -> SyncAnswer:
     """Send a state; where the box lacks what it builds on, another one that it can take."""
-    answer = _once(wire, values, sent, objects)
+    answer = _once(wire, values, sent, objects, waits)
     if answer.problem != "lacks":
         return answer
     have = have_locally(state.here, answer.have, state.snapshot)
     base = have[0] if have else ""
-    return _once(wire, values, dataclasses.replace(sent, base=base), state.objects(have))
+    return _once(wire, values, dataclasses.replace(sent, base=base), state.objects(have), waits)
 
 
 def _once(
-    wire: Wire, values: Mapping[str, Value], sent: SyncState, objects: EarlyObjects
+    wire: Wire,
+    values: Mapping[str, Value],
+    sent: SyncState,
+    objects: EarlyObjects,
+    waits: Callable[[], None],
 ) -> SyncAnswer:
     few = objects.few(WITH_COMMAND)
-    stream = SyncStream(wire, values) if few is None else SyncStream(wire, values, sent, few)
+    first = None if few is None else sent
+    stream = SyncStream(wire, values, first, few or b"", waits=waits)
     try:
         return stream.send_last(sent, objects) if few is None else stream.answer()
     finally:

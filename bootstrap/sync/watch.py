@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import BoxstrapError, BusyError, HostKeyError, UsageError
@@ -19,7 +20,7 @@ from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.source import tell_new_files
 from bootstrap.sync.file_events import file_events
 from bootstrap.sync.local_state import LocalState, read_state, usable_profile, values_for_box
-from bootstrap.sync.send import Synced, base_of, box_of, take_answer
+from bootstrap.sync.send import Synced, base_of, box_of, take_answer, tell_wait
 from bootstrap.ui.screen import Screen
 
 _TICK_MS = 250
@@ -122,7 +123,8 @@ class _Sender:
     def _take(self, state: LocalState, began: float) -> Synced:
         if self._stream is None:
             values = values_for_box(self.profile, state, self.box, self.request.wait_s)
-            self._stream = SyncStream(self.link.wire, values)
+            waits = partial(tell_wait, self.screen, self.request)
+            self._stream = SyncStream(self.link.wire, values, waits=waits)
         sent, objects = state.packed_on(base_of(self.box, state))
         answer = self._stream.send(sent, b"".join(objects))
         if answer.problem == "lacks":

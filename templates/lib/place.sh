@@ -142,6 +142,7 @@ update_in_place() {
   old=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
   if [ "$old" != "$REPO_COMMIT" ]; then
     fetch_from_store ||
+      no_room || # full
       fail git-damaged "$REPO_DIR/.git is damaged: git can't add the commit to it" "move $REPO_DIR away on the box, then set up again"
     must_know HEAD "$old"
   fi
@@ -186,6 +187,9 @@ drop_unwritten() {
   rm -f "$NOTES/repo.switch"
   not_written
 }
+
+# Ends the step where that is why git failed; else 1.
+no_room() { [ "$(classify_error "$STEP_LOG")" = disk-full ] && not_written; }
 
 not_written() {
   fail disk-full "not every file could be written (listed above)" "make room on the box, then run the same command again"

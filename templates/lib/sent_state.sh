@@ -44,7 +44,7 @@ receive() {
 hold_box() {
   exec 9>>"$BOX_HOME/lock"
   read_holder
-  flock -n 9 || flock -w "$WAIT_S" 9 || { tell busy "$HOLDER_SETUP" && return 1; }
+  flock -n 9 || { tell waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { tell busy "$HOLDER_SETUP" && return 1; }
   read_holder
   is_over || end_leftovers
 }

@@ -72,6 +72,8 @@ show_edits() {
   ours add -u && take_new_files && tree=$(ours write-tree) || return
   [ "$tree" != "$(ours rev-parse "$base^{tree}")" ] || return 0
   [ -z "$head" ] || ours merge-base --is-ancestor "$head" "$base" || parents=(-p "$head")
+  # All of it is in their commits.
+  [ "${#parents[@]}" -eq 0 ] || [ "$tree" != "$(ours rev-parse "$head^{tree}")" ] || return 0
   when="$(ours log -1 --format=%ct "$base") +0000"
   printf 'edits\t%s\n' "$(
     GIT_AUTHOR_NAME=boxstrap GIT_AUTHOR_EMAIL='' GIT_AUTHOR_DATE=$when GIT_COMMITTER_NAME=boxstrap GIT_COMMITTER_EMAIL='' \

@@ -5,6 +5,7 @@ The box is this machine. All tests share it, and a user; each leaves the tree as
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import time
@@ -67,11 +68,12 @@ def test_what_stands_here_is_placed_and_what_was_made_there_stays(twin: Twin) ->
     (twin.repository.root / "gone.txt").unlink()
     twin.write("train.py", "print('again')\n")
     twin.write("new/module.py", "1\n")
+    twin.write("caf\u00e9 \t1", "odd\n")
     told = json.loads(twin.sync("--json"))
     assert "new/module.py: not in git yet" in told["notes"]["new"]
     assert (told["updated"], told["new"], told["removed"]) == (
         ["train.py"],
-        ["new/module.py"],
+        ["caf\u00e9 \\x091", "new/module.py"],
         ["gone.txt"],
     )
     assert told["commit"] == twin.repository.head
@@ -141,6 +143,12 @@ def test_commits_made_on_the_box_stop_it_and_come_home(twin: Twin) -> None:
     assert f"git diff HEAD...{ref}" in done.out
     assert twin.repository.git("show", f"{ref}:train.py") == "print('committed there')"
     assert twin.repository.head == before
+    assert "edits made on the box" not in done.out
+    # Edits beside them are those of no commit.
+    (twin.tree / "keep.txt").write_text("edited there\n")
+    done = twin.user.run("sync", "--back", *TO_LOCAL).must(0)
+    assert "edits made on the box: 1 updated (keep.txt)" in done.out
+    subprocess.run([*there, "checkout", "-q", "HEAD", "--", "keep.txt"], check=True)
     subprocess.run([*there, "checkout", "-q", "main"], check=True)
     twin.sync()
 
@@ -163,6 +171,16 @@ def test_beside_a_live_run_it_stops_and_names_it(twin: Twin) -> None:
     assert twin.read("train.py") == before
     twin.sync()
     assert twin.read("train.py") == "print('beside a run')\n"
+
+
+def test_it_says_that_it_waits_for_a_setup(twin: Twin) -> None:
+    twin.write("train.py", "print('after a setup')\n")
+    with (twin.box_home / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        going = twin.user.begin("sync", *TO_LOCAL)
+        going.await_said("waits for a setup of this box to end; at most 60 s (--wait)")
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    assert "1 updated" in going.end().must(0).out
 
 
 def test_a_box_without_this_tree_says_so(twin: Twin) -> None:

@@ -101,6 +101,16 @@ def test_a_first_tree_without_room_for_a_file_is_none(placed: Placed) -> None:
     assert placed.files() == {"a": "1\n", "large": "x" * LARGE}
 
 
+def test_commits_that_find_no_room_are_no_damage(placed: Placed) -> None:
+    first, second = placed.state(a="1\n"), placed.state(a="2\n")
+    placed.place(first)
+    placed.commit = second
+    for said, code in (("No space left on device", "disk-full"), ("bad object", "git-damaged")):
+        fetch = f"fetch_from_store() {{ printf 'fatal: {said}\\n' >&2; return 1; }}"
+        assert placed.place(second, fetch) == (1, code), placed.said
+    assert placed.files() == {"a": "1\n"}
+
+
 def test_a_folder_that_became_a_link_on_the_box_stays_one(placed: Placed) -> None:
     first = placed.state(a="1\n", data__x="1\n")
     second, third = placed.state(a="2\n"), placed.state(data__x="2\n")

@@ -250,6 +250,18 @@ def test_lfs_travels_as_it_lies(repo: SampleRepository) -> None:
         take_snapshot(read(repo.root), max_file_mib=2)
 
 
+def test_the_limit_holds_for_new_files_that_are_staged(repo: SampleRepository) -> None:
+    """They are new to the commit, though git tracks them; one that is in it may grow."""
+    repo.commit(grown="1")
+    repo.write("grown", bytes(3 * 2**20))
+    take_snapshot(read(repo.root), max_file_mib=2)
+    repo.write("huge.bin", bytes(3 * 2**20))
+    repo.git("add", "huge.bin")
+    for include in ("all", "tracked"):
+        with pytest.raises(UsageError, match=r"huge\.bin"):
+            take_snapshot(read(repo.root), include, max_file_mib=2)  # type: ignore[arg-type]
+
+
 def test_what_cannot_travel_is_named(repo: SampleRepository) -> None:
     repo.commit(**{".gitignore": "*.tmp\n"})
     inner = SampleRepository(repo.root / "inner")
@@ -302,6 +314,13 @@ def test_a_submodule_travels_as_a_folder(with_submodule: SampleRepository) -> No
     inner.commit("Second")
     assert counted(repo) == "1 modified, 1 new"
     assert take(repo).id == take(repo).id != clean.id
+
+
+def test_a_submodule_whose_folder_is_gone_is_a_change(with_submodule: SampleRepository) -> None:
+    shutil.rmtree(with_submodule.root / "vendor")
+    found = take(with_submodule)
+    assert str(found.changes) == "1 deleted"
+    assert found.id != found.commit
 
 
 def test_a_submodule_that_leads_elsewhere_is_left(

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import string
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import BoxstrapError, ProfileError, UsageError
+from bootstrap.repo.git import Folders, GitError
+from bootstrap.repo.hosts import ask_host
+from bootstrap.repo.names import shown, unquoted
 from bootstrap.repo.urls import UrlKind, as_https, check_url, name_of, without_user_info
 
 
@@ -199,3 +204,44 @@ def test_what_passes_is_safe_to_give_to_git(text: str) -> None:
 def test_no_text_breaks_the_rest(text: str) -> None:
     assert without_user_info(without_user_info(text)) == without_user_info(text)
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name_of(text))
+
+
+def test_a_mirror_that_finds_no_room_is_no_wrong_address(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a lock that it can't fill, git says nothing of the disk."""
+    free, said = [0], ["error: couldn't write '/m/refs/heads/main.lock'"]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[0]))
+
+    def fails(*_: object, **__: object) -> bytes:
+        raise GitError(128, said[0])
+
+    def fetch() -> None:
+        ask_host("https://example.org/me/lib", "fetch", folders=Folders(tmp_path))
+
+    monkeypatch.setattr("bootstrap.repo.hosts.run", fails)
+    with pytest.raises(BoxstrapError, match="no space left") as caught:
+        fetch()
+    assert str(tmp_path) in caught.value.what
+    free[0] = 2**30
+    with pytest.raises(ProfileError, match=r"git\.url: .*couldn't write"):
+        fetch()
+    said[0] = "fatal: x: No space left on device"
+    with pytest.raises(BoxstrapError, match="no space left"):
+        fetch()
+
+
+@pytest.mark.parametrize(
+    ("quoted", "name"),
+    [
+        (r'"caf\303\251"', "caf\u00e9"),
+        (r'"a\tb\\c\"d"', 'a\tb\\c"d'),
+        (r'"\377"', "\udcff"),
+        ("plain", "plain"),
+        ('"', '"'),
+        ('a"b', 'a"b'),
+    ],
+)
+def test_a_name_that_git_put_in_quotes(quoted: str, name: str) -> None:
+    assert unquoted(quoted) == name
+    assert shown(name).isprintable()
