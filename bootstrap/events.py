@@ -25,7 +25,7 @@ VERSION = 1
 MAX_LINE = 4096  # bytes
 MAX_NUMBER = 2.0**53  # above it a float no longer counts
 
-EVENTS = frozenset({"start", "progress", "skip", "ok", "fail", "warn", "wait", "done"})
+EVENTS = frozenset({"start", "progress", "note", "skip", "ok", "fail", "warn", "wait", "done"})
 UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines", "commands"})
 VERDICTS = frozenset({"keep", "warn", "return"})
 

@@ -46,6 +46,9 @@ RUNTIMES = re.compile(
 )
 
 
+CUDA_OF_TORCH = re.compile(r"^cuda\b[^=]*= *'(\d+\.\d+)", re.MULTILINE)
+
+
 class CudaTarget(NamedTuple):
     """What the driver runs and what the cards are; None is "not known"."""
 
@@ -71,6 +74,14 @@ def of_backend(name: str) -> tuple[int, int] | None:
     """The CUDA of `cu126`; None for a build without it."""
     found = re.fullmatch(r"cu(\d+)(\d)", name)
     return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def backend_of(text: str) -> str:
+    """The backend of torch's own `version.py`, as python.torch_backend names it; "" if unknown."""
+    cuda = CUDA_OF_TORCH.search(text)
+    if cuda:
+        return "cu" + cuda.group(1).replace(".", "")
+    return "" if re.search(r"^(hip|xpu)\b[^=]*= *'", text, re.MULTILINE) else "cpu"
 
 
 def driver_runs(driver: tuple[int, int], wheel: tuple[int, int]) -> bool:
@@ -199,7 +210,7 @@ def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
         text = (site / "torch" / "version.py").read_text("utf-8")
     except OSError:
         return None
-    cuda = re.search(r"^cuda\b[^=]*= *'(\d+\.\d+)", text, re.MULTILINE)
+    cuda = CUDA_OF_TORCH.search(text)
     release = re.search(r"^__version__ *= *'([^']*)'", text, re.MULTILINE)
     if cuda is None and backend not in ("auto", "none") and not of_backend(backend):
         return None

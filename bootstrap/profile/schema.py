@@ -149,6 +149,10 @@ class Python(Section):
     torch_backend: Free[Torch] = field(
         "Build of torch: auto goes by the driver; or cpu, cu126, rocm6.3, xpu.", default="auto"
     )
+    reuse: Free[Literal["auto", "never"]] = field(
+        "auto copies what the image brings and satisfies them, where that is quicker.",
+        default="auto",
+    )
     requirements: Free[list[RepoPath] | None] = field(
         "Requirements files; by default what the repository has; [] for none."
     )

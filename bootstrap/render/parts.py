@@ -37,6 +37,7 @@ LIBRARY = (
     "dependencies",
     "sources",
     "fits",
+    "reuse",
     "runs",
     "resume",
 )

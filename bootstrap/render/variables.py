@@ -107,6 +107,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("VENV", python.venv),
         ("INSTALLER", python.installer),
         ("TORCH_BACKEND", python.torch_backend),
+        ("REUSE", python.reuse),
         ("REQUIREMENTS_SET", python.requirements is not None),
         ("REQUIREMENTS", python.requirements or []),
         ("LOCK", python.lock or ""),
@@ -159,8 +160,11 @@ def requirement_words(python: Python) -> dict[str, list[str]]:
 
 
 def python_id(python: Python) -> str:
-    """What `python:` says, for scripts that know no more of an environment: runs note it."""
-    said = json.dumps(python.changed(python.fields), sort_keys=True)
+    """What `python:` says, for scripts that know no more of an environment: runs note it.
+
+    Where files come from, `reuse`, makes no other environment.
+    """
+    said = json.dumps(python.changed({*python.fields} - {"reuse"}), sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:6]
 
 

@@ -110,6 +110,7 @@ class DocumentScreen(Screen):
                 "state": row.state,
                 **({"why": row.why} if row.why else {}),
                 **({"said": row.said} if row.said else {}),
+                **({"noted": row.noted} if row.noted else {}),
                 **({} if row.seconds is None else {"seconds": row.seconds}),
             }
             for row in self._steps.rows.values()

@@ -64,6 +64,8 @@ class PlainScreen(Screen):
         elif event.event == "start":
             self._told[row.step] = self._now()  # the first progress can wait, too
             self._step(row, "start", row.why)
+        elif event.event == "note":
+            self._step(row, "...", row.noted)
         elif event.event == "warn":
             self._step(row, "warn", row.said)
         else:

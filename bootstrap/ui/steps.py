@@ -35,6 +35,7 @@ class StepRow:
     state: str = WAITING
     why: str = ""
     said: str = ""  # the sentence of the last code
+    noted: str = ""  # that of the last note, which stays
     seconds: float | None = None
     started: float | None = None  # on the box's clock
     ended: float | None = None
@@ -54,8 +55,9 @@ class StepRow:
         if self.state == RUNNING:
             return [self.said] if self.said else progress_words(self.progress) or [self.why]
         if self.state == OK and self.progress.total is not None and self.progress.unit != "seconds":
-            return [_amount(Progress(self.progress.done, None, self.progress.unit))]
-        return [self.said]
+            amount = _amount(Progress(self.progress.done, None, self.progress.unit))
+            return [f"{amount}; {self.noted}", amount] if self.noted else [amount]
+        return [self.said or self.noted]
 
 
 class Steps:
@@ -86,6 +88,9 @@ class Steps:
             return self._start(row, event)
         if event.event in {"progress", "wait"}:
             return self._progress(row, event)
+        if event.event == "note":
+            said, row.noted = row.noted, explain(event.word("code"), event.fields).what
+            return row.noted != said
         if event.event == "warn":
             return self._warn(row, event)
         return self._end(row, event)

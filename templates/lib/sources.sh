@@ -220,7 +220,7 @@ told_uv() {
         sizes=$((sizes + $(in_bytes "${line##*\(}")))
         printf '%s\n' "$sizes" >"$SETUP_DIR/sizes"
         ;;
-      *'Installed '*) emit progress "done=$total" "total=$total" unit=packages ;;
+      *'Installed '* | *'Checked '*) emit progress "done=$total" "total=$total" unit=packages ;;
     esac
   done
   rc=${PIPESTATUS[0]}

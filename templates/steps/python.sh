@@ -16,6 +16,7 @@ inputs_python() {
 # uv does not notice a package whose files are gone; the folders of the last build tell.
 check_python() {
   local noted=$NOTES/python
+  if [ "$REUSE" = never ] && [ -e "$noted.reused" ]; then return 1; fi # full
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
     all_there "$VENV_DIR" "$noted.folders"
 }
@@ -34,10 +35,13 @@ apply_python() {
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
   mkdir -p "$NOTES"
   write_file "$noted.building" 600 "$made"$'\n'
+  [ -z "$made${again[*]-}" ] || rm -f "$noted.reused" # full
+  [ -z "$made" ] || find_image # full
   make_environment
   choose_settings
-  fits_before # full
   await_dependencies # full
+  [ -z "$made" ] || reuse_image "$noted.reused" # full
+  fits_before # full
   install_sources ${again[@]+"${again[@]}"}
   fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
@@ -72,6 +76,7 @@ fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *)
 # The box's own interpreters first; uv brings one only where none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
+  PATH=${IMAGE_PATH-}$PATH # full
   [ -n "$PYTHON_VERSION" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
     run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||

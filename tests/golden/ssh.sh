@@ -39,6 +39,7 @@ PYTHON_VERSION=''
 VENV='.venv'
 INSTALLER='uv'
 TORCH_BACKEND='auto'
+REUSE='auto'
 REQUIREMENTS_SET=''
 REQUIREMENTS=()
 LOCK=''
@@ -157,6 +158,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/fits.sh)
 
+# (templates/lib/reuse.sh)
+
 # (templates/lib/runs.sh)
 
 # (templates/lib/resume.sh)
@@ -187,6 +190,9 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
+@@ copy_packages.py
+# (the file copy_packages.py)
+@@
 @@ enter.sh
 # (the file enter.sh)
 @@
@@ -210,6 +216,9 @@ unpack_box() {
 @@
 @@ gpu_reader.py
 # (the file gpu_reader.py)
+@@
+@@ image_packages.py
+# (the file image_packages.py)
 @@
 @@ machine_checks.py
 # (the file machine_checks.py)
@@ -237,6 +246,9 @@ unpack_box() {
 @@
 @@ reader_output.py
 # (the file reader_output.py)
+@@
+@@ reuse.py
+# (the file reuse.py)
 @@
 @@ runner.sh
 # (the file runner.sh)

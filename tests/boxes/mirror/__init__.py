@@ -73,6 +73,10 @@ class Mirror:
         """Work again."""
         self._order("none")
 
+    def limit(self, mb_s: float) -> None:
+        """Give files at so many MB (10^6) a second, all boxes together; 0: as fast as it can."""
+        self._order(f"limit {mb_s * 1e6}")
+
     def close(self) -> None:
         """End it."""
         self._process.kill()

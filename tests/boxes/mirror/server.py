@@ -1,7 +1,8 @@
 """The mirror's server: a package index and a proxy for apt in one small process.
 
 `python -m tests.boxes.mirror.server CONFIG` (JSON) prints its port and lives until
-standard input ends. Lines on standard input are faults: `503`, `stall`, `none`.
+standard input ends. Lines on standard input are faults, `503`, `stall`, `none`, or `limit N`: how
+many bytes a second all files together are given at; 0 is as fast as it can.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.boxes.mirror.store import MirrorStore, NotFoundError
 _JSON = "application/vnd.pypi.simple.v1+json"
 _LONG = "max-age=31536000, immutable"
 _RELEASE_AGE = 3600.0
+_PIECE = 1 << 16
 
 
 class MirrorServer(ThreadingHTTPServer):
@@ -45,6 +47,18 @@ class MirrorServer(ThreadingHTTPServer):
         self.debian = MirrorStore(folder / "debian", config["apt_proxy"])
         self.debian_hosts = frozenset(config["debian_hosts"])
         self.fault = "none"
+        self.limit = 0.0
+        self._turn = threading.Lock()
+        self._free_at = 0.0
+
+    def wait_turn(self, size: int) -> None:
+        """Until so many bytes may go, where there is a limit for all connections."""
+        if not self.limit:
+            return
+        with self._turn:
+            self._free_at = max(self._free_at, time.monotonic()) + size / self.limit
+            pause = self._free_at - time.monotonic()
+        time.sleep(max(0.0, pause))
 
     @lru_cache(maxsize=4096)  # noqa: B019 -- one server lives as long as its process
     def page(self, project: str, form: str, packed: bool) -> bytes | None:
@@ -154,6 +168,7 @@ class MirrorHandler(BaseHTTPRequestHandler):
             try:
                 if not self._begun:
                     self._head(200, {"Content-Length": str(length), "Cache-Control": _LONG})
+                self.server.wait_turn(len(piece))
                 self.wfile.write(piece)
             except OSError:  # the box went away: fetch on for the next one
                 whole = False
@@ -181,7 +196,11 @@ class MirrorHandler(BaseHTTPRequestHandler):
             if self.command == "HEAD":
                 return
             self.wfile.flush()
-            self.connection.sendfile(file, first, last - first + 1)
+            at, step = first, _PIECE if self.server.limit else last - first + 1
+            while at <= last:
+                size = min(step, last - at + 1)
+                self.server.wait_turn(size)
+                at += self.connection.sendfile(file, at, size)
 
     def _range(self, size: int) -> tuple[int, int]:
         """The first and last byte wanted; everything unless one plain range was asked for."""
@@ -214,7 +233,11 @@ def main() -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     for line in sys.stdin:
-        server.fault = line.strip()
+        word, _, number = line.strip().partition(" ")
+        if word == "limit":
+            server.limit = float(number)
+        else:
+            server.fault = word
 
 
 if __name__ == "__main__":

@@ -247,6 +247,7 @@ python:
   venv: .venv
   installer: uv
   torch_backend: auto
+  reuse: auto
   requirements: [requirements.txt]
   extras: [train]
   groups: [train]

@@ -34,6 +34,21 @@ def test_what_a_row_says():
     assert rows["preflight"].words() == [""]
 
 
+def test_a_note_is_told_at_once_and_stays():
+    note = {"code": "image-reused", "count": 12, "have": 795, "secs": 19}
+    said = "12 packages (795 MB) of the image are reused: about 19 s saved"
+    steps = taken(ev(0, "python", "start"), ev(1, "python", "note", **note))
+    assert not steps.take(ev(2, "python", "note", **note))
+    steps.take(ev(3, "python", "progress", done=14, total=14, unit="packages"))
+    row = steps.rows["python"]
+    assert row.words()[0].startswith("14 of 14 packages")
+    steps.take(ev(4, "python", "ok"))
+    assert row.words() == [f"14 packages; {said}", "14 packages"]
+    # A setup that does it again begins without.
+    steps.take(ev(9, "python", "start"))
+    assert row.noted == ""
+
+
 def test_elapsed_grows_with_our_clock_though_the_boxs_is_years_off():
     clock = Clock()
     clock.now = 500.0

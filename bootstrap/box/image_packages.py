@@ -1,0 +1,205 @@
+"""The Python environments that the box's image brings, and what is installed in them. Only reads.
+
+A distribution counts where it can be copied file by file: pip or uv installed it, its RECORD
+names its files, and all of them lie below its environment's folder. What conda or the system's
+package manager installed leans on their other files; what is editable, or acts through a `.pth`,
+is more than its files.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+# Where images have them; the first of two that bring the same is taken.
+PLACES = ["/venv/*", "/opt/venv", "/opt/conda", "/opt/conda/envs/*", "/usr/local"]
+PLACES += ["/opt/miniconda3", "/opt/miniforge3", "~/miniconda3", "~/miniforge3", "~/anaconda3"]
+SITES = ("lib/python3.*/site-packages", "lib/python3.*/dist-packages")
+INSTALLERS = {"pip", "uv"}
+LEFT_ALONE = {"pip", "setuptools", "wheel"}  # an environment begins with its own
+LOGIN_SHELL_S = 3.0
+MARK = "boxstrap-prefix "
+
+
+class Recorded(NamedTuple):
+    """A file of a distribution: relative to the folder of packages; bytes, None if not told."""
+
+    path: str
+    size: int | None
+
+
+class Distribution(NamedTuple):
+    """What is installed: its name as PEP 503 writes it, and its `.dist-info`."""
+
+    name: str
+    version: str
+    info: Path
+
+    @property
+    def site(self) -> Path:
+        """The folder of packages that it lies in."""
+        return self.info.parent
+
+    @property
+    def root(self) -> Path:
+        """The environment's folder: beside its packages it holds programs and data."""
+        return self.site.parents[2]
+
+
+class ImageSite(NamedTuple):
+    """A folder of packages of the image, and the interpreter that they are for."""
+
+    site: str
+    python: str
+    home: str  # the folder of the interpreter that the environment itself was made with
+    size: int  # bytes
+
+
+def plain(name: str) -> str:
+    """A package's name as all spellings of it are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def find_images(own: Path, environment: Path) -> list[ImageSite]:
+    """What the image brings, the largest first; nothing of boxstrap's, nor `environment` itself."""
+    roots = known_roots()
+    found = [image for root in roots for image in sites_of(root, own, environment)]
+    if not found:
+        root = login_root()
+        if root and root not in roots:
+            found = list(sites_of(root, own, environment))
+    return sorted(found, key=lambda image: -image.size)
+
+
+def known_roots() -> list[Path]:
+    """The folders of environments that can be told without starting anything."""
+    named = [os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    found = [Path(name) for name in named if name]
+    for place in PLACES:
+        anchor = Path(os.path.expanduser(place))  # noqa: PTH111 - a home that nobody knows stays "~"
+        found += sorted(anchor.parent.glob(anchor.name))
+    return list(dict.fromkeys(root for root in found if root.is_dir()))
+
+
+def login_root() -> Path | None:
+    """The environment of the Python that a login shell would start."""
+    ask = f"import sys; print('\\n{MARK}' + sys.prefix)"
+    line = f'exec "$(command -v python3 || command -v python)" -I -B -c "{ask}"'
+    null = subprocess.DEVNULL
+    try:
+        shell = subprocess.Popen(
+            ["bash", "-lc", line],
+            stdin=null,
+            stdout=subprocess.PIPE,
+            stderr=null,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    with shell:
+        try:
+            said, _ = shell.communicate(timeout=LOGIN_SHELL_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            return None
+    named = [
+        row[len(MARK) :]
+        for row in said.decode("utf-8", "replace").splitlines()
+        if row.startswith(MARK)
+    ]
+    return Path(named[-1]) if named and Path(named[-1]).is_dir() else None
+
+
+def sites_of(root: Path, own: Path, environment: Path) -> Iterator[ImageSite]:
+    """An environment's folders of packages that hold something to copy."""
+    for unwanted in (own, environment):
+        if unwanted == root or unwanted in root.parents:
+            return
+    if (root / ".boxstrap").exists():
+        return
+    for site in sorted(where for pattern in SITES for where in root.glob(pattern)):
+        name = site.parent.name  # python3.11
+        python = next(
+            (p for p in (root / "bin" / name, Path("/usr/bin", name)) if p.exists()), None
+        )
+        size = sum(recorded_size(one) for one in distributions(site))
+        if python and size:
+            yield ImageSite(str(site), str(python), base_of(root) or str(python.parent), size)
+
+
+def base_of(root: Path) -> str:
+    """Where the interpreter lies that an environment was made with; "" where it is no venv."""
+    try:
+        text = (root / "pyvenv.cfg").read_text("utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"^home *= *(.+?) *$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def distributions(site: Path) -> list[Distribution]:
+    """What can be copied of a folder of packages."""
+    found = []
+    for info in sorted(site.glob("*.dist-info")):
+        name, _, version = info.name[: -len(".dist-info")].rpartition("-")
+        if name and plain(name) not in LEFT_ALONE and is_whole(info):
+            found.append(Distribution(plain(name), version, info))
+    return found
+
+
+def is_whole(info: Path) -> bool:
+    """Whether the files of its RECORD are all there is to it."""
+    try:
+        installer = (info / "INSTALLER").read_text("utf-8").strip()
+        direct = info / "direct_url.json"
+        origin = json.loads(direct.read_text("utf-8")) if direct.exists() else {}
+        rows = record(info)
+    except (OSError, ValueError, csv.Error):
+        return False
+    if installer not in INSTALLERS or not rows or "dir_info" in origin:
+        return False
+    return not any(row.path.endswith(".pth") and "/" not in row.path for row in rows)
+
+
+@lru_cache(maxsize=1 << 16)
+def record(info: Path) -> tuple[Recorded, ...]:
+    """The rows of its RECORD. Raises OSError, ValueError, csv.Error."""
+    with (info / "RECORD").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.reader(file) if row]
+    return tuple(Recorded(row[0], int(row[2]) if len(row) > 2 and row[2] else None) for row in rows)
+
+
+def recorded_size(found: Distribution) -> int:
+    """Its bytes, by its RECORD."""
+    return sum(row.size or 0 for row in record(found.info))
+
+
+def same_interpreter(one: str, other: str) -> bool:
+    """Whether two interpreters take the same compiled modules."""
+    kinds = [kind_of(python) for python in (one, other)]
+    return kinds[0] == kinds[1] != ""
+
+
+def kind_of(python: str) -> str:
+    """Version, ABI and platform of an interpreter, as its compiled modules are named."""
+    ask = "import _imp, sys; print(sys.version_info[:2], _imp.extension_suffixes())"
+    try:
+        said = subprocess.run(
+            [python, "-I", "-S", "-B", "-c", ask],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.decode(sys.getdefaultencoding(), "replace").strip()

@@ -1,0 +1,199 @@
+"""Take what the box's image brings of an environment, where copying it is quicker than fetching it.
+
+    reuse.py find VERDICT OWN ENVIRONMENT IMAGES
+    reuse.py shadow VERDICT ENVIRONMENT IMAGES SHADOW BACKEND
+    reuse.py copy VERDICT ENVIRONMENT IMAGES SAID
+
+`find` writes into IMAGES what the image brings, if anything is worth it, and prints where its
+interpreters lie, as a PATH has it. `shadow` makes a copy of the new, empty environment that seems
+to hold what the image has: by that uv says what the requirements would keep of it. `copy` reads
+what uv SAID and copies the rest: it prints `progress DONE TOTAL` in bytes, and at the end
+`reused COUNT MEGABYTES SECONDS`, the seconds being saved; other lines are for the log. Nothing of
+the image's environment is changed, and what can't be copied is left for uv to fetch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+
+from . import torch_compat
+from .copy_packages import Copying
+from .image_packages import (
+    Distribution,
+    ImageSite,
+    distributions,
+    find_images,
+    plain,
+    recorded_size,
+    same_interpreter,
+)
+
+WHEEL_SHARE = (
+    0.4  # of installed bytes, a wheel's own: torch without CUDA 0.27, CUDA's libraries 0.6
+)
+FILE_S = 0.0001  # what each file takes beside its bytes
+UNKNOWN_INDEX_MB_S = 100.0
+UNKNOWN_DISK_MB_S = 500.0
+LEAST_SAVED_S = 1.0
+DESCRIBING = ("METADATA", "INSTALLER", "WHEEL", "direct_url.json")
+GONE = re.compile(r"^ [-~] ([A-Za-z0-9][A-Za-z0-9._-]*)(?:==| @ |$)", re.MULTILINE)
+NOTHING = 3  # the exit code where there is nothing to reuse
+
+
+class Speeds(NamedTuple):
+    """What the verdict measured, in megabytes (10^6) a second."""
+
+    index_mb_s: float
+    disk_mb_s: float
+
+
+def read_speeds(verdict: Path) -> Speeds:
+    """Of the package index and of the working folder; usual ones where they weren't measured."""
+    try:
+        document = json.loads(verdict.read_text("utf-8"))
+    except (OSError, ValueError):
+        return Speeds(UNKNOWN_INDEX_MB_S, UNKNOWN_DISK_MB_S)
+    read = {row["check"]: row["read"] for row in document["checks"] if row["gpu"] is None}
+    return Speeds(
+        megabytes(read.get("index"), UNKNOWN_INDEX_MB_S),
+        megabytes(read.get("disk-speed"), UNKNOWN_DISK_MB_S),
+    )
+
+
+def megabytes(read: str | None, otherwise: float) -> float:
+    """`12 MB/s from HOST`, as `verify_check.megabytes` writes it."""
+    found = re.match(r"([\d.]+) MB/s", read or "")
+    return max(float(found.group(1)), 0.05) if found else otherwise
+
+
+def fetching_s(size: int, speeds: Speeds) -> float:
+    """How long so many installed bytes take to arrive as wheels; unpacking goes on meanwhile."""
+    return size * WHEEL_SHARE / 1e6 / speeds.index_mb_s
+
+
+def copying_s(size: int, files: int, speeds: Speeds) -> float:
+    """How long they take to be copied."""
+    return size / 1e6 / speeds.disk_mb_s + files * FILE_S
+
+
+def find(words: list[str]) -> int:
+    """Look what the image brings."""
+    verdict, own, environment, images = map(Path, words)
+    speeds = read_speeds(verdict)
+    found = [
+        image
+        for image in find_images(own, environment)
+        if fetching_s(image.size, speeds) >= LEAST_SAVED_S
+    ]
+    if not found:
+        return NOTHING
+    images.write_text(json.dumps(found), "utf-8")
+    sys.stdout.write(":".join(dict.fromkeys(image.home for image in found)) + ":\n")
+    return 0
+
+
+def read_images(images: Path) -> list[ImageSite]:
+    """What `find` wrote."""
+    return [ImageSite(*row) for row in json.loads(images.read_text("utf-8"))]
+
+
+def shadow(words: list[str]) -> int:
+    """Make the shadow of the first that fits Python and driver; that one alone stays in IMAGES."""
+    verdict, environment, images, place = map(Path, words[:-1])
+    backend = words[-1]
+    python = str(environment / "bin" / "python")
+    for image in read_images(images):
+        where = Path(image.site)
+        if not same_interpreter(image.python, python):
+            say(f"{where}: it is for another Python than {environment}")
+        elif not torch_fits(verdict, backend, where):
+            say(f"{where}: its torch is built for another driver, or other than the profile asks")
+        else:
+            images.write_text(json.dumps([image]), "utf-8")
+            make_shadow(environment, distributions(where), place)
+            return 0
+    return NOTHING
+
+
+def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
+    """Whether the image's torch, if it has one, is one that the profile and the driver allow."""
+    try:
+        text = (site / "torch" / "version.py").read_text("utf-8")
+    except OSError:
+        return True
+    if backend not in ("auto", "none"):
+        return torch_compat.backend_of(text) == backend
+    try:
+        target = torch_compat.read_target(verdict)
+    except (OSError, ValueError):
+        return True
+    known = target.capabilities or target.cuda
+    return not known or torch_compat.after(target, backend, site) is None
+
+
+def make_shadow(environment: Path, found: list[Distribution], place: Path) -> None:
+    """The environment again, with what describes packages alone."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(environment, place, symlinks=True)
+    site = packages_folder(place)
+    for one in found:
+        own = site / one.info.name
+        own.mkdir(exist_ok=True)
+        for name in DESCRIBING:
+            if (one.info / name).exists():
+                shutil.copyfile(one.info / name, own / name)
+
+
+def packages_folder(environment: Path) -> Path:
+    """Where an environment has its packages."""
+    return next(environment.glob("lib/python3*/site-packages"))
+
+
+def copy(words: list[str]) -> int:
+    """Copy what uv would keep, where that saves time."""
+    verdict, environment, images, said = map(Path, words)
+    (image,) = read_images(images)
+    gone = {plain(name) for name in GONE.findall(said.read_text("utf-8"))}
+    kept = [one for one in distributions(Path(image.site)) if one.name not in gone]
+    copying = Copying.of(kept, packages_folder(environment))
+    size = sum(recorded_size(one) for one in copying.taken)
+    speeds = read_speeds(verdict)
+    fetched, copied = fetching_s(size, speeds), copying_s(copying.size, len(copying.files), speeds)
+    say(f"{image.site} has {len(copying.taken)} of the packages that are required, {size} bytes:")
+    say(f"about {fetched:.1f} s to fetch at {speeds.index_mb_s:g} MB/s, {copied:.1f} s to copy")
+    if fetched - copied < LEAST_SAVED_S:
+        return NOTHING
+    began = time.monotonic()
+    try:
+        copying.run(lambda done: say(f"progress {done} {copying.size}"))
+    except OSError as error:
+        say(f"they could not be copied: {error}")
+        return NOTHING
+    took = time.monotonic() - began
+    for one in copying.taken:
+        say(f"reused: {one.name} {one.version}, not compared with a hash of a lock")
+    saved = max(0.0, fetched - took)
+    say(f"reused {len(copying.taken)} {round(size / 1e6)} {round(saved)}")
+    return 0
+
+
+def say(line: str) -> None:
+    """A line for whoever started this, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+COMMANDS = {"find": find, "shadow": shadow, "copy": copy}
+
+
+if __name__ == "__main__":
+    sys.exit(COMMANDS[sys.argv[1]](sys.argv[2:]))

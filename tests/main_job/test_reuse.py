@@ -1,0 +1,88 @@
+"""What the image brings of an environment is copied, where that is quicker than fetching it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.boxes import Rig
+from tests.doors.static_index import StaticIndex, static_index
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.main_job.test_environments import ENVIRONMENT, PROJECT, lock
+
+pytestmark = pytest.mark.boxes
+
+BROUGHT = "pytest==8.3.4 pluggy==1.5.0 iniconfig==2.0.0 packaging pathspec==0.11.0"
+REQUIRED = "pytest>=8\npathspec>=0.12\n"
+NEVER = ("--set", "python.reuse=never")
+
+
+def wheels(index: StaticIndex) -> set[str]:
+    """The projects of which a file was fetched since the last time."""
+    asked = {path.split("/")[2] for path in index.asked if path.endswith(".whl")}
+    index.asked.clear()
+    return asked
+
+
+def image(rented: Rented) -> str:
+    """The image's environment, byte for byte, with modes and times."""
+    files = rented.box.run("find /venv/main -printf '%p %m %T@ %l\\n' | sort")
+    sums = rented.box.run("find /venv/main -type f -print0 | sort -z | xargs -0 sha256sum")
+    return files + sums
+
+
+def imports(rented: Rented, environment: str) -> str:
+    """Where the packages come from, once all of them are imported and uv is content."""
+    rented.box.run(f"uv pip check --python {environment}/bin/python")
+    rented.box.run(f"{environment}/bin/pytest --version && head -1 {environment}/bin/pytest")
+    ask = "import iniconfig, packaging, pluggy, pytest; print(pytest.__file__)"
+    return rented.box.run(f"cd /; {environment}/bin/python -c '{ask}'")
+
+
+def test_what_the_image_brings_is_reused(rent: Rent, mirror_rig: Rig) -> None:
+    rented = rent("vast", used=True)
+    box, gateway = rented.box, rented.box.address.rpartition(".")[0] + ".1"
+    install = "/venv/main/bin/pip install -q --no-cache-dir"
+    box.run(f"{install} {BROUGHT} && /venv/main/bin/python -c 'import pytest, pathspec'")
+    before = image(rented)
+    # So slow that these are worth copying.
+    slow = r's|"read": "[0-9.]* MB/s from |"read": "0.1 MB/s from |'
+    box.run(
+        f"sed -i '{slow}' {rented.folder}/gpu.json && grep -q '0.1 MB/s' {rented.folder}/gpu.json"
+    )
+    repository = rented.user.repository(requirements__txt=REQUIRED)
+    with static_index(gateway, mirror_rig.mirror.index_url) as index:
+        pip = f"[global]\nindex-url = {index.url}\ntrusted-host = {gateway}\n"
+        box.write("/etc/pip.conf", pip)
+        done = rented.run("setup").must(0)
+        assert re.search(r"4 packages \(\d+ MB\) of the image are reused: about \d+ s", done.err)
+        assert wheels(index) == {"pathspec"}
+        rented.box.run(f"cd /; {ENVIRONMENT}/bin/python -c 'import pathspec'")
+        assert imports(rented, ENVIRONMENT).startswith(ENVIRONMENT)
+        assert f"#!{ENVIRONMENT}/bin/python" in box.read(f"{ENVIRONMENT}/bin/pytest")
+        assert "reused: pytest 8.3.4" in rented.run("logs", "--step", "python").must(0).out
+        assert image(rented) == before
+        assert "nothing to do" in rented.run("setup").must(0).out
+        # It was the same work all along; only where its files come from is another matter.
+        done = rented.run("setup", *NEVER).must(0)
+        assert "of the image" not in done.err
+        assert {"pytest", "pluggy", "iniconfig", "packaging", "pathspec"} <= wheels(index)
+        assert rented.runs() == ["train-1"]
+        assert "nothing to do" in rented.run("setup", *NEVER).must(0).out
+        # A lock that pins another version has that one.
+        pinned = PROJECT.replace("dependencies = []", 'dependencies = ["pytest==8.3.4"]')
+        repository = rented.user.repository("second", pyproject__toml=pinned)
+        lock(repository, rented, mirror_rig)
+        done = rented.run("setup").must(0)
+        assert re.search(r"\d packages \(\d+ MB\) of the image are reused", done.err)
+        second = ENVIRONMENT.replace("homework", "second")
+        assert imports(rented, second).startswith(second)
+        there = rented.box.run(f"ls {second}/lib/python3*/site-packages")
+        text = (repository.root / "uv.lock").read_text()
+        locked = dict(re.findall(r'name = "(\w+)"\nversion = "([\d.]+)"', text))
+        assert locked["iniconfig"] != "2.0.0"
+        for name in ("pytest", "pluggy", "iniconfig"):
+            assert f"{name}-{locked[name]}.dist-info" in there
+        assert image(rented) == before

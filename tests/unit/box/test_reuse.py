@@ -1,0 +1,307 @@
+"""Reusing what an image brings: what may be copied, what is worth it, and that copies are right."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import copy_packages, image_packages, reuse
+from bootstrap.box.copy_packages import Copying, files_of, with_interpreter
+from bootstrap.box.image_packages import Distribution, distributions, find_images, record
+from bootstrap.box.reuse import Speeds
+
+VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+SITE = f"lib/{VERSION}/site-packages"
+
+
+def install(root: Path, name: str, files: dict[str, str], installer: str = "pip") -> Distribution:
+    """A distribution as pip leaves it."""
+    site = root / SITE
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "INSTALLER").write_text(f"{installer}\n")
+    rows = [(f"{info.name}/METADATA", "", ""), (f"{info.name}/RECORD", "", "")]
+    for path, text in files.items():
+        file = site / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        rows.append((path, "sha256=x", str(len(text))))
+    with (info / "RECORD").open("w", newline="") as file_:
+        csv.writer(file_, lineterminator="\n").writerows(rows)
+    return Distribution(image_packages.plain(name), "1.0", info)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An environment of an image."""
+    root = tmp_path / "image"
+    (root / "bin").mkdir(parents=True)
+    (root / "bin" / VERSION).symlink_to(sys.executable)
+    (root / "pyvenv.cfg").write_text("home = /usr/local/py/bin\nversion = 3\n")
+    return root
+
+
+def everything_of(root: Path) -> dict[str, object]:
+    """Content, mode and time of change of all that lies below."""
+    found: dict[str, object] = {}
+    for path in root.rglob("*"):
+        state = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (state.st_mode, state.st_mtime_ns, content)
+    return found
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """The folder of packages of a new environment."""
+    site = tmp_path / "new" / SITE
+    site.mkdir(parents=True)
+    return site
+
+
+def test_what_counts_is_what_its_record_holds_all_of(image: Path) -> None:
+    install(image, "Some_Thing", {"thing.py": "x = 1\n"})
+    install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
+    install(image, "pip", {"pip.py": ""})
+    install(image, "of-conda", {"c.py": ""}, installer="conda")
+    install(image, "with-pth", {"with.pth": "import with_\n"})
+    (install(image, "editable", {"e.py": ""}).info / "direct_url.json").write_text(
+        json.dumps({"url": "file:///work", "dir_info": {"editable": True}})
+    )
+    (install(image, "no-record", {"n.py": ""}).info / "RECORD").unlink()
+    (install(image, "odd-record", {"o.py": ""}).info / "RECORD").write_text("o.py,,many\n")
+    found = distributions(image / SITE)
+    assert [one.name for one in found] == ["some-thing", "by-uv"]
+    assert {one.root for one in found} == {image}
+
+
+def test_images_are_found_without_ours_and_the_one_to_be_made(
+    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(image, "thing", {"thing.py": "x = 1\n"})
+    monkeypatch.setattr(image_packages, "PLACES", [str(tmp_path / "im*")])
+    monkeypatch.setattr(image_packages, "login_root", lambda: None)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        monkeypatch.delenv(name, raising=False)
+    elsewhere = tmp_path / "elsewhere"
+    (found,) = find_images(elsewhere, elsewhere)
+    assert found.site == str(image / SITE)
+    assert found.home == "/usr/local/py/bin"
+    assert found.size == 6
+    assert find_images(tmp_path, elsewhere) == find_images(elsewhere, image) == []
+    # Where none is in its place, a login shell may know one.
+    monkeypatch.setattr(image_packages, "PLACES", [])
+    monkeypatch.setattr(image_packages, "login_root", lambda: image)
+    assert find_images(elsewhere, elsewhere) == [found]
+    (image / ".boxstrap").touch()
+    assert find_images(elsewhere, elsewhere) == []
+
+
+def test_a_login_shell_names_its_python_whatever_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = tmp_path / "its own"
+    venv.create(made, symlinks=True)
+    profile = tmp_path / ".bash_profile"
+    profile.write_text(f"printf 'no newline'\nPATH='{made}/bin':$PATH\n")
+    assert image_packages.login_root() == made
+    profile.write_text("sleep 60\n")
+    monkeypatch.setattr(image_packages, "LOGIN_SHELL_S", 0.3)
+    assert image_packages.login_root() is None
+
+
+def test_a_distribution_that_is_not_whole_is_not_copied(image: Path, new: Path) -> None:
+    def files(name: str) -> list[str]:
+        one = Distribution(name, "1.0", image / SITE / f"{name}-1.0.dist-info")
+        return sorted(Path(file.target).name for file in files_of(one, new))
+
+    install(image, "whole", {"whole.py": "1\n", "../../../bin/whole": "#!python\n"})
+    assert files("whole") == ["METADATA", "RECORD", "whole", "whole.py"]
+    install(image, "gone", {"gone.py": "1\n", "kept.py": ""})
+    (image / SITE / "gone.py").unlink()
+    install(image, "changed", {"changed.py": "1\n"})
+    (image / SITE / "changed.py").write_text("other\n")
+    install(image, "outside", {"../../../../outside.txt": ""})
+    install(image, "absolute", {str(image / "absolute.txt"): ""})
+    assert [files(name) for name in ("gone", "changed", "outside", "absolute")] == [[]] * 4
+
+
+def test_a_copy_is_whole_and_the_image_stays_as_it_is(image: Path, new: Path) -> None:
+    program = f"#!{image}/bin/python\nprint('x')\n"
+    one = install(image, "thing", {"thing/__init__.py": "x = 1\n", "../../../bin/thing": program})
+    other = install(image, "other", {"thing/__init__.py": "x = 1\n", "b.bin": "\0"})
+    (image / "bin" / "thing").chmod(0o755)
+    source = image / SITE / "thing" / "__init__.py"
+    os.utime(source, (1_000_000_000, 1_000_000_000))
+    subprocess.run([sys.executable, "-m", "compileall", "-q", source.parent], check=True)
+    before = everything_of(image)
+    copying = Copying.of([one, other], new)
+    assert [each.name for each in copying.taken] == ["thing", "other"]
+    reports: list[int] = []
+    copying.run(reports.append)
+    assert everything_of(image) == before
+    copied = new / "thing" / "__init__.py"
+    assert copied.read_text() == "x = 1\n"
+    assert copied.stat().st_mtime == 1_000_000_000
+    assert len(list((new / "thing" / "__pycache__").glob("*.pyc"))) == 1
+    mine = new.parents[2] / "bin" / "thing"
+    assert mine.read_text() == f"#!{new.parents[2]}/bin/python\nprint('x')\n"
+    assert mine.stat().st_mode & 0o777 == 0o755
+    rows = csv.reader((new / "thing-1.0.dist-info" / "RECORD").read_text().splitlines())
+    (row,) = (row for row in rows if "bin" in row[0])
+    assert row[1:] == [
+        f"sha256={copy_packages.digest(mine.read_bytes())}",
+        str(mine.stat().st_size),
+    ]
+    assert (image / "bin" / "thing").read_text() == program
+
+
+def test_a_copy_that_fails_leaves_nothing(
+    image: Path, new: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"thing/m{number}.py": f"{number}\n" for number in range(40)}
+    copying = Copying.of([install(image, "thing", files)], new)
+    real = copy_packages.copy_file
+
+    def full(file: copy_packages.CopiedFile) -> int:
+        if file.source.endswith("m30.py"):
+            raise OSError(28, "No space left on device")
+        return real(file)
+
+    monkeypatch.setattr(copy_packages, "copy_file", full)
+    with pytest.raises(OSError, match="No space"):
+        copying.run(lambda _: None)
+    assert [path for path in new.rglob("*") if path.is_file()] == []
+
+
+LONG = "/" + "l" * 140 + "/bin/python"
+TRAMPOLINE = f"#!/bin/sh\n'''exec' \"{LONG}\" \"$0\" \"$@\"\n' '''\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "expected"),
+    [
+        (b"#!/venv/main/bin/python3\nimport x\n", "/n/python", b"#!/n/python\nimport x\n"),
+        (b"#!/usr/bin/python3 -s\nx\n", "/n/python", b"#!/n/python\nx\n"),
+        (b"#!/venv/bin/python\nx\n", LONG, TRAMPOLINE + b"x\n"),
+        (TRAMPOLINE + b"x\n", "/n/python", b"#!/n/python\nx\n"),
+        (b"#!/bin/sh\necho python\n", "/n/python", b"#!/bin/sh\necho python\n"),
+        (b"\x7fELF python\n", "/n/python", b"\x7fELF python\n"),
+    ],
+)
+def test_programs_start_the_new_interpreter(text: bytes, python: str, expected: bytes) -> None:
+    assert with_interpreter(text, python) == expected
+
+
+def test_speeds_are_the_verdicts(tmp_path: Path) -> None:
+    verdict = tmp_path / "gpu.json"
+    assert reuse.read_speeds(verdict) == Speeds(100.0, 500.0)
+    rows = [("index", "9.8 MB/s from host"), ("disk-speed", "812 MB/s"), ("ram", "8.0 GiB")]
+    checks = [{"check": check, "gpu": None, "read": read} for check, read in rows]
+    verdict.write_text(json.dumps({"checks": checks}))
+    assert reuse.read_speeds(verdict) == Speeds(9.8, 812.0)
+    checks[0]["read"], checks[1]["read"] = "no answer within 1.5 s", "a run is alive"
+    verdict.write_text(json.dumps({"checks": checks}))
+    assert reuse.read_speeds(verdict) == Speeds(100.0, 500.0)
+    checks[0]["read"] = "0.0 MB/s from host"
+    verdict.write_text(json.dumps({"checks": checks}))
+    assert reuse.read_speeds(verdict).index_mb_s > 0
+
+
+def prepared(image: Path, new: Path, mb_s: str, said: str) -> list[str]:
+    """What `copy` is called with."""
+    folder = new.parents[3]
+    (folder / "gpu.json").write_text(
+        json.dumps({"checks": [{"check": "index", "gpu": None, "read": f"{mb_s} MB/s from x"}]})
+    )
+    (folder / "images").write_text(json.dumps([[str(image / SITE), "", "", 0]]))
+    (folder / "said").write_text(said)
+    return [
+        str(folder / "gpu.json"),
+        str(new.parents[2]),
+        *(str(folder / x) for x in ("images", "said")),
+    ]
+
+
+SAID = """\
+Resolved 3 packages in 9ms
+Would uninstall 2 packages
+Would install 2 packages
+ + fresh==2
+ - Old_One==1.0
+ + old-one==2
+ - unused==1.0
+ ~ again==1.0
+"""
+
+
+@pytest.mark.parametrize(("mb_s", "taken"), [("0.1", ["big", "small"]), ("900", [])])
+def test_what_uv_would_keep_is_copied_where_that_saves_time(
+    image: Path, new: Path, capsys: pytest.CaptureFixture[str], mb_s: str, taken: list[str]
+) -> None:
+    for name in ("old-one", "unused", "again", "small"):
+        install(image, name, {f"{name}.py": "1\n"})
+    install(image, "big", {"big.so": "x" * 600_000})
+    words = prepared(image, new, mb_s, SAID)
+    assert reuse.copy(words) == (0 if taken else reuse.NOTHING)
+    assert sorted(path.name.split("-")[0] for path in new.glob("*.dist-info")) == taken
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith("has 2 of the packages that are required, 600002 bytes:")
+    assert (said[-1] == "reused 2 1 2") == bool(taken)
+
+
+@pytest.mark.parametrize(
+    ("backend", "version", "document", "fits"),
+    [
+        ("auto", "cuda = '12.8'", {"cuda": "12.4", "gpus": [{"capability": "8.0"}]}, True),
+        ("auto", "cuda = '13.0'", {"cuda": "12.4", "gpus": [{"capability": "8.0"}]}, False),
+        ("auto", "cuda = None", {"cuda": "12.4", "gpus": [{"capability": "8.0"}]}, False),
+        ("auto", "cuda = None", {"cuda": None, "gpus": []}, True),
+        ("cu126", "cuda: Optional[str] = '12.6'", {}, True),
+        ("cu128", "cuda: Optional[str] = '12.6'", {}, False),
+        ("cpu", "cuda = None\nhip = None", {}, True),
+        ("cpu", "cuda = None\nhip = '6.3'", {}, False),
+        ("cpu", "cuda = '12.6'", {}, False),
+    ],
+)
+def test_the_images_torch_must_fit_profile_and_driver(
+    tmp_path: Path, backend: str, version: str, document: dict[str, object], fits: bool
+) -> None:
+    verdict = tmp_path / "gpu.json"
+    verdict.write_text(json.dumps(document))
+    assert reuse.torch_fits(verdict, backend, tmp_path)  # it has none
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2.7.1'\n{version}\n")
+    assert reuse.torch_fits(verdict, backend, tmp_path) == fits
+
+
+def test_a_shadow_only_seems_to_have_them(image: Path, new: Path, tmp_path: Path) -> None:
+    install(image, "thing", {"thing.py": "x = 1\n"})
+    reuse.make_shadow(new.parents[2], distributions(image / SITE), tmp_path / "shadow")
+    shadow = tmp_path / "shadow" / SITE
+    names = sorted(str(path.relative_to(shadow)) for path in shadow.rglob("*") if path.is_file())
+    assert names == ["thing-1.0.dist-info/INSTALLER", "thing-1.0.dist-info/METADATA"]
+    assert list(new.iterdir()) == []
+
+
+def test_only_the_same_interpreter_takes_compiled_modules(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\necho \"(3, 9) ['.cpython-39-x86_64-linux-gnu.so']\"\n")
+    other.chmod(0o755)
+    assert image_packages.same_interpreter(sys.executable, sys.executable)
+    assert not image_packages.same_interpreter(sys.executable, str(other))
+    assert not image_packages.same_interpreter(str(tmp_path / "a"), str(tmp_path / "b"))
+
+
+def test_a_record_is_read_once(image: Path) -> None:
+    one = install(image, "thing", {"thing.py": "x = 1\n"})
+    assert record(one.info) is record(one.info)
