@@ -10,7 +10,20 @@ import sys
 import time
 from pathlib import Path
 
-from tests.bench import again, breakdown, fresh, init, logs, quiet, run, start, status, sync, verify
+from tests.bench import (
+    again,
+    breakdown,
+    fresh,
+    init,
+    logs,
+    quiet,
+    reuse,
+    run,
+    start,
+    status,
+    sync,
+    verify,
+)
 from tests.bench.clock import BenchError
 from tests.bench.competitors import BARE, BOXSTRAP, BOXSTRAP_NOUV
 from tests.bench.fresh import FreshBench
@@ -20,7 +33,7 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync", "run")
-_ALONE = ("init",)
+_ALONE = ("init", "reuse")
 """Measured only where they are asked for: whole builds."""
 
 
@@ -59,6 +72,8 @@ def main() -> int:
             rows += run.measure(stage, asked.again_runs)
         if "init" in parts:
             rows += init.measure(stage)
+        if "reuse" in parts:
+            rows += reuse.measure(stage, asked.runs, asked.patience)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
     print(as_text(rows))

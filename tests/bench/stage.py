@@ -78,9 +78,12 @@ class Stage:
         assert self._rig is not None
         return self._rig
 
-    def box(self, kind: str) -> StagePlace:
-        """A fresh box. Its uv knows the mirror, whoever calls it, as its pip does."""
-        box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml})
+    def box(self, kind: str, on: Path | None = None) -> StagePlace:
+        """A fresh box. Its uv knows the mirror, whoever calls it, as its pip does.
+
+        `on`: what `Box.keep` kept of another one, with which it begins.
+        """
+        box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml}, on=on)
         return self._place(box, box.address, box.port)
 
     def far(self, place: StagePlace) -> StagePlace:
