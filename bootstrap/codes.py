@@ -72,7 +72,7 @@ dependency-missing | a private dependency never arrived on the box | run the sam
 dependency-private | a git dependency needs a credential, and the box has none | name its address in python.private: this machine then fetches it, and sends it
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
-image-reused | {count} packages ({have} MB) of the image are reused: about {secs} s saved | python.reuse: never fetches all of them
+image-reused | {count} packages of the image are reused: about {have} MB and {secs} s saved | python.reuse: never fetches all of them
 torch-no-cuda | torch is built without CUDA, and the box has a GPU | set python.torch_backend: cu{need}
 torch-driver | torch needs a newer CUDA than the driver runs, which is {have} | set python.torch_backend: cu{need}, or rent a box with a newer driver
 torch-arch | torch has no code for this GPU, whose compute capability is {have} | set python.torch_backend: cu{need}

@@ -8,8 +8,8 @@
 interpreters lie, as a PATH has it. `shadow` makes a copy of the new, empty environment that seems
 to hold what the image has: by that uv says what the requirements would keep of it. `copy` reads
 what uv SAID and copies the rest: it prints `progress DONE TOTAL` in bytes, and at the end
-`reused COUNT MEGABYTES SECONDS`, the seconds being saved; other lines are for the log. Nothing of
-the image's environment is changed, and what can't be copied is left for uv to fetch.
+`reused COUNT MEGABYTES SECONDS`, which is about what was saved; other lines are for the log.
+Nothing of the image's environment is changed, and what can't be copied is left for uv to fetch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from .image_packages import (
     distributions,
     find_images,
     plain,
-    recorded_size,
     same_interpreter,
 )
 
@@ -75,9 +74,9 @@ def megabytes(read: str | None, otherwise: float) -> float:
     return max(float(found.group(1)), 0.05) if found else otherwise
 
 
-def fetching_s(size: int, speeds: Speeds) -> float:
-    """How long so many installed bytes take to arrive as wheels; unpacking goes on meanwhile."""
-    return size * WHEEL_SHARE / 1e6 / speeds.index_mb_s
+def fetching_s(size: float, speeds: Speeds) -> float:
+    """How long so many bytes of wheels take to arrive; they are unpacked meanwhile."""
+    return size / 1e6 / speeds.index_mb_s
 
 
 def copying_s(size: int, files: int, speeds: Speeds) -> float:
@@ -92,7 +91,7 @@ def find(words: list[str]) -> int:
     found = [
         image
         for image in find_images(own, environment)
-        if fetching_s(image.size, speeds) >= LEAST_SAVED_S
+        if fetching_s(image.size * WHEEL_SHARE, speeds) >= LEAST_SAVED_S
     ]
     if not found:
         return NOTHING
@@ -165,11 +164,17 @@ def copy(words: list[str]) -> int:
     gone = {plain(name) for name in GONE.findall(said.read_text("utf-8"))}
     kept = [one for one in distributions(Path(image.site)) if one.name not in gone]
     copying = Copying.of(kept, packages_folder(environment))
-    size = sum(recorded_size(one) for one in copying.taken)
+    if not copying.taken:
+        return NOTHING
+    wheels = copying.wheel_size()
     speeds = read_speeds(verdict)
-    fetched, copied = fetching_s(size, speeds), copying_s(copying.size, len(copying.files), speeds)
-    say(f"{image.site} has {len(copying.taken)} of the packages that are required, {size} bytes:")
-    say(f"about {fetched:.1f} s to fetch at {speeds.index_mb_s:g} MB/s, {copied:.1f} s to copy")
+    fetched, copied = (
+        fetching_s(wheels, speeds),
+        copying_s(copying.size, len(copying.files), speeds),
+    )
+    say(f"{image.site} has {len(copying.taken)} of the packages that are required:")
+    say(f"about {wheels / 1e6:.0f} MB of wheels, {fetched:.1f} s at {speeds.index_mb_s:g} MB/s;")
+    say(f"{copying.size / 1e6:.0f} MB to copy, {copied:.1f} s")
     if fetched - copied < LEAST_SAVED_S:
         return NOTHING
     began = time.monotonic()
@@ -182,7 +187,7 @@ def copy(words: list[str]) -> int:
     for one in copying.taken:
         say(f"reused: {one.name} {one.version}, not compared with a hash of a lock")
     saved = max(0.0, fetched - took)
-    say(f"reused {len(copying.taken)} {round(size / 1e6)} {round(saved)}")
+    say(f"reused {len(copying.taken)} {round(wheels / 1e6)} {round(saved)}")
     return 0
 
 

@@ -36,7 +36,7 @@ def test_what_a_row_says():
 
 def test_a_note_is_told_at_once_and_stays():
     note = {"code": "image-reused", "count": 12, "have": 795, "secs": 19}
-    said = "12 packages (795 MB) of the image are reused: about 19 s saved"
+    said = "12 packages of the image are reused: about 795 MB and 19 s saved"
     steps = taken(ev(0, "python", "start"), ev(1, "python", "note", **note))
     assert not steps.take(ev(2, "python", "note", **note))
     steps.take(ev(3, "python", "progress", done=14, total=14, unit="packages"))
