@@ -43,6 +43,10 @@ LIBRARY = (
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
+BESIDE_STEPS = frozenset({"packages", "uv", "venv", "dependencies", "sources", "fits", "reuse"})
+"""Those of the library that stand among the steps, whose words they are: what a box runs from
+memory goes to it as two arguments, library and steps, and each has a limit."""
+
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_ ]+)\n", re.MULTILINE)
 """A program that outlives the script carries parts of the library: here they are put in."""

@@ -14,7 +14,7 @@ from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
 from bootstrap.render.pack import bare_python, bare_shell
-from bootstrap.render.parts import LIBRARY, box_files, shell_part
+from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, shell_part
 from bootstrap.render.quote import Value, harmless, quote
 
 if TYPE_CHECKING:
@@ -76,11 +76,12 @@ def render_script(
 
     `bare_files`: of the box's Python only what Python reads goes along, for a door with a limit.
     """
-    library = [shell_part("lib", name) for name in LIBRARY]
+    library = [shell_part("lib", name) for name in LIBRARY if name not in BESIDE_STEPS]
+    beside = [shell_part("lib", name) for name in LIBRARY if name in BESIDE_STEPS]
     names = [step.name for step in steps]
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is asked for by its command
-    parts = [shell_part("steps", name) for name in names]
+    parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare_files else box_files()
     return assemble_script(profile_name, variables, Parts(library, parts, files))
 

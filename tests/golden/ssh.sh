@@ -146,6 +146,12 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/engine.sh)
 
+# (templates/lib/runs.sh)
+
+# (templates/lib/resume.sh)
+
+# ---- steps -------------------------------------------------------------------------------------
+
 # (templates/lib/packages.sh)
 
 # (templates/lib/uv.sh)
@@ -159,12 +165,6 @@ REPO_STEPS='repo python train'
 # (templates/lib/fits.sh)
 
 # (templates/lib/reuse.sh)
-
-# (templates/lib/runs.sh)
-
-# (templates/lib/resume.sh)
-
-# ---- steps -------------------------------------------------------------------------------------
 
 # (templates/steps/preflight.sh)
 
