@@ -26,7 +26,6 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
 from . import torch_compat
-from .copy_packages import Copying
 from .image_packages import (
     Distribution,
     ImageSite,
@@ -159,6 +158,8 @@ def packages_folder(environment: Path) -> Path:
 
 def copy(words: list[str]) -> int:
     """Copy what uv would keep, where that saves time."""
+    from .copy_packages import Copying  # for the other two it would only take time
+
     verdict, environment, images, said = map(Path, words)
     (image,) = read_images(images)
     gone = {plain(name) for name in GONE.findall(said.read_text("utf-8"))}

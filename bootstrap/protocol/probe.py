@@ -24,6 +24,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _SECRET_ID = re.compile(r"^([A-Za-z_][A-Za-z0-9_]{0,255}) ([0-9a-f]{32})$", re.MULTILINE)
 _MOST_SECRETS = 200
+_COUNT = re.compile(r"[0-9]{1,9}", re.ASCII)
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SETUP_STATES = ("running", "over")
 
@@ -82,6 +83,13 @@ class BoxState:
     def unfinished_switch(self) -> str:
         """The snapshot whose files were being put into that folder when it was cut short."""
         return "" if self.working else self.facts.get("switch", "")
+
+    @property
+    def reused(self) -> dict[str, int]:
+        """What its environment has of the image, as the event said it; {} for nothing."""
+        numbers = self.facts.get("reused", "").split()
+        known = len(numbers) == 3 and all(_COUNT.fullmatch(number) for number in numbers)
+        return dict(zip(("count", "have", "secs"), map(int, numbers), strict=True)) if known else {}
 
     @property
     def live_run(self) -> Run | None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.cancel import CancelToken
+from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.exchange import exchange
 from bootstrap.plan import PlanRow, rows
@@ -153,6 +154,8 @@ class SetupPlan:
     snapshot: str
     changes: ChangeCount
     rows: list[PlanRow]
+    reused: str
+    """What of the image the environment there was made with, in a sentence; "" for nothing."""
     loaded: LoadedProfile
 
 
@@ -160,18 +163,28 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
     """Ask the box. The script is handed to its bash over its input, and stays in memory."""
     context = begin(request, reporter, CancelToken())
     try:
-        plan = rows(context.payload.steps, _answers(context))
+        box_state = _planned(context)
     finally:
         context.link.close()
     payload, name = context.payload, context.box.known.name
     source = payload.source
-    return SetupPlan(name, source.commit, source.snapshot, payload.changes, plan, context.loaded)
+    reused = box_state.reused
+    return SetupPlan(
+        name,
+        source.commit,
+        source.snapshot,
+        payload.changes,
+        rows(payload.steps, box_state.plan),
+        explain("image-reused", reused).what if reused else "",
+        context.loaded,
+    )
 
 
-def _answers(context: SetupContext) -> dict[str, str]:
+def _planned(context: SetupContext) -> BoxState:
+    """The box's state, with a plan in it."""
     box_state = context.box_state()
     if box_state.plan and not context.request.restart:
-        return box_state.plan
+        return box_state
     command = "bash -s -- plan" + (" restart" if context.request.restart else "")
     script = context.payload.script.encode()
-    return parse(exchange(context.link.wire, command, stdin=script, timeout=120)).plan
+    return parse(exchange(context.link.wire, command, stdin=script, timeout=120))

@@ -64,6 +64,8 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
 
     found = plan_setup(request, call.screen)
     text = list(map(plan_line, found.rows))
+    if found.reused:
+        text.append(f"{'':<5} {'python':<10} {found.reused}")
     if call.given.get("show_origin"):
         from bootstrap.ui.origins import lines as origin_lines
 
@@ -75,6 +77,7 @@ def _show_plan(call: Call, request: SetupRequest) -> None:
         "snapshot": found.snapshot,
         "changes": found.changes._asdict(),
         "steps": steps,
+        **({"reused": found.reused} if found.reused else {}),
     }
     call.screen.result(data, "\n".join(text))
 

@@ -102,6 +102,7 @@ plan() {
     [ -n "$WHY" ] || why_right "$name"
     printf 'plan\t%s\t%s\n' "$name" "$WHY"
   done
+  [ ! -s "$NOTES/python.reused" ] || printf 'reused\t%s\n' "$(<"$NOTES/python.reused")"
   [ -z "$ALIVE_RUN" ] || printf 'differs\t%s\n' "$(differences "$ALIVE_RUN")"
 }
 

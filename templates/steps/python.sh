@@ -24,7 +24,6 @@ check_python() {
 apply_python() {
   local again=() made='' noted=$NOTES/python
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
-  read_indexes
   cd "$REPO_DIR" || return
   if is_line "$noted.building" "made $VENV_DIR"; then
     # Its first building was cut short: half a package looks whole to uv, and nothing in it is old.
@@ -36,7 +35,9 @@ apply_python() {
   mkdir -p "$NOTES"
   write_file "$noted.building" 600 "$made"$'\n'
   [ -z "$made${again[*]-}" ] || rm -f "$noted.reused" # full
-  [ -z "$made" ] || find_image # full
+  [ -z "$made" ] || find_image & # full
+  read_indexes
+  wait # full
   make_environment
   choose_settings
   await_dependencies # full
@@ -76,7 +77,7 @@ fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *)
 # The box's own interpreters first; uv brings one only where none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
-  PATH=${IMAGE_PATH-}$PATH # full
+  PATH=$(image_path)$PATH # full
   [ -n "$PYTHON_VERSION" ] || wanted=()
   run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
     run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||

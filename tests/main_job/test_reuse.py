@@ -64,6 +64,7 @@ def test_what_the_image_brings_is_reused(rent: Rent, mirror_rig: Rig) -> None:
         assert f"#!{ENVIRONMENT}/bin/python" in box.read(f"{ENVIRONMENT}/bin/pytest")
         assert "reused: pytest 8.3.4" in rented.run("logs", "--step", "python").must(0).out
         assert image(rented) == before
+        assert "4 packages of the image are reused: about" in rented.run("plan").must(0).out
         assert "nothing to do" in rented.run("setup").must(0).out
         # It was the same work all along; only where its files come from is another matter.
         done = rented.run("setup", *NEVER).must(0)

@@ -163,6 +163,20 @@ def test_a_run_with_changes_of_its_own_shows_them() -> None:
     assert [run.with_changes for run in (changed, equal)] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("said", "reused"),
+    [("4 795 19", {"count": 4, "have": 795, "secs": 19})]
+    + [
+        (said, {})
+        for said in ("", "4 795", "4 795 19 1", "4 795 -1", "4 795 x", "4 795 1234567890")
+    ],
+)
+def test_what_an_environment_has_of_the_image_is_three_numbers(
+    said: str, reused: dict[str, int]
+) -> None:
+    assert parse(f"reused\t{said}\n".encode()).reused == reused
+
+
 @pytest.mark.parametrize("at_work", [True, False])
 def test_a_switch_that_was_cut_short_is_named(at_work: bool) -> None:
     working = "working\t20261121-084500-a1b2c3\tid\n" if at_work else ""
