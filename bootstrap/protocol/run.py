@@ -128,7 +128,7 @@ class Run:
     def failed(self) -> bool:
         """Whether it ended otherwise than well, and nobody ended it."""
         return self.state == "died" or (
-            self.state == "finished" and not self.stopped and bool(self.rc)
+            self.state == "finished" and not self.stopped and self.rc != 0
         )
 
     def _ending(self) -> str:
@@ -138,6 +138,8 @@ class Run:
             return f"was stopped{own}"
         if self.ended.startswith("after "):
             return f"was not begun, since {self.ended[6:]} did not end with 0"
+        if self.rc is None:
+            return "ended, but its exit code could not be written: the disk was full"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
 
     def _decided(self) -> str:

@@ -35,8 +35,6 @@ class Process(_SamplePart):
     pid: Count
     name: Text
     memory: Count | None = None
-    run: Text = ""
-    """The run that it belongs to, as `homework-01234567/train-2`; "" where that isn't known."""
 
 
 class Card(_SamplePart):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from bootstrap.protocol.run import Run
-
-if TYPE_CHECKING:
-    from bootstrap.protocol.samples import Card
+from bootstrap.protocol.run_details import UsedGpu
 
 _GIB = 2**30
 
@@ -19,7 +16,7 @@ class GpuUse:
     """One GPU of a run: how busy it is, in percent, and its memory in bytes."""
 
     index: int
-    load: float | None
+    load: int | None
     memory_used: int | None
     """By the run, where the box says whose it is; else by all."""
     memory_total: int | None
@@ -29,30 +26,26 @@ class GpuUse:
         return asdict(self)
 
 
-def gpu_use(run: Run, runs: Sequence[Run], cards: Sequence[Card]) -> tuple[GpuUse, ...]:
+def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
     """Those that a live run uses, by its processes. Where these can't be seen (in a container the
     driver's numbers are others) those it was given, or all where no other run lives; else none."""
     if run.state != "running":
         return ()
     path = f"{run.repo_key}/{run.name}"
-    own = [card for card in cards if any(process.run == path for process in card.processes)]
+    own = [gpu for gpu in gpus if path in gpu.held]
     if own:
-        return tuple(_use(card, path) for card in own)
+        return tuple(_use(gpu, gpu.held[path] or gpu.memory_used) for gpu in own)
     given = run.gpus.split(",") if run.gpus else []
     alone = sum(one.state == "running" for one in runs) == 1
     return tuple(
-        _use(card, "")
-        for card in cards
-        if str(card.index) in given or card.uuid in given or (alone and not given)
+        _use(gpu, gpu.memory_used)
+        for gpu in gpus
+        if str(gpu.index) in given or gpu.uuid in given or (alone and not given)
     )
 
 
-def _use(card: Card, path: str) -> GpuUse:
-    held = [one.memory for one in card.processes if path and one.run == path]
-    known = [memory for memory in held if memory is not None]
-    return GpuUse(
-        card.index, card.load, sum(known) if known else card.memory_used, card.memory_total
-    )
+def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
+    return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
 
 
 def in_words(uses: Sequence[GpuUse]) -> str:

@@ -70,7 +70,7 @@ def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> N
     after = "" if took is None else f" after {duration(took)}"
     text = f"{run.name} {run.outcome()}{after}"
     screen.result({"run": {**run.as_dict(), "repository": repository, "seconds": took}})
-    if run.state != "finished" or (run.rc and not run.stopped):
+    if run.state != "finished" or run.failed:
         raise TrainingFailedError(text)
     screen.say(text)
 

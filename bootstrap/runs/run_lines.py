@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_details import UsedGpu
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.gpu_use import gpu_use, in_words
 from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.layout import aligned
-
-if TYPE_CHECKING:
-    from bootstrap.protocol.samples import Card
 
 _SHOWN = 10
 """Runs that are over; those that live or wait for their turn are always shown."""
@@ -27,14 +24,13 @@ _NEXT = {
 
 
 def run_lines(
-    runs: Sequence[Run], now: int, cards: Sequence[Card], failures: Mapping[Run, Failure]
+    runs: Sequence[Run], now: int, gpus: Sequence[UsedGpu], failures: Mapping[Run, Failure]
 ) -> list[str]:
     """The newest first; of the newest that failed the end of its log, of the others a sentence."""
     names = repository_names({run.repo_key for run in runs})
     shown = _chosen(runs)
     rows = [
-        _cells(run, qualified(run, names), now, in_words(gpu_use(run, runs, cards)))
-        for run in shown
+        _cells(run, qualified(run, names), now, in_words(gpu_use(run, runs, gpus))) for run in shown
     ]
     empty = {at for at, column in enumerate(zip(*rows, strict=True)) if not any(column)}
     kept = (tuple(cell for at, cell in enumerate(row) if at not in empty) for row in rows)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError
@@ -18,7 +17,7 @@ from bootstrap.link.parsing import number
 from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.run_details import END_BYTES
+from bootstrap.protocol.run_details import END_BYTES, UsedGpu
 from bootstrap.runs.connection import (
     BoxConnection,
     KeyAndRoot,
@@ -34,9 +33,6 @@ from bootstrap.runs.selection import repository_names
 from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.screen import Screen
-
-if TYPE_CHECKING:
-    from bootstrap.protocol.samples import Card
 
 _EVENTS_BYTES = 16 * 1024
 _ENDS = {
@@ -120,7 +116,7 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
 def _document(
     connection: BoxConnection, why: Event | None, failures: Mapping[Run, Failure]
 ) -> dict[str, object]:
-    box_state, cards = connection.box_state, connection.details.gpus
+    box_state, gpus = connection.box_state, connection.details.gpus
     now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
     setup = {key: value for key, value in _setup(box_state).items() if key != "text"}
     if box_state.unfinished_switch:
@@ -132,7 +128,7 @@ def _document(
             **run.as_dict(),
             "repository": names[run.repo_key],
             "seconds": run.seconds(now),
-            "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, cards)],
+            "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
             "failure": failures[run].as_dict() if run in failures else None,
         }
         for run in box_state.runs
@@ -144,7 +140,7 @@ def status_lines(
     name: str,
     box_state: BoxState,
     why: Event | None = None,
-    cards: Sequence[Card] = (),
+    gpus: Sequence[UsedGpu] = (),
     failures: Mapping[Run, Failure] = MappingProxyType({}),
 ) -> list[str]:
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
@@ -152,7 +148,7 @@ def status_lines(
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
-    runs = run_lines(box_state.runs, _box_time(box_state), cards, failures)
+    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures)
     return [*lines, *(runs or ["no run was started here"])]
 
 

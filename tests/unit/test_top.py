@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import queue
+import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from bootstrap.box import top_stream
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.samples import Sample
 from bootstrap.runs import top
@@ -49,3 +53,22 @@ def test_what_nobody_has_drawn_yet_is_kept_once(monkeypatch: pytest.MonkeyPatch)
     watch_boxes(BoxOptions(), ["local"], TopOptions(samples=MANY), screen)
     assert longest == 1
     assert screen.shown >= 0
+
+
+def test_a_driver_that_hangs_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top_stream, "BoxSampler", lambda _runs: time.sleep(3))
+    began = time.monotonic()
+    top_stream.sample_within(0.2)
+    assert time.monotonic() - began < 2
+    os.wait()
+
+
+def test_the_processes_of_a_run_are_known_by_its_mark() -> None:
+    mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
+    run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
+    try:
+        assert top_stream.run_of(run.pid) == "homework-01234567/train-2"
+    finally:
+        run.kill()
+        run.wait()
+    assert top_stream.run_of(run.pid) == ""

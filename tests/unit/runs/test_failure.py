@@ -130,6 +130,10 @@ def test_who_killed_it_is_not_guessed(noted: str, more: str) -> None:
     assert more in failure.what
 
 
+def test_an_exit_code_that_was_lost_is_no_success() -> None:
+    assert found("step 1\n", rc=None).lines == ("step 1",)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"rc": 0}, {"rc": 143, "ended": "stop"}, {"state": "running", "rc": None}],

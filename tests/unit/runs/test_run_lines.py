@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from bootstrap.protocol.run import Run
-from bootstrap.protocol.samples import Card, Process
+from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.gpu_use import gpu_use
 from bootstrap.runs.run_lines import run_lines
@@ -21,16 +22,10 @@ def run(name: str, **changes: object) -> Run:
     return dataclasses.replace(RUN, name=name, **changes)  # type: ignore[arg-type]
 
 
-def card(index: int, *processes: Process, load: float = 50.0) -> Card:
-    uuid = f"GPU-{index}"
-    return Card(
-        index=index,
-        uuid=uuid,
-        load=load,
-        memory_used=30 * GIB,
-        memory_total=80 * GIB,
-        processes=processes,
-    )
+def gpu(index: int, load: int = 50, **held: int) -> UsedGpu:
+    """`held` has GiB by the name of a run."""
+    by_run = {f"k-1/{name.replace('_', '-')}": count * GIB for name, count in held.items()}
+    return UsedGpu(index, f"GPU-{index}", load, 30 * GIB, 80 * GIB, by_run)
 
 
 def test_since_when_and_how_long() -> None:
@@ -79,13 +74,11 @@ def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None
 
 
 def test_the_gpus_of_a_run_are_those_its_processes_compute_on() -> None:
-    mine = Process(pid=1, name="python", memory=20 * GIB, run="k-1/train-1")
-    other = Process(pid=2, name="python", memory=5 * GIB, run="k-1/train-2")
-    cards = [card(0, mine, other, load=97), card(1, other)]
+    gpus = [gpu(0, 97, train_1=20, train_2=5), gpu(1, train_2=5)]
     runs = [RUN, run("train-2")]
-    (use,) = gpu_use(runs[0], runs, cards)
+    (use,) = gpu_use(runs[0], runs, gpus)
     assert (use.index, use.memory_used) == (0, 20 * GIB)
-    first, second = run_lines(runs, NOW, cards, {})
+    first, second = run_lines(runs, NOW, gpus, {})
     assert "GPU 0: 97 %, 20.0 of 80.0 GiB" in first
     assert "GPUs 0,1: 74 %, 10.0 of 160.0 GiB" in second
 
@@ -99,6 +92,22 @@ def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
 ) -> None:
     mine = run("train-1", gpus=gpus)
     runs = [mine, *([run("train-2")] if others else [])]
-    assert [use.index for use in gpu_use(mine, runs, [card(0), card(1)])] == seen
+    assert [use.index for use in gpu_use(mine, runs, [gpu(0), gpu(1)])] == seen
     over = dataclasses.replace(mine, state="finished", rc=0)
-    assert gpu_use(over, [over], [card(0)]) == ()
+    assert gpu_use(over, [over], [gpu(0)]) == ()
+
+
+def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:
+    process = {"pid": 7, "name": "python", "memory": 5, "run": "k-1/train-1"}
+    good = {"index": 0, "uuid": "GPU-a", "load": 97, "memory_used": 8, "memory_total": 80}
+    rows = [
+        {**good, "processes": [process, process, {**process, "run": "", "memory": None}]},
+        {**good, "index": 1, "load": True, "memory_used": -1, "memory_total": 2.5},
+        {**good, "index": 2, "error": 15},
+        {**good, "index": "3"},
+    ]
+    said = b"gpus\n" + json.dumps({"v": 1, "gpus": rows}).encode() + b"\n"
+    assert parse_details([said]).gpus == (
+        UsedGpu(0, "GPU-a", 97, 8, 80, {"k-1/train-1": 10}),
+        UsedGpu(1, "GPU-a", None, None, None, {}),
+    )

@@ -140,6 +140,7 @@ def test_without_a_work_the_commit_tells() -> None:
     [
         ({}, "finished"),
         ({"rc": 3}, "ended with exit code 3"),
+        ({"rc": None}, "ended, but its exit code could not be written: the disk was full"),
         ({"rc": 143}, "was stopped"),
         ({"rc": 143, "ended": "stop"}, "was stopped"),
         ({"rc": 0, "ended": "stop"}, "was stopped, with exit code 0"),
