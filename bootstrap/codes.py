@@ -63,6 +63,7 @@ uv-checksum | the uv that was fetched is not the one boxstrap expects | check th
 index-unreachable | the package index doesn't answer | check the box's network and its settings of pip and apt, then run again
 no-python | the box has no Python, and none could be fetched | install python3 on the box
 python-version | the Python that the profile wants isn't on the box, and could not be installed | the step's log lists what the box has; set python.version to one of them
+environment-in-use | a live run uses the environment, and this needs another one | wait for its end, or end it: boxstrap stop; with a folder in the repository as python.venv each tree has its own
 requirements-missing | a requirements file that the profile names isn't in the commit | commit it, or change python.requirements
 package-missing | the index has no package of a required name | check the spelling, and which package index the box is set to
 wheel-missing | a required package has no wheel for the environment's Python | the step's log says for which versions it has some: set python.version to one of these
@@ -90,6 +91,8 @@ git-mended | the repository on the box was damaged: it is repaired, its files ar
 git-damaged | the repository on the box is damaged | move its folder away on the box, then run again: your files there are unchanged
 tree-not-ours | the repository's folder holds a clone that boxstrap did not make | take it with --adopt (its remotes, branches and edits stay), move it away, or change box.workdir
 own-folder | another repository on this box has the folder of this name: this one has its own folder beside it | nothing: it stays there
+shared-tracked | a folder of the profile's `shared:` is in the commit | take it out of shared, or out of git
+shared-in-the-way | where a shared folder belongs lies something else (the step's log names it) | move it away, or into the main tree's folder of that name
 tree-in-the-way | the repository's folder exists and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 

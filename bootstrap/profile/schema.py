@@ -29,6 +29,7 @@ PythonVersion = Annotated[str, values.PYTHON]
 Venv = Annotated[str, values.VENV]
 Torch = Annotated[str, values.TORCH]
 RepoPath = Annotated[str, values.REPO_PATH]
+SharedFolder = Annotated[str, values.SHARED]
 Extra = Annotated[str, values.EXTRA]
 Requirement = Annotated[str, values.REQUIREMENT]
 Group = Annotated[str, values.GROUP]
@@ -253,6 +254,9 @@ class Profile(Section):
     )
     prepare: Free[list[Command]] = field(
         "Commands that run in the environment before training, once for the same files."
+    )
+    shared: Free[list[SharedFolder]] = field(
+        "Folders that git does not track, as data/: trees beside the main one link to its own."
     )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
 

@@ -165,6 +165,13 @@ def _below(folder: str) -> str:
     return folder.rstrip("/")
 
 
+def _shared(path: str) -> str:
+    """A folder below the repository, by its shortest name."""
+    if not set(path.split("/")) - {"", "."}:
+        raise ValueError(f"{shown(path)} is the repository itself")
+    return posixpath.normpath(_not_of_git(path))
+
+
 def _git_takes(url: str) -> str:
     """Git runs a program or reads a file for some URLs; the repository part knows which."""
     from bootstrap.errors import UsageError
@@ -234,6 +241,7 @@ REPO_PATH = Rule(
     stays=True,
     finish=_not_of_git,
 )
+SHARED = Rule(REPO_PATH.expected, REPO_PATH.pattern, stays=True, finish=_shared)
 LOCAL_PATH = Rule(
     "a path on this machine that starts with ~/ or /",
     r"~?/[\w .,+@=:()/-]+",

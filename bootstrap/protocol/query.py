@@ -17,6 +17,7 @@ _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
 _ALSO = {
     "back": ("repository",),
+    "clean": ("base", "repository", "git", "trees"),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state"),

@@ -21,6 +21,7 @@ _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
+_TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _LONGEST_WORD = 200
 """Characters of what is noted beside a run; a longer note is cut."""
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
@@ -68,6 +69,8 @@ class Run:
     """The GPUs that it was given, `0,1`; "" where it may use all."""
     restarted: bool = True
     """Of one that died: whether its box, or container, was started again since it began."""
+    tree: str = ""
+    """The tree beside the main one that it has, `homework@2`; "" for the main one."""
     killed_for_memory: str = ""
     """What the box noted of processes that the kernel killed for memory while it ran."""
 
@@ -170,6 +173,7 @@ class Run:
             "begun": self.begun or None,
             "over": self.over or None,
             "log_bytes": self.log_bytes,
+            "tree": self.tree or None,
             "gpus": self.gpus.split(",") if self.gpus else None,
         }
 
@@ -226,6 +230,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         begun=begun,
         over=over if run.state == "finished" else 0,
         gpus=gpus if _GPUS.fullmatch(gpus) else "",
+        tree=tree if _TREE.fullmatch(tree := notes.get(f"{path}/tree", "")) else "",
         restarted=notes.get(f"{path}/boot") != "same",
         killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
     )

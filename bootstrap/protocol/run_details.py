@@ -7,11 +7,15 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.probe import BoxState, read
 from bootstrap.protocol.query import RedactedThere, build_query
+
+if TYPE_CHECKING:
+    from bootstrap.protocol.trees import TreeUse
 
 MOST_ENDS = 8
 """Failed runs of which the log's end is read, the newest."""
@@ -43,6 +47,8 @@ class RunDetails:
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
     gpus: tuple[UsedGpu, ...] = ()
     """Where a run lives, and the box has some that answer."""
+    trees: tuple[TreeUse, ...] = ()
+    """Those beside the main ones."""
 
 
 NO_DETAILS = RunDetails()
@@ -75,14 +81,19 @@ def parse_details(parts: Sequence[bytes]) -> RunDetails:
     """Read the parts of an answer: a word, perhaps a run, and below these what is told of it."""
     ends: dict[str, bytes] = {}
     gpus: tuple[UsedGpu, ...] = ()
-    for part in parts[: MOST_ENDS + 1]:
+    trees: tuple[TreeUse, ...] = ()
+    for part in parts[: MOST_ENDS + 2]:
         head, _, told = part.partition(b"\n")
         word, _, path = head.decode("utf-8", "replace").partition(" ")
         if word == "log":
             ends[path] = told[-END_BYTES:]
         elif word == "gpus":
             gpus = _gpus(told.partition(b"\n")[0][:_MOST_BYTES])
-    return RunDetails(ends, gpus)
+        elif word == "trees" and told.strip():
+            from bootstrap.protocol.trees import parse_uses
+
+            trees = parse_uses(told)
+    return RunDetails(ends, gpus, trees)
 
 
 def _gpus(sample: bytes) -> tuple[UsedGpu, ...]:

@@ -125,6 +125,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
         ("PREPARE", profile.prepare),
+        ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
         ("TRAIN_SESSION", train.session if train else ""),
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),

@@ -54,7 +54,8 @@ def _cells(run: Run, called: str, now: int, gpus: str) -> tuple[str, ...]:
     log = f"log {size(run.log_bytes)}{quiet}"
     commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    return (f"  {called}", run.outcome(), _when(run, now), gpus, log, commit, command)
+    where = f" in {run.tree}" if run.tree else ""
+    return (f"  {called}{where}", run.outcome(), _when(run, now), gpus, log, commit, command)
 
 
 def _when(run: Run, now: int) -> str:

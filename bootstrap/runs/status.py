@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from bootstrap.codes import explain
 from bootstrap.errors import BoxstrapError, HostKeyError
@@ -31,8 +32,13 @@ from bootstrap.runs.gpu_use import gpu_use
 from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.selection import repository_names
 from bootstrap.setup.secret_values import warn_of_unredacted
+from bootstrap.text.sizes import size
 from bootstrap.ui.document import DocumentScreen
+from bootstrap.ui.layout import aligned
 from bootstrap.ui.screen import Screen
+
+if TYPE_CHECKING:
+    from bootstrap.protocol.trees import TreeUse
 
 _EVENTS_BYTES = 16 * 1024
 _ENDS = {
@@ -109,7 +115,10 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
         why = _why(connection, _setup(box_state))
         return BoxStatus(
             _document(connection, why, failures),
-            status_lines(name, box_state, why, connection.details.gpus, failures),
+            [
+                *status_lines(name, box_state, why, connection.details.gpus, failures),
+                *_tree_lines(connection.details.trees),
+            ],
         )
 
 
@@ -133,7 +142,8 @@ def _document(
         }
         for run in box_state.runs
     ]
-    return {"box": connection.box.known.name, "setup": setup, "runs": runs}
+    trees = [tree.as_dict() for tree in connection.details.trees]
+    return {"box": connection.box.known.name, "setup": setup, "runs": runs, "trees": trees}
 
 
 def status_lines(
@@ -150,6 +160,21 @@ def status_lines(
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
     runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures)
     return [*lines, *(runs or ["no run was started here"])]
+
+
+def _tree_lines(trees: Sequence[TreeUse]) -> list[str]:
+    if not trees:
+        return []
+    rows = [(f"  {tree.name}", _size(tree), _last_use(tree)) for tree in trees]
+    return ["trees beside the main one (boxstrap clean removes what nobody needs):", *aligned(rows)]
+
+
+def _size(tree: TreeUse) -> str:
+    return "size unknown" if tree.bytes is None else size(tree.bytes)
+
+
+def _last_use(tree: TreeUse) -> str:
+    return f"last used by {tree.last_run}" if tree.last_run else "used by no run"
 
 
 def _switch(box_state: BoxState) -> str:

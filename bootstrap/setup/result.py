@@ -117,7 +117,8 @@ class SetupResult:
                     self.waits_for, self.commit, train.command if train else "", self.differs
                 ),
                 where=self.box,
-                hint="--restart stops it and starts this; or wait for it to end.",
+                hint="--restart stops it and starts this; boxstrap run starts this beside it, in a "
+                "tree of its own; or wait for it to end.",
             )
         if self.run and self.run.rc and self.first_lines is not None:
             raise TrainingFailedError(

@@ -11,6 +11,7 @@ from invoke.collection import Collection
 
 from bootstrap.tasks import (
     boxes,
+    clean,
     demo,
     doctor,
     doors,
@@ -31,7 +32,7 @@ FAMILIES = (
     (run.run, sync.sync),
     (runs.wait, runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
-    (boxes.boxes, boxes.secrets, doctor.doctor, profiles.profiles),
+    (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),
     (demo.demo,),
 )

@@ -141,7 +141,10 @@ def _fetch(result: SetupResult) -> list[str]:
     host = alias or f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
     port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
     train = result.profile.train
-    places = [posixpath.join(result.repo_dir, name) for name in (train.results if train else [])]
+    tree = result.repo_dir
+    if result.run and result.run.tree:
+        tree = posixpath.join(posixpath.dirname(tree), result.run.tree)
+    places = [posixpath.join(tree, name) for name in (train.results if train else [])]
     return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
 
 

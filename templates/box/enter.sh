@@ -9,8 +9,10 @@
   cd -- "$folder" || exit
   venv=${venv:-$folder/.venv}
   # What was built for this folder, wherever it lies.
-  for note in "$box_home"/steps/*/repo.dir; do
+  for note in "$box_home"/steps/*/{,beside/*/}repo.dir; do
     made=${note%/*}/python.venv
+    # A tree beside has the main tree's, unless it has its own.
+    [ -r "$made" ] || made=${note%/beside/*}/python.venv
     if [ -r "$made" ] && [ "$(cat "$note")" = "$folder" ]; then venv=$(cat "$made"); fi
   done
   # shellcheck disable=SC1091 # written by the step `shell`

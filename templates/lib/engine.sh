@@ -11,6 +11,7 @@ one_step() {
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   # The secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&- # full
+  case $1 in python | smoke | prepare | train) find_environment ;; esac # full
   find_reason "$1"
   if [ -z "$WHY" ]; then
     why_right "$1"

@@ -11,14 +11,15 @@
 # file is written over or goes only if it is in that index and its content is unchanged. The narrow editions make none
 # beside a tree, and ask the person's git; the full script takes such a tree over.
 #
-# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, REPO_STORE,
-# NOTES, PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
+# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, MAIN_DIR,
+# REPO_STORE, NOTES, PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
 # `fail`'s code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. STEP_LOG is where
 # standard error goes. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where these differ, as second
 # word into the stamp NOTES/repo.ok.
 
 place_snapshot() {
   raw_store # full
+  [ "$REPO_DIR" = "$MAIN_DIR" ] || nothing_shared_is_tracked # full
   if is_strange; then
     adopt_tree
     update_in_place
@@ -28,6 +29,7 @@ place_snapshot() {
   else
     check_out_whole
   fi
+  [ "$REPO_DIR" = "$MAIN_DIR" ] || link_shared # full
   note_placed
 }
 

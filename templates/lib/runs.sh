@@ -75,6 +75,8 @@ any_alive_run() {
 last_run_died() {
   local dir newest=
   for dir in "$RUNS"/*/; do
+    # What was begun in a tree beside is no setup's.
+    ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
     if [ -d "$dir" ] && { [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; }; then newest=${dir%/}; fi
   done
   [ -n "$newest" ] && [ "$(run_state "$newest")" = died ]
@@ -267,4 +269,11 @@ stop_alive_run() {
   dir=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || return 0
   left=$(stop_run "$dir")
   [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
+}
+
+# The same work may live in a tree beside.
+stop_alive_work() {
+  local dir
+  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" = running ] || return 0
+  stop_run "$dir"
 }

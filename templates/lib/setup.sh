@@ -93,7 +93,8 @@ end_setup() {
 
 # What was being written when a setup was killed; nobody else writes here while the lock is ours.
 sweep() {
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/{,beside/*/}*.new.* "$BOX_HOME"/runs/*/.new.*
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
+  rm -rf -- "$BOX_HOME"/steps/*/beside/*/*.new.* # full
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.

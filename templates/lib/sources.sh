@@ -33,6 +33,19 @@ find_sources() {
   case $SOURCE_KIND:${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
+# holds_project: whether the repository itself is installed from these, as a link to its tree or a copy of its files.
+holds_project() {
+  local kind=$SOURCE_KIND
+  (
+    cd "$REPO_DIR" && case $kind in
+      lock) grep -qE '^source = \{ (editable|directory|path) = ' -- "${SOURCES[0]}" ;;
+      project) grep -q '^\[build-system\]' pyproject.toml ;;
+      requirements) grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
+      *) return 1 ;;
+    esac
+  ) 2>/dev/null
+}
+
 # with_included FILE DEPTH: a requirements file and those that it names.
 with_included() {
   local line folder=.

@@ -2,18 +2,32 @@
 # trees: a repository's main tree, its folder, and trees beside it for runs of other work: NAME@2, NAME@3, …
 # One tree has one live run, so that results never mix. What is noted of a tree lies in NOTES.
 
-# use_tree NUMBER: this one is meant from now on; 1 is the main tree. Its environment is found once files are in it.
+# use_tree NUMBER: this one is meant from now on; 1 is the main tree.
 use_tree() {
   REPO_DIR=$MAIN_DIR NOTES=$BOX_HOME/steps/$REPO_KEY
-  TREE_NUMBER=$1 WORK='' PYTHON_INPUTS=''                               # full
-  [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; } # full
-  PLACED=$NOTES/placed
   case $VENV in
     /*) VENV_DIR=$VENV ;;
     '~/'*) VENV_DIR=$(expand_home "$VENV") ;;
     *) VENV_DIR=$REPO_DIR/$VENV ;;
   esac
+  TREE_NUMBER=$1 MAIN_VENV=$VENV_DIR VENV_NOTES=$NOTES WORK='' PYTHON_INPUTS='' # full
+  [ "$1" = 1 ] || { REPO_DIR=$MAIN_DIR@$1 && NOTES=$NOTES/beside/$1; }         # full
+  PLACED=$NOTES/placed
 }
+
+# find_environment: of a tree beside, once its files are placed. The main tree's, VENV_DIR, where it is as it was made,
+# of the same, and the repository itself is not in it; else one of its own.
+find_environment() {
+  if [ "$TREE_NUMBER" = 1 ] || is_shared_venv; then return; fi
+  VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS='' WORK=''
+  find_stamp python
+  inputs_python
+  if is_line "$STAMP" "$INPUTS" && ! holds_project && check_python; then return; fi
+  VENV_DIR=$REPO_DIR/$VENV VENV_NOTES=$NOTES
+}
+
+# Whether the profile says where the environment lies: then it is that one for each tree.
+is_shared_venv() { [[ $VENV == [/~]* ]]; }
 
 # choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree where it is free, else
 # the one beside in which the same ran last, else one that no run has used, else a new one.
@@ -36,6 +50,40 @@ choose_tree() {
   use_tree "$unused"
   mkdir -p "$NOTES"
   write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
+}
+
+# link_shared: the profile's shared folders, which a tree beside has from the main one. A tracked file is never shared.
+link_shared() {
+  local folder link
+  for folder in ${SHARED[@]+"${SHARED[@]}"}; do
+    link=$REPO_DIR/$folder
+    if is_shared "$folder"; then continue; fi
+    mkdir -p "$MAIN_DIR/$folder" "${link%/*}"
+    [ -L "$link" ] || [ ! -d "$link" ] || rmdir -- "$link" || :
+    { lies_in_tree "${link%/*}" && ln -sT -- "$MAIN_DIR/$folder" "$link"; } ||
+      fail shared-in-the-way "$link is there already, and is no link to $MAIN_DIR/$folder" "move it into $MAIN_DIR/$folder"
+  done
+  mkdir -p "$REPO_DIR/.git/info"
+  for folder in ${SHARED[@]+"${SHARED[@]}"}; do
+    is_line "$REPO_DIR/.git/info/exclude" "/$folder" || printf '/%s\n' "$folder" >>"$REPO_DIR/.git/info/exclude"
+  done
+}
+
+lies_in_tree() { [[ $(realpath -- "$1")/ == "$(realpath -- "$REPO_DIR")"/* ]]; }
+
+is_shared() { [ -L "$REPO_DIR/$1" ] && [ "$(readlink -- "$REPO_DIR/$1")" = "$MAIN_DIR/$1" ]; }
+
+all_shared() {
+  local folder
+  for folder in ${SHARED[@]+"${SHARED[@]}"}; do is_shared "$folder" || return; done
+}
+
+nothing_shared_is_tracked() {
+  local folder
+  for folder in ${SHARED[@]+"${SHARED[@]}"}; do
+    [ -z "$(store_git ls-tree "$REPO_SNAPSHOT" -- "$folder")" ] ||
+      fail shared-tracked "$folder is in the commit: each tree has its own" "take it out of \`shared:\`, or out of git"
+  done
 }
 
 # is_held FOLDER: prints the run that holds this tree: it lives there or waits for its turn, or its environment is there.
@@ -70,13 +118,14 @@ last_run_in() {
 is_same_again() {
   local VENV_DIR command
   { read -r VENV_DIR <"$1/venv" && command=$(<"$1/command"); } 2>/dev/null || return
-  [ -n "$REPO_TREE" ] && is_content "$1" && [ "$command" = "$(absolute_command)" ] && placed_git diff-files --quiet
+  [ -n "$REPO_TREE" ] && is_content "$1" && [ "$command" = "$(absolute_command)" ] && placed_git diff --quiet --no-ext-diff
 } 2>/dev/null
 
-# A number of which there is neither folder nor note.
+# One that no tree has or had: what the records of runs say of it goes on being true.
 free_number() {
   local number=2
-  while [ -e "$MAIN_DIR@$number" ] || [ -L "$MAIN_DIR@$number" ] || [ -e "$BOX_HOME/steps/$REPO_KEY/beside/$number" ]; do
+  while [ -e "$MAIN_DIR@$number" ] || [ -L "$MAIN_DIR@$number" ] || [ -e "$BOX_HOME/steps/$REPO_KEY/beside/$number" ] ||
+    last_run_in "$MAIN_DIR@$number" >/dev/null; do
     number=$((number + 1))
   done
   printf '%s\n' "$number"

@@ -94,12 +94,15 @@ show_runs() {
   (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s' -- */*/log */*/pid */*/exit) 2>/dev/null
 }
 
-# show_notes RUN STATE: what lies beside it where it was given GPUs, or was killed.
+# show_notes RUN STATE: what lies beside it where it was given GPUs, or was killed; the tree, where that is no main one.
 show_notes() {
   path=${1%/*} path=${path##*/}/${1##*/}
   for name in gpus killed; do
     { read -r value <"$1/$name" && fact note "$path/$name	$value"; } 2>/dev/null
   done
+  value=
+  { read -r value <"$1/dir"; } 2>/dev/null
+  case ${value##*/} in *@*) fact note "$path/tree	${value##*/}" ;; esac
   [ "$2" != died ] || ! began_since_boot "$1" || fact note "$path/boot	same"
 }
 

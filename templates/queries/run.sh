@@ -36,6 +36,7 @@ take_run() {
 # Those that a training is made with; what the box is was looked at when it was set up.
 are_steps_right() {
   local name
+  find_environment
   for name in shell python prepare; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
     find_reason "$name" 2>>"$STEP_LOG"

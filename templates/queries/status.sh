@@ -1,5 +1,5 @@
-# shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent; probe.sh comes before it
-# status: after what the probe says, the end of the log of each run that failed, and what the GPUs do.
+# shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; probe.sh comes before it
+# status: after what the probe says, the end of the log of each run that failed, trees beside, and what the GPUs do.
 # Each part begins with a line that only who asks can know: a log may hold anything.
 
 show_log_ends() {
@@ -21,6 +21,27 @@ failed_runs() {
   done | sort -rn | head -n "$most"
 }
 
+# Trees beside the main ones: of each the run that was made in it last, then sizes, as far as a moment is enough.
+show_trees() {
+  set --
+  printf '\n%s trees\n' "$mark"
+  for note in "$box_home"/steps/*/beside/*/repo.dir; do
+    { read -r tree <"$note"; } 2>/dev/null || continue
+    last=''
+    for run in "$box_home"/runs/*/*/; do
+      where=''
+      { read -r where <"$run/dir"; } 2>/dev/null
+      if [ "$where" = "$tree" ] && { [ -z "$last" ] || [ "$run" -nt "$last" ]; }; then last=${run%/}; fi
+    done
+    note=${note%/beside/*}
+    fact tree "${note##*/}	${tree##*/}	${last##*/}"
+    set -- "$@" "$tree"
+  done
+  # shellcheck disable=SC2016 # that shell's own
+  [ "$#" -eq 0 ] || timeout 0.3 sh -c 'for tree; do du -sk -- "$tree"; done' du "$@" 2>/dev/null |
+    while IFS='	' read -r size tree; do fact size "${tree##*/}	$size"; done
+}
+
 # Where a run lives, and the last look at this box saw a GPU.
 show_gpus() {
   count=0
@@ -31,4 +52,5 @@ show_gpus() {
 }
 
 if [ -n "$redact" ]; then show_log_ends | redacted; else show_log_ends; fi
+show_trees
 show_gpus

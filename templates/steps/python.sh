@@ -8,6 +8,10 @@ inputs_python() {
   find_sources
   find_driver
   [ "${#SOURCES[@]}" -eq 0 ] || sums=$(cd "$REPO_DIR" 2>/dev/null && sha256sum -- "${SOURCES[@]}" 2>/dev/null) || :
+  # For each tree its own link to the project.
+  ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR" # full
+  # By the main tree's path: in which tree a work runs is no part of it.
+  local VENV_DIR=$MAIN_VENV # full
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     ${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"} ${BUILT_LAST[@]+"${BUILT_LAST[@]}"} ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}
   PYTHON_INPUTS=$INPUTS # full
@@ -16,6 +20,7 @@ inputs_python() {
 # uv does not notice a package whose files are gone; the folders of the last build tell.
 check_python() {
   local noted=$NOTES/python
+  noted=$VENV_NOTES/python # full
   if [ "$REUSE" = never ] && [ -e "$noted.reused" ]; then return 1; fi # full
   [ -x "$VENV_DIR/bin/python" ] && [ ! -e "$noted.building" ] && [ -f "$noted.folders" ] &&
     all_there "$VENV_DIR" "$noted.folders"
@@ -23,6 +28,9 @@ check_python() {
 
 apply_python() {
   local again=() made='' noted=$NOTES/python
+  local user noted=$VENV_NOTES/python # full
+  ! user=$(user_of "$VENV_DIR") || # full
+    fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   cd "$REPO_DIR" || return
   if is_line "$noted.building" "made $VENV_DIR"; then

@@ -12,6 +12,7 @@ check_repo() {
   # The tree's id too: git opens the pack for it, and sees whether that is whole.
   seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
     is_placed && [ ! -e "$NOTES/repo.switch" ] || return
+  { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return # full
   identity_right && index_begins "$REPO_DIR/.git/index" && store_right && tree_right || return # full
   cut=$(cut_files 2>/dev/null) && [ -z "$cut" ] # full
 }

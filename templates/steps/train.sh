@@ -30,6 +30,7 @@ apply_train() {
   [ -z "${RESUME-}" ] || resume_died # full
   revive_all # full
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
+  [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
   elif [ "$(run_state "$RUN_DIR")" != waiting ]; then

@@ -122,7 +122,7 @@ class SwitchedBox:
         values = {
             **{"BOX_HOME": home, "REPO_KEY": "homework-1", "REPO_NAME": "homework"},
             **{"REPO_DIR": self.tree, "REPO_STORE": self._store, "PLACED": self.placed},
-            "NOTES": self.placed.parent,
+            **{"NOTES": self.placed.parent, "MAIN_DIR": self.tree},
             **{"WORKDIR": self.folder, "RUNS": home / "runs/homework-1", "ADOPT": ""},
             **{"STEP_CODE": home / "code", "STEP_LOG": home / "log", "REPO_URL": ""},
             **{"REPO_BRANCH": "main", "REPO_COMMIT": commit, "REPO_SNAPSHOT": snapshot},

@@ -62,6 +62,7 @@ SECRETS=()
 SECRETS_ID=''
 SECRET_IDS=()
 PREPARE=()
+SHARED=()
 TRAIN_COMMAND='python train.py'
 TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli import BIN, HERE, Running, User, UserRepository
+from tests.unit.repo.standing import placed, standing
 
 PROFILE = """\
 version: 1
@@ -106,6 +107,9 @@ def test_beside_a_live_run_each_has_a_tree_of_its_own(here: Runner) -> None:
         assert len(sessions) == 3
         for number, one in enumerate(live):
             assert (Path(one["tree"]) / "lib.py").read_text() == f"# work {number}\n"
+        # All are made of the same packages: they share an environment.
+        made_with = {(run / "venv").read_text() for run in here.runs() if run.name in sessions}
+        assert made_with == {f"{here.user.home}/work/homework/.venv\n"}
     finally:
         here.stop()
     # What is over is taken again: the main tree first.
@@ -123,6 +127,100 @@ def test_ctrl_c_leaves_it_running(here: Runner) -> None:
     assert here.states()["silent-1"] == "running"
     here.stop()
     assert here.states()["silent-1"] == "finished"
+
+
+BACKEND = """\
+import os, zipfile
+
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    name = "own-1-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
+        wheel.writestr("own.pth", os.getcwd())
+        for file, text in {
+            "METADATA": "Metadata-Version: 2.1\\nName: own\\nVersion: 1\\n",
+            "WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any\\n",
+            "RECORD": "",
+        }.items():
+            wheel.writestr(f"own-1.dist-info/{file}", text)
+    return name
+"""
+PROJECT = """\
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+[project]
+name = "own"
+version = "1"
+"""
+WORKS = """\
+import lib, os, sys, time
+os.makedirs("out", exist_ok=True)
+with open("out/model", "w") as model:
+    model.write(lib.NAME)
+print(lib.NAME, lib.__file__, sys.prefix, flush=True)
+time.sleep(60)
+"""
+MADE_THERE = (b".venv", b"out", b"__pycache__")
+
+
+def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner) -> None:
+    """Two have the repository itself installed, isolated from the folder of the script: only their
+    environment tells them which `lib` is theirs."""
+    root, names = here.repository.root, ("one", "two", "three")
+    stood, live = [], []
+
+    def cleaned(*words: str, rc: int = 0) -> dict[str, str]:
+        said = here.user.run("clean", *TO_LOCAL, "--json", *words).must(rc).json()
+        return {tree["tree"]: tree["state"] for tree in said["trees"]}
+
+    here.write(train=WORKS, backend=BACKEND)
+    (root / "pyproject.toml").write_text(PROJECT)
+    try:
+        for name in names:
+            here.write(lib=f"NAME = {name!r}\n")
+            if name == "three":
+                (root / "requirements.txt").write_text("# nothing\n")
+            stood.append(standing(root))
+            command = f"python {'-I ' * (name != 'three')}train.py"
+            live.append(here.run("--", command))
+            if name == "two":
+                # The same again is in the same tree, at once.
+                here.user.run("stop", *TO_LOCAL, "--run", live[-1]["run"]["name"]).must(0)
+                first, live[-1] = live[-1], here.run("--", command)
+                assert live[-1]["tree"] == first["tree"]
+                assert "steps" not in live[-1]
+        trees = [Path(one["tree"]) for one in live]
+        beside = [tree.name for tree in trees[1:]]
+        assert trees[0] == here.user.home / "work/homework"
+        assert len({*trees}) == 3
+        for one, tree, stands in zip(live, trees, stood, strict=True):
+            assert one["run"]["state"] == "running"
+            there = placed(tree)
+            own = {path for path in there if path.split(b"/")[0] in MADE_THERE}
+            assert {path: there[path] for path in there.keys() - own} == stands
+        assert [one["first_lines"] for one in live] == [
+            [f"{name} {tree}/lib.py {tree}/.venv"] for name, tree in zip(names, trees, strict=True)
+        ]
+        # What lives is left alone, whatever is said.
+        cleaned()
+        assert cleaned("--discard", beside[0], rc=9) == dict.fromkeys(beside, "kept")
+        named = here.user.run("status", *TO_LOCAL, "--json").must(0).json()["trees"]
+        assert [(tree["tree"], tree["run"]) for tree in named] == [
+            (Path(one["tree"]).name, one["run"]["name"]) for one in live[1:]
+        ]
+    finally:
+        here.stop()
+    assert cleaned(rc=9) == dict.fromkeys(beside, "kept")
+    assert [(tree / "out/model").read_text() for tree in trees] == ["one", "two", "three"]
+    (trees[1] / "out/model").unlink()
+    assert cleaned(rc=9) == {beside[0]: "removed", beside[1]: "kept"}
+    assert cleaned("--discard", beside[1]) == {beside[1]: "removed"}
+    assert [tree.exists() for tree in trees] == [True, False, False]
+    assert "no tree beside" in here.user.run("clean", *TO_LOCAL).must(0).out
+    for name in ("requirements.txt", "pyproject.toml", "backend.py"):
+        (root / name).unlink()
 
 
 def test_new_requirements_are_made_first(here: Runner) -> None:

@@ -46,6 +46,7 @@ class Placed:
             "REPO_KEY": "k",
             "REPO_NAME": "homework",
             "REPO_DIR": self.tree,
+            "MAIN_DIR": self.tree,
             "REPO_STORE": self.store,
             "NOTES": self.home / "steps/k",
             "PLACED": self.home / "steps/k/placed",
@@ -133,3 +134,53 @@ def test_a_link_of_the_repository_may_become_a_folder(placed: Placed) -> None:
     placed.place(first)
     assert placed.place(second) == (0, ""), placed.said
     assert placed.files() == {"a": "1\n", "data/x": "1\n"}
+
+
+def beside(placed: Placed) -> str:
+    """What makes a tree beside the main one of what `place` places next."""
+    notes = placed.home / "steps/k/beside/2"
+    notes.mkdir(parents=True, exist_ok=True)
+    placed.tree.mkdir(exist_ok=True)
+    return (
+        f"SHARED=(data 'a b/c') REPO_DIR={placed.tree}@2 NOTES={notes} PLACED={notes}/placed\n"
+        "TREE_NUMBER=2"
+    )
+
+
+def test_a_tree_beside_has_the_shared_folders_of_the_main_one(placed: Placed) -> None:
+    first, before = placed.state(a="1\n"), beside(placed)
+    assert placed.place(first, before) == (0, ""), placed.said
+    tree = placed.tree.with_name("homework@2")
+    for name in ("data", "a b/c"):
+        assert (tree / name).readlink() == placed.tree / name
+    (tree / "data/corpus").write_text("large\n")
+    assert (placed.tree / "data/corpus").read_text() == "large\n"
+    said = placed.repo.git("-C", str(tree), "status", "--porcelain")
+    assert said == ""
+    assert placed.place(placed.state(a="2\n"), before) == (0, ""), placed.said
+    assert (tree / "a").read_text() == "2\n"
+    # The links are put back, and what somebody has in their place is not touched.
+    (tree / "data").unlink()
+    (tree / "a b/c").unlink()
+    (tree / "a b/c").mkdir()
+    assert placed.place(first, f"{before}\nall_shared && exit 9") == (0, ""), placed.said
+    assert (tree / "data").is_symlink()
+    assert (tree / "a b/c").is_symlink()
+    (tree / "data").unlink()
+    (tree / "data").mkdir()
+    (tree / "data/mine").write_text("")
+    assert placed.place(first, before) == (1, "shared-in-the-way")
+    assert (tree / "data/mine").exists()
+
+
+def test_what_git_tracks_is_never_shared(placed: Placed) -> None:
+    first, before = placed.state(data__x="1\n"), beside(placed)
+    assert placed.place(first, before) == (1, "shared-tracked")
+    assert not placed.tree.with_name("homework@2").exists()
+
+
+def test_a_shared_folder_stays_in_its_tree(placed: Placed) -> None:
+    (placed.repo.root / "a b").symlink_to(placed.home)
+    first, before = placed.state(a="1\n"), beside(placed)
+    assert placed.place(first, before) == (1, "shared-in-the-way"), placed.said
+    assert not (placed.home / "c").exists()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bootstrap.render.parts import LIBRARY, shell_part
+from tests.unit.protocol.conftest import DEAD, identity
 
 TRAIN = "python train.py"
 
@@ -20,9 +22,7 @@ class Trees:
     def __init__(self, folder: Path) -> None:
         self.home, self.main = folder / "w/.boxstrap", folder / "w/homework"
         self.main.mkdir(parents=True)
-        stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        self._alive = f"{os.getpid()} {stat[19]} {boot}\n"
+        self._alive = f"{identity(os.getpid())}\n"
 
     def beside(self, number: int) -> Path:
         return self.main.with_name(f"homework@{number}")
@@ -48,6 +48,8 @@ class Trees:
             (run / "pid").write_text(self._alive)
         elif state == "finished":
             (run / "exit").write_text("0\n")
+        elif state == "died":
+            (run / "pid").write_text(f"{DEAD}\n{DEAD}\n")
 
     def add_tree(self, number: int) -> None:
         """As `choose_tree` leaves one that was placed."""
@@ -60,22 +62,66 @@ class Trees:
         git = ["git", f"--git-dir={placed}", f"--work-tree={folder}"]
         subprocess.run([*git, "add", "a"], cwd=folder, check=True)
 
+    def make_environment(self, files: dict[str, str]) -> None:
+        """The main tree's, as a setup leaves it."""
+        self._write(self.main, files)
+        packages = self.main / ".venv/lib/python3/site-packages"
+        (packages / "torch").mkdir(parents=True)
+        (self.main / ".venv/bin").mkdir()
+        (self.main / ".venv/bin/python").symlink_to(sys.executable)
+        notes = self.home / "steps/k"
+        notes.mkdir(parents=True)
+        (notes / "python.ok").write_text(f"{self.inputs(1)}\n")
+        (notes / "python.folders").write_text("lib/python3/site-packages/torch\n")
+
+    def inputs(self, number: int, venv: str = ".venv") -> str:
+        """What the environment of a tree is made of."""
+        return self.ask(f'use_tree {number}; inputs_python; echo "$INPUTS"', VENV=venv).rstrip("\n")
+
+    def environment(self, files: dict[str, str], venv: str = ".venv") -> str:
+        """Which one a tree beside has with these files."""
+        self._write(self.beside(2), files)
+        said = self.ask('use_tree 2; find_environment; echo "$VENV_DIR"', VENV=venv)
+        return said.strip().removeprefix(f"{self.main.parent}/")
+
     def choose(self, content: str = "c1", command: str = TRAIN) -> tuple[int, str, str]:
         """Number, folder and notes of the tree that a new run of this gets."""
-        values = {
-            **{"BOX_HOME": self.home, "REPO_KEY": "k", "MAIN_DIR": self.main, "VENV": ".venv"},
-            **{"REPO_TREE": content, "TRAIN_COMMAND": command, "REPO_STORE": self.home / "store"},
+        shown = 'printf "%s\\n" "$TREE_NUMBER" "$REPO_DIR" "${NOTES#"$BOX_HOME/"}"'
+        said = self.ask(f"choose_tree; {shown}", REPO_TREE=content, TRAIN_COMMAND=command)
+        number, folder, notes = said.splitlines()
+        return int(number), Path(folder).name, notes
+
+    def ask(self, commands: str, *, check: bool = True, **values: str) -> str:
+        """What the library says to these commands on this box."""
+        own = {
+            **{"BOX_HOME": str(self.home), "REPO_KEY": "k", "MAIN_DIR": str(self.main)},
+            **{"VENV": ".venv", "REPO_STORE": f"{self.home}/store", "RUNS": f"{self.home}/runs/k"},
+            **{
+                "REUSE": "auto",
+                "REPO_STEPS": "repo python train",
+                "TORCH_BACKEND": "auto",
+                "INSTALLER": "uv",
+            },
+            **{"STEP_CODE": "/dev/stdout"},
         }
-        lines = [f"{name}={shlex.quote(str(value))}" for name, value in values.items()]
-        script = "\n".join(
-            [
-                *(shell_part("lib", name) for name in LIBRARY),
-                *("set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "choose_tree"),
-                'printf "%s\\n" "$TREE_NUMBER" "$REPO_DIR" "${NOTES#"$BOX_HOME/"}"',
-            ]
+        empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET")
+        lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
+        lines += [f"{name}=" for name in empty]
+        lists = ("EXTRAS", "BESIDE_FILES", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
+        lines += [f"{name}=()" for name in lists]
+        parts = [shell_part("lib", name) for name in LIBRARY]
+        begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
+        script = "\n".join([*parts, shell_part("steps", "python"), *begin, commands])
+        done = subprocess.run(
+            ["bash", "--norc", "-c", script], capture_output=True, text=True, check=False
         )
-        said = subprocess.check_output(["bash", "--norc", "-c", script], text=True).splitlines()
-        return int(said[0]), Path(said[1]).name, said[2]
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout + ("" if check else done.stderr)
+
+    def _write(self, tree: Path, files: dict[str, str]) -> None:
+        for name, text in files.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text)
 
 
 @pytest.fixture
@@ -127,8 +173,13 @@ def test_the_same_again_takes_the_tree_in_which_it_ran_last(trees: Trees) -> Non
     assert trees.choose("c2")[0] == 2
     assert trees.choose("c1", "python other.py")[0] == 3
     assert trees.choose("c3")[0] == 5
+    # A number names one tree for good: what a record says of one that is gone is no other's.
+    trees.add_run("run-5", trees.beside(5), state="finished", content="c5")
+    (trees.home / "steps/k/beside/5/repo.dir").unlink()
+    (trees.home / "steps/k/beside/5").rmdir()
+    assert trees.choose("c3")[0] == 6
     (trees.beside(4) / "a").write_text("edited on the box\n")
-    assert trees.choose()[0] == 5
+    assert trees.choose()[0] == 6
 
 
 def test_one_that_no_run_has_used_is_taken(trees: Trees) -> None:
@@ -142,3 +193,86 @@ def test_what_somebody_has_there_is_left_alone(trees: Trees) -> None:
     trees.beside(2).mkdir()
     trees.beside(3).symlink_to("nowhere")
     assert trees.choose()[0] == 4
+
+
+LOCKED = '[[package]]\nname = "homework"\nsource = {{ {} = "." }}\n'
+SOURCES = {
+    "the same requirements": ({"requirements.txt": "torch\n"}, True),
+    "a lock without the project": (
+        {"uv.lock": LOCKED.format("virtual"), "pyproject.toml": ""},
+        True,
+    ),
+    "a lock with the project": (
+        {"uv.lock": LOCKED.format("editable"), "pyproject.toml": ""},
+        False,
+    ),
+    "a project that is not built": ({"pyproject.toml": "[project]\n"}, True),
+    "a project that is built": ({"pyproject.toml": "[build-system]\n"}, False),
+    "a link to the project": ({"requirements.txt": "torch\n-e .\n"}, False),
+    "a copy of it": ({"requirements.txt": "torch\n./libs/own[extra]\n"}, False),
+    "a part of it by name": ({"requirements.txt": "own @ file:libs/own\n"}, False),
+    "included requirements": (
+        {"requirements.txt": "-r more.txt\n", "more.txt": "libs/own\n"},
+        False,
+    ),
+    "a project from elsewhere": ({"requirements.txt": "own @ https://example.org/own.zip\n"}, True),
+}
+
+
+@pytest.mark.parametrize(("files", "shared"), SOURCES.values(), ids=SOURCES)
+def test_an_environment_is_shared_where_it_is_of_the_same(
+    trees: Trees, files: dict[str, str], shared: bool
+) -> None:
+    trees.make_environment(files)
+    assert trees.environment(files) == ("homework/.venv" if shared else "homework@2/.venv")
+    other = {name: f"# other\n{text}" for name, text in files.items()}
+    assert trees.environment(other) == "homework@2/.venv"
+
+
+def test_a_broken_environment_is_not_shared(trees: Trees) -> None:
+    files = {"requirements.txt": "torch\n"}
+    trees.make_environment(files)
+    (trees.main / ".venv/lib/python3/site-packages/torch").rmdir()
+    assert trees.environment(files) == "homework@2/.venv"
+
+
+def test_one_that_the_profile_places_is_that_of_each_tree(trees: Trees) -> None:
+    files = {"requirements.txt": "-e .\n"}
+    trees.make_environment(files)
+    venv = trees.home.parent / "env"
+    assert trees.environment(files, str(venv)) == "env"
+    # With a link to the project it is made anew for each.
+    main, second = (trees.inputs(number, str(venv)) for number in (1, 2))
+    assert main != second
+    assert str(trees.beside(2)) in second
+
+
+def test_no_environment_is_changed_under_a_live_run(trees: Trees) -> None:
+    files = {"requirements.txt": "torch\n"}
+    trees.make_environment(files)
+    trees.add_run("run-2", trees.beside(2))
+    said = trees.ask("apply_python", check=False)
+    assert "environment-in-use" in said
+    assert "run-2" in said
+
+
+def test_a_run_beside_that_died_is_nothing_that_a_boot_restarts(trees: Trees) -> None:
+    asked = "last_run_died && echo yes || echo no"
+    trees.add_run("train-1", trees.main, state="finished")
+    trees.add_run("run-2", trees.beside(2), state="died")
+    assert trees.ask(asked) == "no\n"
+    trees.add_run("train-3", trees.main, state="died")
+    assert trees.ask(asked) == "yes\n"
+
+
+def test_a_restart_ends_the_same_work_where_it_lives_beside(trees: Trees) -> None:
+    trees.add_run("run-2", trees.beside(2), state="finished")
+    run = trees.home / "runs/k/run-2"
+    (run / "work").write_text("w\n")
+    (run / "exit").unlink()
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as training:
+        (run / "pid").write_text(f"{identity(training.pid)}\n" * 2)
+        trees.ask("WORK=other; stop_alive_work")
+        assert training.poll() is None
+        trees.ask("WORK=w; stop_alive_work")
+        assert training.wait(5) != 0

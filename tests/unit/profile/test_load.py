@@ -282,6 +282,7 @@ train:
   at_boot: resume
   results: [out/]
   grace: 30
+shared: [data/]
 """
     )
     loaded = load("a.yaml")

@@ -122,15 +122,42 @@ def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
     assert next(iter(found)) == "homework-1/train-6"
 
 
+def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path: Path) -> None:
+    for number in (2, 10, 3):
+        tree = box_home.workdir / f"homework@{number}"
+        box_home.write({f"steps/homework-1/beside/{number}/repo.dir": f"{tree}\n"})
+        if number < 10:
+            tree.mkdir()
+            (tree / "model.pt").write_bytes(bytes(300_000))
+    for name in ("train-5", "train-6"):
+        box_home.run(name, dir=f"{box_home.workdir}/homework@2\n")
+    os.utime(box_home.path / "runs/homework-1/train-5", (1, 1))
+    parts = answer(["sh", "-c"], asked("status", box_home), tmp_path).split(
+        b"\n" + b"m" * 32 + b" "
+    )
+    trees = parse_details(parts).trees
+    assert [(tree.name, tree.last_run) for tree in trees] == [
+        ("homework@2", "train-6"),
+        ("homework@3", ""),
+        ("homework@10", ""),
+    ]
+    assert [tree.bytes is not None and tree.bytes >= 300_000 for tree in trees] == [
+        True,
+        True,
+        False,
+    ]
+
+
 def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
     box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
-    box_home.run("train-2", exit="137\n", killed="1 - - -\n")
+    box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n")
     pid, start, boot = alive.split()
     box_home.run("train-4", exit="", pid=f"{pid} {int(start) + 1} {boot}\n")
     box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
     runs = {run.name: run for run in box_state.runs}
     assert runs["train-3"].gpus == "0,1"
+    assert (runs["train-2"].tree, runs["train-3"].tree) == ("homework@2", "")
     assert runs["train-2"].killed_for_memory == "1 - - -"
     assert runs["train-2"].over == int(
         (box_home.path / "runs/homework-1/train-2/exit").stat().st_mtime

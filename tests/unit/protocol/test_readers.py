@@ -36,6 +36,7 @@ from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_dependencies import DependencySender, refs_there
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.protocol.sync_state import SyncState, SyncStream
+from bootstrap.protocol.trees import clean_trees, parse_uses
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
@@ -173,6 +174,14 @@ def detailed(wire: Any) -> None:
     ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
 
 
+def cleaned(wire: Any) -> None:
+    said = exchange(wire, "x")
+    rows_of = b"tree\tk\th@2\t" + said + b"\nsize\th@2\t" + said
+    assert "\x1b" not in str(parse_uses(rows_of))
+    for tree in clean_trees(wire, workdir="/w", repo_key="k", discard=["h@2"], look=True):
+        assert all(str(one).isprintable() for one in tree.holds)
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -198,6 +207,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/probe.py": probe,
     "protocol/run_details.py": detailed,
     "protocol/box_work.py": worked,
+    "protocol/trees.py": cleaned,
     "protocol/sync_state.py": synced,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
     "protocol/send_dependencies.py": lambda wire: refs_there(
@@ -237,6 +247,7 @@ TOP = {"v": 1, "t": 1.0, "host": {"memory_used": 1}, "gpus": [{"index": 0}], "ru
 WORDS = st.sampled_from(
     [
         *("run", "plan", "last", "time", "bash", "system", "holder", "working", "free", "libc"),
+        *("tree\tk\th@2", "holds\tfiles", "holds", "tree", "size", "unknown", "busy"),
         *("answered\tssh", "digest\tssh\tA", "not\tssh", "set\tA", "shell"),
         *("failed", "placed", "over\t\n", "M", "have", "warn", "ref", "edits", "ready\t\n", "left"),
         "ready\n",

@@ -22,7 +22,7 @@ def inputs(home: Path, *sets: str) -> str:
     script = render(profile("ssh", f"box.workdir={home}", *sets))
     body = script.replace('\nmain "$@"\nexit\n', "\n")
     body += (
-        f'\nREPO_DIR={home} VENV_DIR={home}/.venv BOX_HOME={home}; inputs_python; echo "$INPUTS"\n'
+        f'\nREPO_DIR={home} MAIN_VENV={home}/.venv BOX_HOME={home}; inputs_python; echo "$INPUTS"\n'
     )
     done = subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True)
     return done.stdout

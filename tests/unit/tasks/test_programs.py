@@ -22,6 +22,7 @@ HOSTLESS = {"boxes", "demo", "init", "oneliner", "profiles", "render", "ssh-conf
 BUILT = [
     "attach",
     "boxes",
+    "clean",
     "code",
     "demo",
     "doctor",

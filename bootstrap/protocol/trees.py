@@ -1,0 +1,177 @@
+"""The trees beside a repository's main one, as a box tells of them: what they hold, what became."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.errors import BusyError, UsageError
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import BASH, stream_answer
+from bootstrap.link.parsing import number, rows
+from bootstrap.link.wire import PIECE, Wire
+from bootstrap.protocol.query import build_long_query
+
+_MOST = 4 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
+_KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
+_LONGEST = 120
+_STATES = ("removed", "safe", "kept", "left")
+_LOOK = "Look what it has: boxstrap status"
+_USES = ("run", "left", "link", "mount")
+"""What keeps a tree whatever a person says."""
+_WORDS = {
+    "run": "{names} lives in it, or uses its environment",
+    "left": "processes of {names} that live on: {count}",
+    "link": "it is a link to {names}",
+    "mount": "{names} is mounted there",
+    "unread": "git can't tell what was made there",
+    "edits": "edited ({count}): {names}",
+    "staged": "staged ({count}): {names}",
+    "commits": "commits that are only there ({count}): {names}",
+    "files": "files that were made there ({count}): {names}",
+}
+
+
+@dataclass(frozen=True)
+class TreeContent:
+    """Something that a tree holds beyond what was placed in it, or who uses it."""
+
+    kind: str
+    count: int
+    names: tuple[str, ...]
+    """The first of them."""
+
+    def __str__(self) -> str:
+        more = ", …" if self.count > len(self.names) else ""
+        return _WORDS[self.kind].format(count=self.count, names=", ".join(self.names) + more)
+
+
+@dataclass(frozen=True)
+class TreeBeside:
+    """A tree beside the main one of its repository."""
+
+    repo_key: str
+    name: str
+    state: str
+    """removed, safe (it could be), kept (see `holds`), left (it could not be removed)."""
+    bytes: int
+    holds: tuple[TreeContent, ...] = ()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody uses it now."""
+        return any(one.kind in _USES for one in self.holds)
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        holds = [{"what": one.kind, "count": one.count, "names": one.names} for one in self.holds]
+        return {"tree": self.name, "state": self.state, "bytes": self.bytes, "holds": holds}
+
+
+@dataclass(frozen=True)
+class TreeUse:
+    """A tree beside the main one, and who used it last."""
+
+    repo_key: str
+    name: str
+    last_run: str
+    """The newest run that was made in it; "" where none was."""
+    bytes: int | None = None
+    """Its size, where that was known in time."""
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {"tree": self.name, "bytes": self.bytes, "run": self.last_run or None}
+
+
+def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
+    """Read what the query `status` says of them; every text in it is clean then."""
+    uses: dict[str, TreeUse] = {}
+    for word, value in rows(told):
+        fields = value.split("\t")
+        if word == "tree" and len(fields) == 3 and _are_names(*fields[:2]):
+            uses[fields[1]] = TreeUse(fields[0], fields[1], fields[2][:_LONGEST])
+        elif word == "size" and fields[0] in uses and (kib := number(fields[-1])) is not None:
+            uses[fields[0]] = dataclasses.replace(uses[fields[0]], bytes=kib * 1024)
+    return tuple(sorted(uses.values(), key=_order))
+
+
+def clean_trees(
+    wire: Wire, *, workdir: str, repo_key: str, discard: Sequence[str], look: bool
+) -> list[TreeBeside]:
+    """Remove those that hold nothing, and those in `discard`; with `look` none. `repo_key`: only
+    those of this repository, "" for all.
+
+    Raises BusyError beside a setup, UsageError where `discard` names no tree (then none is
+    removed), LinkLost, NoAnswer.
+    """
+    query = build_long_query(
+        "clean",
+        WORKDIR=workdir,
+        repo_key=repo_key,
+        discard="\n".join(discard),
+        look=look,
+    )
+    stream = stream_answer(wire, query, BASH)
+    answer = bytearray()
+    try:
+        stream.close_write()
+        while len(answer) < _MOST and (piece := stream.read(PIECE)):
+            answer += piece
+    finally:
+        stream.close()
+    return parse_trees(bytes(answer), wire)
+
+
+def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:
+    """Read an answer; every text in it is clean then. Raises as `clean_trees`."""
+    trees: list[TreeBeside] = []
+    holds: list[TreeContent] = []
+    said = list(rows(answer))
+    words = dict(said)
+    for word, value in said:
+        fields = value.split("\t")
+        if word == "holds" and len(fields) > 1 and fields[0] in _WORDS:
+            holds.append(TreeContent(fields[0], number(fields[1]) or 1, tuple(fields[2:])))
+        elif word == "tree" and (tree := _tree(fields, holds)):
+            trees.append(tree)
+            holds = []
+    if "busy" in words:
+        raise BusyError(
+            "a setup is at work on this box; nothing was removed.",
+            where=wire.label,
+            hint="Wait for it to end, or cancel it: boxstrap stop --setup",
+        )
+    if "unknown" in words:
+        listed = "".join(f"\n  {tree.name}" for tree in trees) or " none"
+        raise UsageError(
+            f"there is no tree {words['unknown']} on this box; there is:{listed}",
+            where=wire.label,
+            hint="Nothing was removed.",
+        )
+    if "over" not in words:
+        if not wire.alive():
+            raise LinkLost(wire.label)
+        raise NoAnswer("it did not say what became of its trees.", where=wire.label, hint=_LOOK)
+    return sorted(trees, key=_order)
+
+
+def _order(tree: TreeBeside | TreeUse) -> tuple[str, int, str]:
+    """By repository, then by number."""
+    return (tree.repo_key, len(tree.name), tree.name)
+
+
+def _are_names(key: str, name: str) -> bool:
+    return bool(_KEY.fullmatch(key) and _NAME.fullmatch(name))
+
+
+def _tree(fields: Sequence[str], holds: Sequence[TreeContent]) -> TreeBeside | None:
+    if len(fields) != 4 or fields[2] not in _STATES:
+        return None
+    key, name, state, kib = fields
+    if not _are_names(key, name):
+        return None
+    return TreeBeside(key, name, state, (number(kib) or 0) * 1024, tuple(holds))

@@ -1,0 +1,72 @@
+"""`clean`: trees beside the main one that nobody needs any more, off the box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bootstrap.errors import NotSafeError, StepFailedError
+from bootstrap.link.handle import BoxOptions
+from bootstrap.protocol.trees import TreeBeside, clean_trees
+from bootstrap.runs.connection import connect
+from bootstrap.text.sizes import size
+from bootstrap.ui.screen import Screen
+
+
+def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], look: bool) -> None:
+    """Remove those whose runs are over and that hold nothing; `discard`: those that may hold what
+    they like. With `look` only say what would be.
+
+    Raises NotSafeError with the list of what others hold, and as `clean_trees`.
+    """
+    with connect(options, screen) as connection:
+        trees = clean_trees(
+            connection.link.wire,
+            workdir=connection.workdir,
+            repo_key=connection.own,
+            discard=discard,
+            look=look,
+        )
+        known = connection.box.known
+        document = {"box": known.name, "trees": [tree.as_dict() for tree in trees]}
+        screen.result(document, "\n".join(_lines(trees, look=look)))
+    stuck = [tree for tree in trees if tree.state == "left"]
+    if stuck:
+        raise StepFailedError(
+            f"not all of {_names(stuck)} could be removed.",
+            where=known.name,
+            hint="It is another user's: see what is left below .boxstrap/trees there.",
+        )
+    kept = [tree for tree in trees if tree.state == "kept"]
+    refused = [tree for tree in kept if not tree.is_in_use or tree.name in discard]
+    if refused:
+        free = [tree for tree in refused if not tree.is_in_use]
+        hint = "A run ends with: boxstrap stop"
+        if free:
+            words = " ".join(f"--discard {tree.name}" for tree in free)
+            hint = (
+                "Bring what you need of it home (scp and rsync know the box by its name), then:\n"
+                f"  boxstrap clean --host {known.name} {words}"
+            )
+        raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)
+
+
+def _names(trees: Sequence[TreeBeside]) -> str:
+    return ", ".join(tree.name for tree in trees)
+
+
+_BECAME = {
+    "removed": "removed",
+    "safe": "would be removed",
+    "kept": "stays",
+    "left": "is left in part",
+}
+
+
+def _lines(trees: Sequence[TreeBeside], *, look: bool) -> list[str]:
+    lines = []
+    for tree in trees:
+        lines.append(f"{tree.name}: {_BECAME[tree.state]} ({size(tree.bytes)})")
+        lost = "it held " if tree.state == "removed" else ""
+        lines += [f"  {lost}{one}" for one in tree.holds]
+    nothing = "there is no tree beside the main one" + ("" if look else ": nothing to remove")
+    return lines or [nothing]

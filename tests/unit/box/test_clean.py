@@ -1,0 +1,212 @@
+"""What `clean` takes off a box and what it leaves, with trees as they are placed there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BusyError, UsageError
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.trees import TreeBeside, clean_trees
+from tests.unit.box.test_place import Placed, beside
+
+
+class Beside:
+    """A box with one tree beside its main one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.placed = Placed(folder)
+        first = self.placed.state(a="1\n", b="1\n", out__kept="1\n")
+        assert self.placed.place(first, beside(self.placed)) == (0, ""), self.placed.said
+        self.tree, self.home = self.placed.tree.with_name("homework@2"), self.placed.home
+        self.notes = self.home / "steps/k/beside/2"
+        (self.notes / "repo.dir").write_text(f"{self.tree}\n")
+        self.add_run("run-1", "exit", "0\n")
+
+    def add_run(self, name: str, *more: str) -> Path:
+        """One that lives there, with one more file."""
+        run = self.home / "runs/k" / name
+        run.mkdir(parents=True)
+        (run / "dir").write_text(f"{self.tree}\n")
+        (run / "venv").write_text(f"{self.tree}/.venv\n")
+        (run / more[0]).write_text(more[1])
+        return run
+
+    def git(self, *arguments: str) -> None:
+        own = ("-c", "user.name=me", "-c", "user.email=me@example.org", "-C", str(self.tree))
+        self.placed.repo.git(*own, *arguments)
+
+    def clean(self, *discard: str, look: bool = False) -> TreeBeside:
+        """What became of the tree."""
+        wire = LocalWire()
+        said = clean_trees(
+            wire, workdir=str(self.home.parent), repo_key="k", discard=discard, look=look
+        )
+        assert len(said) == 1
+        return said[0]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Beside:
+    return Beside(tmp_path)
+
+
+def test_a_tree_that_holds_nothing_goes(box: Beside) -> None:
+    """What was placed, caches, an environment of ours and links to shared folders are nothing."""
+    (box.tree / "out/__pycache__").mkdir()
+    (box.tree / "out/__pycache__/a.pyc").write_text("")
+    (box.tree / ".venv/lib").mkdir(parents=True)
+    for name in ("pyvenv.cfg", ".boxstrap", "lib/torch.py"):
+        (box.tree / ".venv" / name).write_text("")
+    (box.tree / "data/corpus").write_text("of the main tree\n")
+    (box.tree / "b").unlink()
+    os.utime(box.tree / "a")
+    assert box.clean(look=True).state == "safe"
+    assert box.tree.is_dir()
+    became = box.clean()
+    assert (became.state, became.holds, became.name) == ("removed", (), "homework@2")
+    assert not box.tree.exists()
+    assert not box.notes.exists()
+    assert not (box.home / "trees").exists()
+    assert (box.placed.tree / "data/corpus").exists()
+    assert (box.home / "runs/k/run-1/exit").exists()
+
+
+def edited(box: Beside) -> None:
+    (box.tree / "a").write_text("mine\n")
+
+
+def ignored(box: Beside) -> None:
+    (box.tree / ".git/info/exclude").write_text("*.pt\n/data\n/a b/c\n")
+    (box.tree / "out/model.pt").write_text("weights")
+
+
+def staged(box: Beside) -> None:
+    edited(box)
+    box.git("add", "a")
+    (box.tree / "a").write_text("1\n")
+
+
+def committed(box: Beside) -> None:
+    edited(box)
+    box.git("commit", "-qam", "mine")
+    box.git("checkout", "-q", "HEAD~1")
+    box.git("branch", "-f", "own", "HEAD@{1}")
+
+
+def stashed(box: Beside) -> None:
+    edited(box)
+    box.git("stash", "-q")
+
+
+def own_environment(box: Beside) -> None:
+    (box.tree / "env").mkdir()
+    (box.tree / "env/pyvenv.cfg").write_text("")
+
+
+def own_repository(box: Beside) -> None:
+    (box.tree / "lib").mkdir()
+    subprocess.run(["git", "init", "-q", box.tree / "lib"], check=True)
+
+
+def without_git(box: Beside) -> None:
+    shutil.rmtree(box.tree / ".git")
+
+
+def without_index(box: Beside) -> None:
+    (box.notes / "placed/index").write_bytes(b"DIRC")
+
+
+HELD = {
+    **{ignored: "files that were made there (1): out/model.pt", staged: "staged (1): a"},
+    **{
+        committed: "commits that are only there (1): ",
+        stashed: "commits that are only there (2): ",
+    },
+    **{own_repository: "files that were made there (1): lib/"},
+    **{without_git: "git can't tell what was made there"},
+    **{without_index: "git can't tell what was made there"},
+}
+
+
+@pytest.mark.parametrize("make", HELD, ids=lambda make: make.__name__)
+def test_one_that_holds_something_stays(box: Beside, make: Callable[[Beside], None]) -> None:
+    make(box)
+    kept = box.clean()
+    assert kept.state == "kept"
+    assert [str(one)[: len(HELD[make])] for one in kept.holds] == [HELD[make]]
+    assert (box.tree / "b").exists()
+    assert not kept.is_in_use
+
+
+def test_what_is_named_goes_with_all_it_holds(box: Beside) -> None:
+    edited(box)
+    own_environment(box)
+    for number in range(9):
+        (box.tree / f"out/model {number}.pt").write_text("weights")
+    kept = box.clean()
+    assert [str(one) for one in kept.holds] == [
+        "edited (1): a",
+        "files that were made there (10): env/pyvenv.cfg, out/model\\ 0.pt, out/model\\ 1.pt, "
+        "out/model\\ 2.pt, out/model\\ 3.pt, …",
+    ]
+    gone = box.clean("homework@2")
+    assert (gone.state, gone.holds) == ("removed", kept.holds)
+    assert not box.tree.exists()
+
+
+def alive(box: Beside) -> None:
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    box.add_run("run-2", "pid", f"{os.getpid()} {stat[19]} {boot}\n")
+
+
+def left_behind(box: Beside) -> None:
+    alive(box)
+    run = box.home / "runs/k/run-2"
+    (run / "pid").rename(run / "left")
+    (run / "exit").write_text("0\n")
+
+
+def linked(box: Beside) -> None:
+    box.tree.rename(box.tree.with_name("elsewhere"))
+    box.tree.symlink_to("elsewhere")
+
+
+USED = {
+    alive: "run-2 lives in it, or uses its environment",
+    left_behind: "processes of run-2 that live on: 1",
+    linked: "it is a link to elsewhere",
+}
+
+
+@pytest.mark.parametrize("make", USED, ids=lambda make: make.__name__)
+def test_one_in_use_stays_whatever_is_said(box: Beside, make: Callable[[Beside], None]) -> None:
+    make(box)
+    kept = box.clean("homework@2")
+    assert (kept.state, [str(one) for one in kept.holds]) == ("kept", [USED[make]])
+    assert kept.is_in_use
+    assert (box.tree / "b").exists()
+    assert json.loads(json.dumps(kept.as_dict()))["state"] == "kept"
+
+
+def test_nothing_goes_where_a_name_is_wrong_or_a_setup_is_at_work(box: Beside) -> None:
+    with pytest.raises(
+        UsageError, match=r"no tree homework@3 on this box; there is:\n  homework@2"
+    ):
+        box.clean("homework@3", "homework@2")
+    assert box.tree.is_dir()
+    with subprocess.Popen(["flock", box.home / "lock", "cat"], stdin=subprocess.PIPE) as holder:
+        while not (box.home / "lock").exists():
+            pass
+        with pytest.raises(BusyError):
+            box.clean()
+        assert box.tree.is_dir()
+        assert holder.stdin
+        holder.stdin.close()
