@@ -49,5 +49,7 @@ lead_git() {
     esac
     export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=url.$store.insteadOf" "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=$address"
     GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
+    # A git before 2.31 knows this alone, by which `git -c` tells its own children.
+    export GIT_CONFIG_PARAMETERS="${GIT_CONFIG_PARAMETERS:+$GIT_CONFIG_PARAMETERS }'url.$store.insteadOf=$address'"
   done
 }

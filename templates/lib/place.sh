@@ -165,7 +165,8 @@ update_in_place() {
   switch_index "$old"
   move_head
   # Before the note goes: a file's content may come to the disk long after its name.
-  to_disk "$PLACED/HEAD" "$PLACED/index" "$REPO_DIR/.git/HEAD" "$REPO_DIR/.git/index" "$REPO_DIR/.git/refs/boxstrap/placed" ${REPO_BRANCH:+"$REPO_DIR/.git/refs/heads/$REPO_BRANCH"} # full
+  to_disk "$PLACED/HEAD" "$PLACED/index" # full
+  [ "$old" = "$REPO_COMMIT" ] || to_disk "$REPO_DIR"/.git/{HEAD,index,refs/boxstrap/placed} ${REPO_BRANCH:+"$REPO_DIR/.git/refs/heads/$REPO_BRANCH"} # full
   rm -f "$NOTES/repo.switch"
 }
 

@@ -20,7 +20,7 @@ if [ "$head" != - ]; then
     # What was cut off comes again.
     [ "$(wc -c <"$part")" -eq "$bytes" ] || { rm -f "$part" && exit 1; }
     # A clone gets branches and tags alone.
-    store_git fetch -q --no-auto-gc --no-write-fetch-head --update-head-ok "$part" '+refs/*:refs/*' '+refs/boxstrap/*:refs/heads/boxstrap/*' || is_last=failed
+    store_git fetch -q --no-auto-gc --update-head-ok "$part" '+refs/*:refs/*' '+refs/boxstrap/*:refs/heads/boxstrap/*' || is_last=failed
     rm -f "$part"
     (cd "$store/objects/pack" && stat -c '%s %n' -- *.pack *.idx) >"$store/packs"
   fi

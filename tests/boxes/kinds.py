@@ -220,6 +220,13 @@ _ROWS = (
         build="chsh -s /usr/bin/tcsh ubuntu\n",
     ),
     Kind(
+        "zsh",
+        "a Lambda VM whose user's login shell is zsh",
+        extends="lambda",
+        packages=("zsh",),
+        build="chsh -s /usr/bin/zsh ubuntu\n",
+    ),
+    Kind(
         "noisy",
         "a Vast.ai container whose start-up files print, alias and shadow",
         extends="vast-nouv",

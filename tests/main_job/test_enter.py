@@ -176,11 +176,13 @@ def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
     assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
 
 
-@pytest.mark.parametrize("kind", ["fish", "tcsh"])
+@pytest.mark.parametrize("kind", ["fish", "tcsh", "zsh"])
 def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
     rented = rent(kind)
     rented.user.repository(boxstrap__yaml=PROFILE)
     rented.run("setup").must(0)
+    proved = rented.run("verify", "--environment").must(0)
+    assert f"The environment is as the profile says ({kind})." in proved.out
     done = raw(rented, "python", "-c", SAYS, *ODD)
     assert done.stdout == b"\0".join(map(os.fsencode, ODD)), done.stderr
     shell = terminal(rented, "shell")
