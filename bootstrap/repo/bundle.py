@@ -43,7 +43,7 @@ def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
     wanted, folders = Wanted(), Folders(mirror)
     for ref in asked:
         names = _names(mirror, ref)
-        commit = _id(folders, f"{names[0] if names else ref or 'HEAD'}^{{commit}}")
+        commit = _commit(mirror, names[0] if names else ref or "HEAD")
         if not commit:
             raise UsageError(f"it has no branch, tag or commit {shown(ref) or 'to begin with'}.")
         if not names:
@@ -63,7 +63,8 @@ def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
 
 def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) -> None:
     """Write it, without what follows from the objects `have`. Raises BoxstrapError."""
-    known = [f"^{each}" for each in have if _COMMIT.fullmatch(each) and _id(Folders(mirror), each)]
+    here = (each for each in have if _COMMIT.fullmatch(each) and _commit(mirror, each))
+    known = [f"^{each}" for each in here]
     try:
         try:
             _write(mirror, [*wanted.refs, *known], file)
@@ -88,6 +89,10 @@ def _names(mirror: Path, ref: str) -> list[str]:
         return [at.removeprefix("ref: ").strip()] if at.startswith("ref: ") else []
     named = [f"refs/heads/{ref}", f"refs/tags/{ref}"] if not ref.startswith("refs/") else [ref]
     return [name for name in named if _id(Folders(mirror), name)]
+
+
+def _commit(mirror: Path, name: str) -> str:
+    return _id(Folders(mirror), f"{name}^{{commit}}")
 
 
 def _id(folders: Folders, name: str) -> str:

@@ -1,0 +1,84 @@
+"""What of a dependency's repository is fetched here, and put into the file that is sent."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
+from bootstrap.repo.mirror import mirrored
+from tests.boxes.git_server import GitServer
+from tests.unit.repo.repositories import SampleRepository
+
+
+@pytest.fixture
+def server(repo: SampleRepository, tmp_path: Path) -> Iterator[GitServer]:
+    """Serves a repository whose history was written anew once: its first commit is on no branch."""
+    repo.git("branch", "-m", "main")
+    repo.commit("Left", lib="1")
+    repo.git("clone", "-q", "--bare", ".", str(tmp_path / "served/lib.git"))
+    repo.git("-C", str(tmp_path / "served/lib.git"), "config", "uploadpack.allowAnySHA1InWant", "1")
+    repo.git("commit", "-q", "--amend", "-m", "Anew")
+    repo.git("tag", "v1")
+    repo.commit("Later", lib="2")
+    repo.git("push", "-q", "-f", "--tags", str(tmp_path / "served/lib.git"), "main")
+    started = GitServer("127.0.0.1", tmp_path / "served")
+    yield started
+    started.close()
+
+
+def sent(server: GitServer, refs: Sequence[str], file: Path, have: Sequence[str] = ()) -> Wanted:
+    with mirrored(server.url("lib.git"), refs) as mirror:
+        wanted = find_wanted(mirror, refs)
+        write_bundle(mirror, wanted, have, file)
+    return wanted
+
+
+def named(file: Path) -> dict[str, str]:
+    """The refs in a bundle."""
+    said = subprocess.run(
+        ["git", "bundle", "list-heads", str(file)], capture_output=True, text=True, check=True
+    )
+    return {name: at for at, name in (line.split() for line in said.stdout.splitlines())}
+
+
+def test_every_way_to_name_a_commit(
+    server: GitServer, repo: SampleRepository, tmp_path: Path
+) -> None:
+    left = repo.git("rev-parse", "HEAD@{2}").strip()
+    first, last = (repo.git("rev-parse", name).strip() for name in ("v1", "HEAD"))
+    file = tmp_path / "bundle"
+    tags = {"refs/tags/v1": first}
+    for ref, commit, head, more in (
+        ("", last, "refs/heads/main", tags),
+        ("main", last, "refs/heads/main", tags),
+        ("v1", first, "refs/tags/v1", tags),
+        (last, last, f"refs/boxstrap/{last}", tags),
+        (first[:9], first, f"refs/boxstrap/{first}", tags),
+        (left, left, f"refs/boxstrap/{left}", {}),
+    ):
+        found = sent(server, [ref], file)
+        assert (found.resolved, found.head) == ({ref: commit}, head)
+        assert named(file) == found.refs == {head: commit, **more}
+    with pytest.raises(UsageError, match="no branch, tag or commit nowhere"):
+        sent(server, ["nowhere"], file)
+
+
+def test_the_host_is_asked_only_for_what_may_be_new(
+    server: GitServer, repo: SampleRepository, tmp_path: Path
+) -> None:
+    last, file = repo.git("rev-parse", "HEAD").strip(), tmp_path / "bundle"
+    sent(server, [last], file)
+    whole, asked = file.stat().st_size, server.asked
+    sent(server, [last], file, have=["0" * 40, repo.git("rev-parse", "v1").strip(), "-odd"])
+    assert server.asked == asked
+    assert file.stat().st_size < whole
+    # Where nothing in it is new, it is sent whole: git makes no empty one.
+    sent(server, [last], file, have=[last])
+    assert named(file)[f"refs/boxstrap/{last}"] == last
+    sent(server, ["main"], file)
+    assert server.asked > asked
