@@ -44,6 +44,12 @@ def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[Gpu
     )
 
 
+def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
+    """What they do; where nobody sees that, or the run waits, those it was given."""
+    goes_on = run.state in ("running", "queued")
+    return in_words(uses) or (f"GPU {run.gpus}" if run.gpus and goes_on else "")
+
+
 def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
     return GpuUse(gpu.index, gpu.load, memory_used, gpu.memory_total)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import UsedGpu
 from bootstrap.runs.failure import Failure
-from bootstrap.runs.gpu_use import gpu_use, in_words
+from bootstrap.runs.gpu_use import gpu_use, gpus_in_words
 from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.layout import aligned
@@ -30,7 +30,8 @@ def run_lines(
     names = repository_names({run.repo_key for run in runs})
     shown = _chosen(runs)
     rows = [
-        _cells(run, qualified(run, names), now, in_words(gpu_use(run, runs, gpus))) for run in shown
+        _cells(run, qualified(run, names), now, gpus_in_words(run, gpu_use(run, runs, gpus)))
+        for run in shown
     ]
     empty = {at for at, column in enumerate(zip(*rows, strict=True)) if not any(column)}
     kept = (tuple(cell for at, cell in enumerate(row) if at not in empty) for row in rows)

@@ -93,6 +93,9 @@ def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
     mine = run("train-1", gpus=gpus)
     runs = [mine, *([run("train-2")] if others else [])]
     assert [use.index for use in gpu_use(mine, runs, [gpu(0), gpu(1)])] == seen
+    queued, (line,) = dataclasses.replace(mine, state="queued"), run_lines([mine], NOW, (), {})
+    assert (f"  GPU {gpus}  " in line) is bool(gpus)
+    assert (f"  GPU {gpus}  " in run_lines([queued], NOW, (), {})[0]) is bool(gpus)
     over = dataclasses.replace(mine, state="finished", rc=0)
     assert gpu_use(over, [over], [gpu(0)]) == ()
 
