@@ -33,12 +33,13 @@ def run(call: Call) -> None:
     """
     wish = _wish(call, given_command(sys.argv))
     from bootstrap.sync.new_run import start_run
-    from bootstrap.tasks.setup_report import after_run
 
     def show(lines: Sequence[str]) -> None:
         call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     begun = start_run(dataclasses.replace(call.request(), run=wish), call.screen, show)
+    from bootstrap.tasks.setup_report import after_run  # its first lines don't wait for it
+
     call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
     begun.raise_for_status()
 

@@ -30,7 +30,9 @@ receive() {
   local said
   said=$(umask 077 && receive_objects "$REPO_STORE" 2>&1 >/dev/null)
   ! store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1 || return 0
-  if [ "$base" = - ] || [ -e "$REPO_STORE.refused" ]; then
+  if is_disk_full; then
+    tell failed disk-full
+  elif [ "$base" = - ] || [ -e "$REPO_STORE.refused" ]; then
     said=${said:0:500}
     tell refused "${said//$'\n'/ }"
   else
@@ -40,11 +42,20 @@ receive() {
   return 1
 }
 
+# Where there is no room, git may not say so, and no code can be noted.
+is_disk_full() {
+  local free=1
+  read -r _ _ _ free _ < <(df -Pm "$BOX_HOME" | tail -n 1)
+  [ "$free" = 0 ]
+}
+
 # The setup's own lock. What stands in it stays: it says which setup was the last.
 hold_box() {
   exec 9>>"$BOX_HOME/lock"
   read_holder
-  flock -n 9 || { tell waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { tell busy "$HOLDER_SETUP" && return 1; }
+  # What a setup left behind may hold it yet, though nobody is at work.
+  flock -n 9 || { end_leftovers && flock -n 9; } ||
+    { tell waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { tell busy "$HOLDER_SETUP" && return 1; }
   read_holder
   is_over || end_leftovers
 }
@@ -76,9 +87,11 @@ place_state() {
 
 # Its code, and the last lines of what was done.
 tell_failure() {
-  [ -s "$STEP_CODE" ] || classify_error "$STEP_LOG" >"$STEP_CODE"
+  local code
+  code=$(<"$STEP_CODE")
+  if [ -z "$code" ] && is_disk_full; then code=disk-full; fi
   tail -n 40 "$STEP_LOG" | while IFS= read -r line; do tell log "$line"; done
-  tell failed "$(<"$STEP_CODE")"
+  tell failed "${code:-$(classify_error "$STEP_LOG")}"
 }
 
 # The next setup finds the step `repo` done, if it was before.

@@ -9,7 +9,8 @@ find_script() {
   for own in "$box_home/steps/$repo_key"/{setup,run}.sh; do
     script=$(sed -E "/^($OF_ONE_RUN)=/d" "$own" 2>/dev/null) || continue
     [ "$(printf '%s\n' "$script" | sha256sum)" = "$SCRIPT  -" ] || continue
-    script=$(sed '/^# ---- files of the box/,$d' <<<"$script" && printf '}')
+    # Through a pipe: of a long text `<<<` makes a file, for which a full disk has no room.
+    script=$(printf '%s\n' "$script" | sed '/^# ---- files of the box/,$d' && printf '}')
     return
   done
   return 1
@@ -51,14 +52,16 @@ begin_new() {
   : >"$STEP_CODE"
   (
     set -e
+    # For good, and not for one command: bash would keep a copy, and login and lock as long as the run lives.
+    exec 6>&- 9>&-
     find_work
     new_run "$WORK"
-    begin_run "$RUN_DIR" 6>&- 8<&-
+    begin_run "$RUN_DIR"
     made_of >"$RUN_DIR/made_of"
     write_stamp train
   ) >"$STEP_LOG" 2>&1 </dev/null
   rc=$?
-  [ "$rc" -eq 0 ] || tell_failure
+  [ "$rc" -eq 0 ] || { tell_failure; rm -rf -- "$RUNS"/.new.*; }
 }
 
 # has_begun RUNS: the run of this id; 1 where it was not begun yet.

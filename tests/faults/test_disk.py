@@ -86,3 +86,18 @@ def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) 
         assert "Nothing was changed" in refused.err
         assert rented.listing() == before
         attempt.outcome("exit 5, nothing changed")
+
+
+def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:
+    rented = rent("vast", disk="900M")
+    rented.user.repository()
+    rented.run("setup").must(0)
+    with faults.attempt("disk full", "run") as attempt:
+        rented.box.run("cat /dev/zero >/ballast || true")
+        full = rented.run("run", "--", "echo", "again").must(7)
+        assert SAYS in full.err
+        assert rented.runs() == ["train-1"]
+        rented.box.empty_disk()
+        assert "again" in rented.run("run", "--", "echo", "again").must(0).out
+        assert rented.runs() == ["train-1", "train-2"]
+        attempt.outcome("named, exit 7; then begun")

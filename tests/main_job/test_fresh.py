@@ -192,3 +192,15 @@ def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
     assert "step 1 loss" in fresh.run("logs").must(0).out
     assert "adopted" not in fresh.run("logs", "--step", "python").must(0).out
     assert fresh.listing() == before
+
+
+@pytest.mark.parametrize("fresh", ["nosudo"], indirect=True)
+def test_without_tmux_a_run_beside_another_is_detached_all_the_same(fresh: Fresh) -> None:
+    words = ("--json", "--session", "live", "--", "echo $GREETING; sleep 60")
+    live = fresh.run("run", *words).must(0).json()
+    beside = fresh.run("run", "--json", "--", "echo", "beside").must(0).json()
+    assert (live["first_lines"], beside["first_lines"]) == ([ODD], ["beside"])
+    assert (live["tree"], beside["tree"]) == (fresh.tree, f"{fresh.tree}@2")
+    assert "tmux" in "".join(live["warnings"])
+    assert fresh.status()["runs"][1]["state"] == "running"
+    fresh.run("stop", "--all").must(0)
