@@ -16,7 +16,7 @@ QUICK_WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states.py box/test_runner.py \
   link/test_heartbeat.py link/test_hostile_server.py link/test_hostkeys.py link/test_login.py \
   link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py protocol/test_readers.py render/test_cut.py render/test_doors.py render/test_engine.py render/test_lint.py \
-  repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py tasks/test_core_options.py \
+  repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
   tasks/test_programs.py test_own_home.py) \
   --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
@@ -47,7 +47,7 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faul
 
 chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every state of a repository; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
-	@$(PYTEST) tests/faults/test_kills.py tests/faults/test_sync_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/main_job/test_work.py --tries 50 --every -n $(WORKERS) --tb=short
+	@$(PYTEST) tests/faults/test_kills.py tests/faults/test_sync_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/main_job/test_work.py --tries 50 --every -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png
