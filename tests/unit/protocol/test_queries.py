@@ -168,6 +168,22 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     assert next(run for run in again.runs if run.name == "train-4").restarted
 
 
+def test_who_waits_is_told_each_state_once_until_the_end(box_home: BoxHome, tmp_path: Path) -> None:
+    here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
+    box_home.run("train-7", exit="", pid="", queue="gpus\n")
+    values: dict[str, Value] = {"repo_key": "homework-1", "name": "train-7"}
+    text = build_query("wait", workdir=str(box_home.workdir), **values)
+    with subprocess.Popen(["sh", "-c", text], stdout=subprocess.PIPE, text=True) as waiter:
+        assert waiter.stdout
+        assert waiter.stdout.readline() == "queued\t\t\n"
+        box_home.write({"runs/homework-1/train-7/pid": here})
+        state, over, begun = waiter.stdout.readline().rstrip("\n").split("\t")
+        assert (state, over, begun.isdigit()) == ("running", "", True)
+        box_home.write({f"runs/homework-1/train-7/{name}": "1\n" for name in ("ended", "exit")})
+        assert waiter.stdout.readline().split("\t")[0] == "finished 1 1"
+        assert waiter.wait(10) == 0
+
+
 @pytest.mark.parametrize("name", ["probe", "status"])
 def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path: Path) -> None:
     def programs() -> list[str]:
