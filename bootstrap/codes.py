@@ -73,6 +73,7 @@ dependency-missing | a private dependency never arrived on the box | run the sam
 dependency-private | a git dependency needs a credential, and the box has none | name its address in python.private: this machine then fetches it, and sends it
 build-failed | a package could not be built or installed | the step's log shows which one, and its last lines
 import-failed | the environment can't list its packages | run again to rebuild them
+compiling | a package has no wheel for this Python, and is compiled on the box: that can take minutes | the step's log names it last; python.only_binary: [NAME] stops there instead, another python.version may have a wheel
 image-reused | {count} packages of the image are reused: about {have} MB and {secs} s saved | python.reuse: never fetches all of them
 torch-no-cuda | torch is built without CUDA, and the box has a GPU | set python.torch_backend: cu{need}
 torch-driver | torch needs a newer CUDA than the driver runs, which is {have} | set python.torch_backend: cu{need}, or rent a box with a newer driver

@@ -218,7 +218,9 @@ told_uv() {
   local line sizes=0 total=0 before sampler rc
   before=$(bytes_received)
   : >"$SETUP_DIR/sizes"
+  rm -f "$SETUP_DIR/builds"
   while sleep 0.5; do
+    warn_of_builds
     emit progress "done=$(($(bytes_received) - before))" "total=$(cat "$SETUP_DIR/sizes")" unit=bytes
   done &
   sampler=$!
@@ -233,6 +235,8 @@ told_uv() {
         sizes=$((sizes + $(in_bytes "${line##*\(}")))
         printf '%s\n' "$sizes" >"$SETUP_DIR/sizes"
         ;;
+      *'Building '*) printf '%s\n' "$SECONDS" >"$SETUP_DIR/builds" ;;
+      *' Built '*) rm -f "$SETUP_DIR/builds" ;;
       *'Installed '* | *'Checked '*) emit progress "done=$total" "total=$total" unit=packages ;;
     esac
   done
@@ -240,6 +244,14 @@ told_uv() {
   kill "$sampler" 2>/dev/null || :
   wait "$sampler" 2>/dev/null || :
   return "$rc"
+}
+
+# Most that has no wheel is built in a moment; what is not is compiled, and that takes minutes.
+warn_of_builds() {
+  local since
+  { read -r since <"$SETUP_DIR/builds"; } 2>/dev/null && [ "$((SECONDS - since))" -ge "${BUILD_PATIENCE-20}" ] || return 0
+  rm -f "$SETUP_DIR/builds"
+  emit warn code=compiling
 }
 
 bytes_received() { awk 'NR > 2 && $1 !~ /^lo:/ { sub(/^.*:/, ""); sum += $1 } END { printf "%d", sum }' /proc/net/dev 2>/dev/null || printf 0; }

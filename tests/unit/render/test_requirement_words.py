@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from bootstrap.render.minimal import render_minimal
+from bootstrap.render.variables import python_id
 from tests.unit.render.scripts import WORK, profile, render
 
 BESIDE = (
@@ -31,6 +34,36 @@ def inputs(home: Path, *sets: str) -> str:
 def test_an_environment_is_made_of_what_it_was_where_none_of_it_is_named(tmp_path: Path) -> None:
     """As the versions before wrote it: what is trained stays the same work."""
     assert inputs(tmp_path) == f"v1 {tmp_path}/.venv '' uv auto '' '' '' \n"
+
+
+def test_where_files_come_from_makes_no_other_environment(tmp_path: Path) -> None:
+    never = profile("ssh", "python.reuse=never")
+    assert inputs(tmp_path, "python.reuse=never") == inputs(tmp_path)
+    assert python_id(never.python) == python_id(profile("ssh").python)
+
+
+UV = """
+run_uv() {
+  printf '   Building quick==1\\n      Built quick==1\\n   Building slow==1\\n'
+  sleep 1.6
+  printf '      Built slow==1\\nInstalled 2 packages\\n'
+}
+STEP=python SETUP_DIR=$PWD BUILD_PATIENCE=%d
+told_uv 3>&1 >/dev/null
+"""
+
+
+@pytest.mark.parametrize(("patience", "warnings"), [(1, 1), (20, 0)])
+def test_a_package_that_takes_long_to_build_is_warned_of_once(
+    tmp_path: Path, patience: int, warnings: int
+) -> None:
+    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    body = script + UV % patience
+    done = subprocess.run(
+        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stdout.count("python warn code=compiling\n") == warnings
+    assert "python progress done=0 total=0 unit=packages" in done.stdout
 
 
 def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
