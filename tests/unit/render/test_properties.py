@@ -106,6 +106,8 @@ printf %s "$4" >"$SEEN"
 """
 # What stands in front of a command in which there is a pipe.
 KEEP_PARTS = """trap 'echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"' EXIT;"""
+# And of one that is no single program: what TERM ends it with is its own exit code.
+END_BY_TERM = "trap exit TERM;"
 # The folder of a run is made by the script's own functions, and run by its own runner.
 MAKE_RUN = """
 set -eu
@@ -113,6 +115,7 @@ SENT_KEY=$REPO_KEY
 settle_names
 RUNS=$PWD/runs
 REPO_DIR=$PWD
+RUN_ID='' RUN_GPUS=''
 new_run work
 printf %s "$RUN_DIR"
 """
@@ -156,7 +159,9 @@ def test_the_command_of_a_run(command: str) -> None:
         for python in ("python ", "python3 "):
             if command.startswith(python):
                 wanted = f"{folder}/.venv/bin/python {command.removeprefix(python)}"
-        wanted = f"{KEEP_PARTS}{wanted}" if "|" in wanted else wanted
+        kept = KEEP_PARTS if "|" in wanted else ""
+        ends = END_BY_TERM if {*";&|\n"} & {*wanted} else ""
+        wanted = f"{ends}{kept}{wanted}"
         assert (folder / "seen").read_bytes() == wanted.encode()
         assert (run / "exit").read_text() == "0\n"
 
