@@ -228,6 +228,12 @@ class Train(Section):
         ge=0,
         le=values.LONGEST_GRACE_S,
     )
+    log_max_mib: Free[int] = field(
+        "How large a log may be on the box's disk, in MiB: above it the oldest part is let go.",
+        default=1024,
+        ge=8,
+        le=1024 * 1024,
+    )
 
 
 class Profile(Section):

@@ -23,6 +23,7 @@ EVERY_S = 1.0
 ANSWER_S = 30.0
 """How long one answer may take, in seconds."""
 _MOST_UNANSWERED = 3
+_MOST_WAITED = 3
 _LONGEST = 200
 _LONGEST_SECRET = 256 * 1024
 """Bytes of a secret in its longest form."""
@@ -74,6 +75,8 @@ class CompletionPoller(threading.Thread):
         """The writer's state when it had ended, as the box words it."""
         self.ended: int | None = None
         """When it ended, on the box's clock, where the box tells that."""
+        self.is_stuck = False
+        """Whether the writer has ended, and what it wrote does not come: it is to be read anew."""
         self.trouble: UnreachableError | None = None
         """Why nothing more is to be expected of this box."""
         self._wire = wire
@@ -84,20 +87,22 @@ class CompletionPoller(threading.Thread):
 
     def run(self) -> None:
         """Ask, once nothing came for a while, until the end, or until the link is gone."""
-        before, unanswered = -1, 0
+        before, unanswered, waited = -1, 0, 0
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:
-                before = self.seen
+                before, waited = self.seen, 0
                 continue
             try:
                 self.reached = self._is_over()
                 unanswered = 0
+                waited += self.state != "running"
+                self.is_stuck = not self.reached and waited == _MOST_WAITED
             except LinkLost:
                 return
             except UnreachableError as error:
                 unanswered += 1
                 self.trouble = error if unanswered == _MOST_UNANSWERED else None
-            if self.reached or self.trouble:
+            if self.reached or self.is_stuck or self.trouble:
                 self._stream.close()
                 return
 

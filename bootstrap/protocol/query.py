@@ -18,6 +18,7 @@ _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 _ALSO = {
     "back": ("repository",),
     "clean": ("base", "repository", "git", "trees"),
+    "log_start": ("log_times",),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state"),

@@ -65,6 +65,8 @@ class Run:
     """When it began: later than `started` where it waited for its turn; 0 where it has not."""
     over: int = 0
     """When it ended; 0 while it has not, and where nobody was left to write it down."""
+    log_kept: int = 0
+    """Where its log begins: what lies before that byte was let go."""
     gpus: str = ""
     """The GPUs that it was given, `0,1`; "" where it may use all."""
     restarted: bool = True
@@ -227,6 +229,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         run,
         written=written,
         log_bytes=size,
+        log_kept=number(notes.get(f"{path}/times", "").partition(" ")[2]) or 0,
         begun=begun,
         over=over if run.state == "finished" else 0,
         gpus=gpus if _GPUS.fullmatch(gpus) else "",

@@ -18,6 +18,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "looking for free inodes; saying that another repository has the folder of this name",
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
+        "a limit for the log, its times, and train.grace",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",

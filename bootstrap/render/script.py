@@ -74,7 +74,7 @@ def render_script(
 ) -> str:
     """The full script: all of the library, readable.
 
-    `bare_files`: of the box's Python only what Python reads goes along, for a door with a limit.
+    `bare_files`: of the box's programs only what is read there goes along, for a door with a limit.
     """
     library = [shell_part("lib", name) for name in LIBRARY if name not in BESIDE_STEPS]
     beside = [shell_part("lib", name) for name in LIBRARY if name in BESIDE_STEPS]
@@ -88,9 +88,10 @@ def render_script(
 
 @cache
 def bare_box_files() -> tuple[tuple[str, str], ...]:
-    """The files of `box/` without Python's comments and docstrings: a fifth of it packed."""
+    """The files of `box/` without comments, docstrings and indentation: a fifth of it packed."""
     return tuple(
-        (name, bare_python(text) if name.endswith(".py") else text) for name, text in box_files()
+        (name, bare_python(text) if name.endswith(".py") else bare_shell(text).rstrip("\n"))
+        for name, text in box_files()
     )
 
 

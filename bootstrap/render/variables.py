@@ -131,6 +131,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),
         ("TRAIN_GRACE", train.grace if train else 0),
         ("TRAIN_RESUME", (train.resume or "") if train else ""),
+        ("LOG_MAX_MIB", train.log_max_mib if train else 0),
         ("RESULTS", train.results if train else []),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),

@@ -1,78 +1,173 @@
-"""The log of a run or of a step, as it is or as it grows: read from the channel in large pieces."""
+"""The logs of runs, or of a step: which are meant, and how what is read of them is shown."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from bootstrap.errors import TrainingFailedError, UsageError
-from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, stream_answer
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.parsing import number
 from bootstrap.plan import NAMES
-from bootstrap.protocol.follow import CompletionPoller, follow_file
-from bootstrap.protocol.query import RedactedThere, build_query
-from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.protocol.run import Run
 from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.log_output import JsonLog, NamedLog, PlainLog
+from bootstrap.runs.log_reader import LogReader, together
+from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.runs.since import seconds_ago
 from bootstrap.setup.secret_values import warn_of_unredacted
+from bootstrap.text.redact import RedactStream
 from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import duration, size
 from bootstrap.ui.screen import Screen
 
-_PIECE = 1024 * 1024
-_LONGEST_LINE = 1024 * 1024
-"""Bytes of a line in one JSON object; a longer one comes in several."""
+
+@dataclass(frozen=True)
+class LogWish:
+    """Which logs are meant, and what of them."""
+
+    names: Sequence[str] = ()
+    """Runs, as `--run` takes them; none: the newest."""
+    every: bool = False
+    """Of all repositories on the box."""
+    live: bool = False
+    """Every run that lives."""
+    step: str | None = None
+    since: str | None = None
+    follow: bool = False
 
 
-def show_log(  # noqa: PLR0913 - what was asked for
-    options: BoxOptions,
-    screen: Screen,
-    *,
-    run: str | None,
-    every: bool = False,
-    step: str | None,
-    follow: bool,
-    as_json: bool,
-) -> None:
-    """Write the log to standard output, cleaned, with the secrets of the profile redacted.
+@dataclass
+class _ShownLog:
+    """What a log goes through on its way to standard output."""
 
-    Following ends when the run does, and says how. Raises UsageError where there is no such
-    run or step, TrainingFailedError where the run that was followed failed.
+    sanitizer: SanitizeStream
+    redactor: RedactStream
+    out: PlainLog | NamedLog | JsonLog
+
+    def write(self, piece: bytes) -> None:
+        self.out.write(self.redactor.feed(self.sanitizer.feed(piece)))
+
+    def end(self) -> None:
+        self.out.write(self.redactor.feed(self.sanitizer.finish()) + self.redactor.flush())
+        self.out.end()
+
+
+def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: bool) -> None:
+    """Write the logs to standard output, cleaned, with the secrets of the profile redacted.
+
+    Following ends when the runs do, and says how. Raises UsageError where there is no such
+    run or step, TrainingFailedError where a run that was followed failed.
     """
-    if step and step not in NAMES:
-        raise UsageError(f"there is no step {step!r}.", hint=f"The steps: {', '.join(NAMES)}")
+    ago = _checked(wish)
     with connect(options, screen) as connection:
-        one = None if step else connection.runs(run, every=every)[0]
-        file = one.log if one else _step_log(connection, str(step))
-        if one:
-            screen.note("log", f"{one.name} of {connection.repository(one)}")
+        readers = _readers(connection, wish, screen)
+        if ago is not None:
+            now = number(connection.box_state.facts.get("time", "")) or 0
+            for reader in readers:
+                if reader.run and not reader.find_start(now - ago):
+                    screen.warn(f"{reader.run.name} has no times beside its log: all of it follows")
         known, values = connection.box.known, connection.redactor.secrets
         warn_of_unredacted(known, connection.box_state, screen, values)
-        on_terminal = sys.stdout.isatty()
-        sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
-        redactor = connection.redactor.stream()
-        out = _JsonLog() if as_json else _PlainLog()
-        growing = _Growing(connection, file, one)
-        for piece in growing.pieces() if follow else _as_it_is(connection, file):
-            out.write(redactor.feed(sanitizer.feed(piece)))
-        out.write(redactor.feed(sanitizer.finish()) + redactor.flush())
-        out.end()
-        if growing.over:
-            _tell_end(growing.over, connection.repository(growing.over), growing.ended, screen)
+        shown = [_shown(connection, readers, at, as_json=as_json) for at in range(len(readers))]
+        told: list[dict[str, object]] = []
+        failed: list[str] = []
+        for at, piece in together(readers, follow=wish.follow):
+            if piece:
+                shown[at].write(piece)
+                continue
+            shown[at].end()
+            if lost := readers[at].skipped:
+                what = f"{size(lost)} of the log were let go before they came here"
+                screen.warn(f"{what}: see train.log_max_mib")
+            if run := readers[at].over:
+                took, text = _end_of(run, readers[at].ended)
+                told.append(
+                    {**run.as_dict(), "repository": connection.repository(run), "seconds": took}
+                )
+                failed += [text] if run.state != "finished" or run.failed else []
+                if text not in failed or len(readers) > 1:
+                    screen.say(text)
+        if told:
+            screen.result({"runs": told} if len(readers) > 1 else {"run": told[0]})
+        if failed:
+            raise TrainingFailedError("\n".join(failed))
 
 
-def _tell_end(run: Run, repository: str, ended: int | None, screen: Screen) -> None:
-    """The last word on a run that was followed to its end."""
+def _checked(wish: LogWish) -> int | None:
+    """How long ago `--since` is. Raises UsageError."""
+    if wish.step and wish.step not in NAMES:
+        raise UsageError(f"there is no step {wish.step!r}.", hint=f"The steps: {', '.join(NAMES)}")
+    if wish.step and (wish.names or wish.live or wish.since):
+        raise UsageError("--step is the log of a setup: not with --run, --live, --since.")
+    if wish.names and wish.live:
+        raise UsageError("runs by their names, or all that live: not both.")
+    return None if wish.since is None else seconds_ago(wish.since, datetime.now())
+
+
+def _readers(connection: BoxConnection, wish: LogWish, screen: Screen) -> list[LogReader]:
+    if wish.step:
+        return [_reader(connection, _step_log(connection, wish.step), None)]
+    runs = list(dict.fromkeys(_meant(connection, wish)))
+    words = [f"{one.name} of {connection.repository(one)}{_let_go(one)}" for one in runs]
+    screen.note("log", ", ".join(words))
+    readers = [_reader(connection, one.log, one) for one in runs]
+    for reader in readers:
+        reader.turn = readers[0].turn
+    return readers
+
+
+def _meant(connection: BoxConnection, wish: LogWish) -> list[Run]:
+    """The runs, in the order in which they were named, or the oldest first."""
+    if not wish.live:
+        names: list[str | None] = [*wish.names] or [None]
+        return [connection.runs(name, every=wish.every)[0] for name in names]
+    living = [one for one in connection.runs(None, every=wish.every) if one.state == "running"]
+    if not living:
+        raise UsageError(
+            "no run is running.", where=connection.link.label, hint="See: boxstrap status"
+        )
+    return living[::-1]
+
+
+def _reader(connection: BoxConnection, file: str, run: Run | None) -> LogReader:
+    return LogReader(
+        connection.link,
+        connection.workdir,
+        file,
+        run,
+        connection.redacted_there,
+        at=run.log_kept if run else 0,
+    )
+
+
+def _let_go(run: Run) -> str:
+    return f" (its first {size(run.log_kept)} were let go)" if run.log_kept else ""
+
+
+def _shown(
+    connection: BoxConnection, readers: Sequence[LogReader], at: int, *, as_json: bool
+) -> _ShownLog:
+    on_terminal = sys.stdout.isatty() and len(readers) == 1
+    sanitizer = SanitizeStream(keep_colour=on_terminal, keep_returns=on_terminal)
+    runs = [reader.run for reader in readers if reader.run]
+    out: PlainLog | NamedLog | JsonLog = JsonLog() if as_json else PlainLog()
+    if len(runs) > 1:
+        keys = {run.repo_key for run in runs}
+        names = [
+            qualified(run, repository_names(keys)) if len(keys) > 1 else run.name for run in runs
+        ]
+        out = JsonLog(run=names[at]) if as_json else NamedLog(names[at].ljust(max(map(len, names))))
+    return _ShownLog(sanitizer, connection.redactor.stream(), out)
+
+
+def _end_of(run: Run, ended: int | None) -> tuple[int | None, str]:
+    """How long a run took that was followed to its end, and the last word on it."""
     took = None if ended is None else max(0, ended - run.started)
     after = "" if took is None else f" after {duration(took)}"
-    text = f"{run.name} {run.outcome()}{after}"
-    screen.result({"run": {**run.as_dict(), "repository": repository, "seconds": took}})
-    if run.state != "finished" or run.failed:
-        raise TrainingFailedError(text)
-    screen.say(text)
+    return took, f"{run.name} {run.outcome()}{after}"
 
 
 def _step_log(connection: BoxConnection, step: str) -> str:
@@ -84,109 +179,3 @@ def _step_log(connection: BoxConnection, step: str) -> str:
     if not setup:
         raise UsageError("no setup was made on this box.", where=connection.link.label)
     return f"setups/{setup}/logs/{step}.log"
-
-
-def _as_it_is(connection: BoxConnection, file: str) -> Iterator[bytes]:
-    there = RedactedThere(connection.redacted_there)
-    query = build_query("tail", there, workdir=connection.workdir, file=file, bytes="+1")
-    yield from _pieces(stream_answer(connection.link.wire, query))
-
-
-def _pieces(stream: AnswerStream) -> Iterator[bytes]:
-    while piece := stream.read(_PIECE):
-        yield piece
-
-
-@dataclass
-class _Growing:
-    """A file as it grows, each byte once, across lost links; to the end of its run."""
-
-    connection: BoxConnection
-    file: str
-    run: Run | None
-    over: Run | None = None
-    """The run as it was when it had ended."""
-    ended: int | None = None
-    """When that was, on the box's clock."""
-
-    def pieces(self) -> Iterator[bytes]:
-        connection, run, read, backoff = self.connection, self.run, 0, Backoff()
-        while True:
-            try:
-                wire = connection.link.wire
-                stream = follow_file(
-                    wire,
-                    self.file,
-                    workdir=connection.workdir,
-                    start=read,
-                    redact=connection.redacted_there,
-                )
-                end = (
-                    CompletionPoller(wire, stream, _end_of(connection, run), seen=read)
-                    if run
-                    else None
-                )
-                for piece in _pieces(stream):
-                    read += len(piece)
-                    if end:
-                        end.seen = read
-                    yield piece
-                if run and end and end.reached:
-                    self.over, self.ended = as_it_ended(run, end.state), end.ended
-                    if not self.over:
-                        raise NoAnswer("its answers make no sense.", where=connection.link.label)
-                    return
-                if end and end.trouble:
-                    raise end.trouble
-                raise LinkLost(connection.link.label)
-            except LinkLost as lost:
-                backoff.lost(lost, news=read)
-                connection.link.reconnect(lost)
-
-
-def _end_of(connection: BoxConnection, run: Run) -> str:
-    return build_query("run_end", workdir=connection.workdir, repo_key=run.repo_key, name=run.name)
-
-
-class _PlainLog:
-    """Log as it is."""
-
-    def write(self, data: bytes) -> None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-
-    def end(self) -> None:
-        """Nothing is held back."""
-
-
-class _JsonLog:
-    """One JSON object a line; of a line that is too long several, all but the last `cut`."""
-
-    def __init__(self) -> None:
-        self._rest = bytearray()
-
-    def write(self, data: bytes) -> None:
-        begin, *others = data.split(b"\n")
-        self._rest += begin
-        for other in others:
-            self._put(len(self._rest))
-            self._rest += other
-        while len(self._rest) > _LONGEST_LINE:
-            self._put(_whole_characters(self._rest, _LONGEST_LINE), cut=True)
-        sys.stdout.buffer.flush()
-
-    def end(self) -> None:
-        """A last line need not end with a newline."""
-        if self._rest:
-            self.write(b"\n")
-
-    def _put(self, size: int, **also: object) -> None:
-        text = self._rest[:size].decode("utf-8", "replace")
-        del self._rest[:size]
-        line = json.dumps({"v": 1, "line": text, **also})
-        sys.stdout.buffer.write(line.encode() + b"\n")
-
-
-def _whole_characters(data: bytearray, most: int) -> int:
-    """No more than `most` bytes, without cutting a character of UTF-8 in two."""
-    return next((at for at in range(most, most - 4, -1) if data[at] & 0xC0 != 0x80), most)

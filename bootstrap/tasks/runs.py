@@ -45,30 +45,32 @@ def status(call: Call) -> None:
     JSON,
     _IDENTITY,
     _REPO,
-    _RUN,
+    Option("run", f"{_RUN.help} Repeatable.", many=True),
     _ALL,
+    Option("live", "Every run that is running.", False),
     Option("follow", "Go on as the log grows, across lost links.", False, short="f"),
+    Option("since", "What was written since: 10m ago (s, m, h, d), or since 14:30."),
     Option("step", "The log of a step of the last setup, as in python."),
     changes=(),
     interrupted="Run the same command again to read on. To end the training: boxstrap stop",
 )
 def logs(call: Call) -> None:
-    """Print the log of a run, or of a step of the last setup.
+    """Print the log of a run, of several at once, or of a step of the last setup.
 
     Example: boxstrap logs -f --host my-box
     """
-    from bootstrap.runs.logs import show_log
+    from bootstrap.runs.logs import LogWish, show_log
 
     given = call.given
-    show_log(
-        call.options(),
-        call.screen,
-        run=given["run"],
+    wish = LogWish(
+        names=given["run"] or (),
         every=given["all_"],
+        live=given["live"],
         step=given["step"],
+        since=given["since"],
         follow=given["follow"],
-        as_json=call.is_json,
     )
+    show_log(call.options(), call.screen, wish, as_json=call.is_json)
 
 
 @command(

@@ -4,7 +4,7 @@
 # Lines that end in `# full` are left out where every byte counts.
 # shellcheck disable=SC2317 # a trap calls it
 {
-  run=$1 env_file=$2 shown=
+  run=$1 env_file=$2 keeper='' shown=
 
   # library: process
 
@@ -36,6 +36,7 @@
     # Into the room that was kept, and no code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
+    kill "$keeper" 2>/dev/null # full
     exit 0
   }
 
@@ -64,6 +65,9 @@
   begin "$run" "$env_file" "$(cat "$run/venv")" "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
+  # In a session of its own: it goes on where this one is killed.
+  setsid bash "${0%/*}/keep_log.sh" "$(identity "$child")" "$run" </dev/null >/dev/null 2>&1 & # full
+  keeper=$! # full
   if [ -t 1 ]; then
     tail -n +1 -F "$run/log" 2>/dev/null &
     shown=$!

@@ -2,13 +2,13 @@
 # window: what a run says, for a session that took the place of the run's own.
 # usage: bash window.sh RUN_DIR
 {
-  # library: process run_state
+  # library: process run_state log_times
 
   run=$1
   read -r runner <"$run/pid"
   # Ctrl-C ends the run, as in its own session.
   trap 'alive "$runner" && kill -TERM "${runner%% *}"' INT
-  tail -n +1 -F "$run/log" 2>/dev/null &
+  tail -c "+$(($(kept_from "$run") + 1))" -F "$run/log" 2>/dev/null &
   shown=$!
   while [ "$(run_state "$run")" = running ]; do sleep 0.5; done
   sleep 0.2

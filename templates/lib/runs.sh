@@ -106,6 +106,7 @@ new_run() {
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
   [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
   [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
+  printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }

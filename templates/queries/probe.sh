@@ -94,10 +94,11 @@ show_runs() {
   (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s' -- */*/log */*/pid */*/exit) 2>/dev/null
 }
 
-# show_notes RUN STATE: what lies beside it where it was given GPUs, or was killed; the tree, where that is no main one.
+# show_notes RUN STATE: what lies beside it where it was given GPUs, was killed, or has a log with times; the tree, where
+# that is no main one.
 show_notes() {
   path=${1%/*} path=${path##*/}/${1##*/}
-  for name in gpus killed; do
+  for name in gpus killed times; do
     { read -r value <"$1/$name" && fact note "$path/$name	$value"; } 2>/dev/null
   done
   value=

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.bench import (
     again,
+    biglog,
     breakdown,
     fresh,
     init,
@@ -33,8 +34,8 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync", "run")
-_ALONE = ("init", "reuse")
-"""Measured only where they are asked for: whole builds."""
+_ALONE = ("init", "reuse", "biglog")
+"""Measured only where they are asked for: whole builds, minutes of writing."""
 
 
 def main() -> int:
@@ -74,6 +75,8 @@ def main() -> int:
             rows += init.measure(stage)
         if "reuse" in parts:
             rows += reuse.measure(stage, asked.runs, asked.patience)
+        if "biglog" in parts:
+            rows += biglog.measure(stage)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
     print(as_text(rows))

@@ -68,6 +68,7 @@ TRAIN_SESSION='train'
 TRAIN_AT_BOOT='leave'
 TRAIN_GRACE=10
 TRAIN_RESUME=''
+LOG_MAX_MIB=1024
 RESULTS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
@@ -220,6 +221,9 @@ unpack_box() {
 @@
 @@ image_packages.py
 # (the file image_packages.py)
+@@
+@@ keep_log.sh
+# (the file keep_log.sh)
 @@
 @@ machine_checks.py
 # (the file machine_checks.py)

@@ -123,6 +123,11 @@ def test_logs_are_what_was_printed(rented: Rented) -> None:
     lines = rented.run("logs", "--json").must(0).out.splitlines()
     assert json.loads(lines[0]) == {"v": 1, "line": "step 1"}
     assert "there is no run nine" in rented.run("logs", "--run", "nine").must(2).err
+    # It goes on meanwhile. A run that is named twice is shown once.
+    for which in (("--live", "--since", "1d"), ("--run", "train-1", "--run", "homework/train-1")):
+        assert rented.run("logs", *which).must(0).out.startswith(shown.out)
+    assert "step 1" not in rented.run("logs", "--since", "0s").must(0).out
+    assert "is no time" in rented.run("logs", "--since", "soon").must(2).err
     assert "no step" in rented.run("logs", "--step", "nine").must(2).err
 
 

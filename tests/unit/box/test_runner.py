@@ -39,17 +39,22 @@ def begin(
 ) -> tuple[Path, subprocess.Popen[bytes]]:
     """The folder of a run, and its runner at work."""
     run, env = make_run(folder, command, **profile)
+    return run, start(edition, run, env)
+
+
+def start(edition: str, run: Path, env: Path) -> subprocess.Popen[bytes]:
+    """The runner of a run that was made."""
+    folder = env.parent
     box = folder / "box"
     box.mkdir()
     for name, text in EDITIONS[edition].items():
         (box / name).write_text(f"{text}\n")
-    runner = subprocess.Popen(
+    return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],
         stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "HOME": str(folder)},
         start_new_session=True,
     )
-    return run, runner
 
 
 def finish(edition: str, folder: Path, command: str, **profile: str) -> tuple[str, str, str]:

@@ -282,6 +282,7 @@ train:
   at_boot: resume
   results: [out/]
   grace: 30
+  log_max_mib: 64
 shared: [data/]
 """
     )
@@ -291,4 +292,4 @@ shared: [data/]
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:57"
+    assert str(loaded.origins["train.results"]) == "a.yaml:59"

@@ -68,7 +68,7 @@ def box_home(tmp_path: Path) -> BoxHome:
     home = BoxHome(tmp_path / "it's a work dir")
     here = identity(os.getpid())
     home.run("train-1")
-    home.run("train-2", exit="3\n", log="no\nsuch data\n")
+    home.run("train-2", exit="3\n", log="no\nsuch data\n", times="1 0\n4 5\n9 13\n")
     home.run("train-3", exit="", pid=f"{here}\n{here}\n")
     home.run("train-4", exit="")
     home.write(

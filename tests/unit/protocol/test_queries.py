@@ -39,6 +39,7 @@ ASKED: dict[str, dict[str, Value]] = {
     },
     "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5},
     "run_end": RUN,
+    "log_start": {**RUN, "since": "5"},
     "setup_end": {"setup_id": "20260101-000000-abcdef"},
     "first": {**RUN, "tenths": 1, "moment": "0"},
 }
@@ -151,7 +152,7 @@ def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path:
 def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> None:
     alive = (box_home.path / "runs/homework-1/train-3/pid").read_text().splitlines()[0]
     box_home.run("train-3", exit="", pid=f"{alive}\n{alive}\n", gpus="0,1\n")
-    box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n")
+    box_home.run("train-2", exit="137\n", killed="1 - - -\n", dir="/w/homework@2\n", times="9 4\n")
     pid, start, boot = alive.split()
     box_home.run("train-4", exit="", pid=f"{pid} {int(start) + 1} {boot}\n")
     box_state = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
@@ -159,6 +160,7 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     assert runs["train-3"].gpus == "0,1"
     assert (runs["train-2"].tree, runs["train-3"].tree) == ("homework@2", "")
     assert runs["train-2"].killed_for_memory == "1 - - -"
+    assert (runs["train-2"].log_kept, runs["train-3"].log_kept) == (4, 0)
     assert runs["train-2"].over == int(
         (box_home.path / "runs/homework-1/train-2/exit").stat().st_mtime
     )

@@ -40,6 +40,7 @@ from bootstrap.protocol.trees import clean_trees, parse_uses
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
+from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
@@ -182,10 +183,17 @@ def cleaned(wire: Any) -> None:
         assert all(str(one).isprintable() for one in tree.holds)
 
 
+def read_log(wire: Any) -> None:
+    reader = LogReader(LinkMadeOnce(wire=wire), "/w", "log", RUN)  # type: ignore[arg-type]
+    assert reader.find_start(1) in (True, False)
+    assert 0 <= reader.at < 10**18
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
-    "runs/logs.py": lambda wire: SanitizeStream().feed(all_of(wire)),
+    "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
+    "runs/log_reader.py, where it is kept": read_log,
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
     "runs/top.py": looked,

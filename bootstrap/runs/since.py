@@ -1,0 +1,44 @@
+"""How long ago a moment is that a person names: `10m`, `14:30`, `2026-11-22 14:30`. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from bootstrap.errors import UsageError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_AGO = re.compile(r"([0-9]{1,9})([smhd])")
+_CLOCK = ("%H:%M", "%H:%M:%S")
+
+
+def seconds_ago(text: str, now: datetime) -> int:
+    """A time of day is the last one that was, on this machine's clock. Raises UsageError."""
+    if ago := _AGO.fullmatch(text):
+        return int(ago[1]) * _UNITS[ago[2]]
+    when = _clock(text, now) or _date(text)
+    if when is None:
+        raise UsageError(
+            f"--since: {text!r} is no time.",
+            hint="As in: --since 10m, --since 2h, --since 14:30, --since '2026-11-22 14:30'",
+        )
+    return max(0, int((now - when).total_seconds()))
+
+
+def _clock(text: str, now: datetime) -> datetime | None:
+    for form in _CLOCK:
+        try:
+            time = datetime.strptime(text, form).time()
+        except ValueError:
+            continue
+        today = datetime.combine(now.date(), time)
+        return today if today <= now else today - timedelta(days=1)
+    return None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return when.astimezone().replace(tzinfo=None) if when.tzinfo else when

@@ -1,0 +1,195 @@
+"""The log of a run: bounded on disk, known by its times, read over what was let go."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.link.local import LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import Run
+from bootstrap.runs.log_output import JsonLog, NamedLog
+from bootstrap.runs.log_reader import LogReader, together
+from tests.unit.box.test_runner import make_run, start, was
+
+MIB = 1024 * 1024
+LIMIT = 8 * MIB
+# Each line tells when it was written; in all 30 MiB within three seconds.
+WRITES = """\
+import time
+for number in range(30 * 1024):
+    print(f"{time.time():.3f} step {number} ".ljust(1023, "x"), flush=True)
+    if number % 512 == 0:
+        time.sleep(0.05)
+"""
+
+
+MakeReader = Callable[..., LogReader]
+
+
+@pytest.fixture
+def reader() -> Iterator[MakeReader]:
+    """Makes readers of runs that lie in a folder of this machine."""
+    links = list[ReconnectingLink]()
+
+    def make(folder: Path, name: str = "train-1") -> LogReader:
+        nothing = {"lost": lambda _: None, "back": lambda: None, "warn": lambda _: None}
+        links.append(ReconnectingLink(LocalWire, **nothing))  # type: ignore[arg-type]
+        run = Run("homework", name, "running", None, 0, "", "", "", 0, 0, "")
+        return LogReader(links[-1], str(folder), run.log, run)
+
+    yield make
+    for link in links:
+        link.close()
+
+
+def finished(folder: Path, log: bytes, times: str | None = None, name: str = "train-1") -> Path:
+    """A run that is over, with this log."""
+    run = folder / ".boxstrap/runs/homework" / name
+    run.mkdir(parents=True)
+    for file, text in {"pid": "1 1 x\n1 1 x\n", "exit": "0\n", "times": times}.items():
+        if text is not None:
+            (run / file).write_text(text)
+    (run / "log").write_bytes(log)
+    return run
+
+
+@pytest.mark.parametrize("has_holes", [True, False], ids=["holes", "no holes"])
+def test_a_log_is_bounded_and_read_to_its_last_line(
+    has_holes: bool, tmp_path: Path, reader: MakeReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_holes:
+        (tmp_path / "fallocate").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "fallocate").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    (tmp_path / "write.py").write_text(WRITES)
+    run, env = make_run(tmp_path, f"{sys.executable} write.py")
+    (run / "log_max").write_text(f"{LIMIT}\n")
+    runner = start("full", run, env)
+    most, read = 0, bytearray()
+    follower = reader(tmp_path)
+    for piece in follower.as_it_grows():
+        read += piece
+        most = max(most, (run / "log").stat().st_blocks * 512)
+    runner.wait(20)
+    # A little is written while it is made room.
+    assert LIMIT / 2 < most < 2 * LIMIT
+    kept = int(was(run, "times").split()[1])
+    rest = (run / "log").read_bytes()[kept:]
+    assert LIMIT / 2 - 1024 <= len(rest) <= LIMIT
+    steps = [int(step) for step in re.findall(rb"^[0-9.]+ step ([0-9]+) x+$", read, re.MULTILINE)]
+    assert steps[-1] == 30 * 1024 - 1
+    if has_holes:  # without, what is written in some milliseconds is lost
+        assert steps == list(range(30 * 1024))
+        assert rest == bytes(read[-len(rest) :])
+    assert rest.endswith(read[-1024:])
+    assert not list(run.glob("log?*.aside"))
+    for since in range(int(float(rest.split()[0])) + 2, int(time.time()) + 1):
+        assert follower.find_start(since)
+        early, late = rest[: follower.at - kept], rest[follower.at - kept :]
+        assert not early or float(early.splitlines()[-1].split()[0]) < since
+        assert not late or since - 3 < float(late.split()[0])
+
+
+def test_what_was_let_go_is_passed_over(tmp_path: Path, reader: MakeReader) -> None:
+    hole = 1 << 33
+    run = finished(tmp_path, b"first\n", f"1 {hole}\n2 {hole + 10}\n")
+    with (run / "log").open("r+b") as log:
+        log.seek(hole)
+        # Zeros that it wrote itself are no hole.
+        log.write(b"begin\n" + bytes(10_000) + b"end\n")
+    follower = reader(tmp_path)
+    began = time.monotonic()
+    assert b"".join(follower.as_it_grows()) == b"first\nbegin\n" + bytes(10_000) + b"end\n"
+    assert follower.skipped == hole - 6
+    assert follower.over
+    assert time.monotonic() - began < 10
+
+
+LOG = b"one\ntwo\nthree\nfour\n"
+
+
+@pytest.mark.parametrize(
+    ("times", "since", "at"),
+    [
+        ("100 0\n102 6\n105 19\n", 50, 0),
+        ("100 0\n102 6\n105 19\n", 102, 0),
+        ("100 0\n102 6\n105 19\n", 103, 4),  # of the line that was half written
+        ("100 0\n102 8\n105 19\n", 103, 8),
+        ("100 0\n102 6\n105 19\n", 106, 19),
+        ("100 4\n102 6\n105 19\n", 50, 4),  # what lies before was let go
+        ("", 50, 0),
+    ],
+)
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+def test_since_begins_at_a_line_and_leaves_none_out(
+    times: str, since: int, at: int, shell: str, tmp_path: Path
+) -> None:
+    finished(tmp_path, LOG, times)
+    query = build_query(
+        "log_start", workdir=str(tmp_path), repo_key="homework", name="train-1", since=str(since)
+    )
+    done = subprocess.run([shell, "-c", query], capture_output=True, check=True)
+    assert (done.stdout.decode(), done.stderr) == (f"{at}\n", b"")
+
+
+def test_without_times_it_says_so(tmp_path: Path, reader: MakeReader) -> None:
+    finished(tmp_path, LOG)
+    follower = reader(tmp_path)
+    assert not follower.find_start(100)
+    assert follower.at == 0
+    assert b"".join(follower.as_it_is()) == LOG
+
+
+def test_several_are_read_at_once_each_to_its_end(
+    tmp_path: Path, reader: MakeReader, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    names = ["train-1", "train-20"]
+    for name in names:
+        lines = "".join(f"{name} step {step}\n" for step in range(50_000))
+        finished(tmp_path, f"{lines}last".encode(), name=name)
+    readers = [reader(tmp_path, name) for name in names]
+    outs = [NamedLog(name.ljust(8)) for name in names]
+    for at, piece in together(readers, follow=True):
+        if piece:
+            outs[at].write(piece)
+        else:
+            outs[at].end()
+    shown = capfdbinary.readouterr().out.decode().splitlines()
+    for name in names:
+        own = [line.removeprefix(f"{name:8} | ") for line in shown if line.startswith(f"{name} ")]
+        assert own == [*(f"{name} step {step}" for step in range(50_000)), "last"]
+    assert len(shown) == 2 * 50_001
+    assert all(one.over for one in readers)
+
+
+def test_a_long_line_of_one_of_several_comes_in_parts(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    out = NamedLog("train-1")
+    out.write(b"x" * (2 * MIB))
+    out.write(b"y\nz")
+    out.end()
+    parts = [
+        line.removeprefix("train-1 | ")
+        for line in capfdbinary.readouterr().out.decode().splitlines()
+    ]
+    assert parts == ["x" * (2 * MIB), "y", "z"]
+
+
+def test_a_line_of_one_of_several_says_whose_it_is_in_json(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    out = JsonLog(run="train-1")
+    out.write(b"step 1\nste")
+    out.end()
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert lines == [{"v": 1, "run": "train-1", "line": line} for line in ("step 1", "ste")]

@@ -1,0 +1,37 @@
+"""What a person may say after `--since`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.runs.since import seconds_ago
+
+NOW = datetime(2026, 11, 22, 14, 30, 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "ago"),
+    [
+        ("90s", 90),
+        ("10m", 600),
+        ("2h", 7200),
+        ("1d", 86400),
+        ("14:30", 10),
+        ("14:29:50", 20),
+        ("14:31", 86400 - 50),  # yesterday's: today's is yet to come
+        ("2026-11-22 13:30", 3610),
+        ("2026-11-22T13:30:10", 3600),
+        ("2026-11-23 00:00", 0),
+    ],
+)
+def test_a_time_is_so_long_ago(text: str, ago: int) -> None:
+    assert seconds_ago(text, NOW) == ago
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-5m", "1.5h", "10 m", "25:00", "yesterday"])
+def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="is no time"):
+        seconds_ago(text, NOW)
