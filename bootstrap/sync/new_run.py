@@ -174,19 +174,16 @@ class _Beginning:
         """One exchange. What is begun is said at once, and its first lines follow."""
         wire = self._context.link.wire
         few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
-        if sent is None:
-            stream = SyncStream(wire, {**self._values(), "STATE": _NOTHING_SENT}, query="run")
-        elif few is None:
-            stream = SyncStream(wire, self._values(), query="run")
-        else:
-            stream = SyncStream(wire, self._values(), sent, few, query="run")
+        values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
+        first = None if few is None else sent
+        stream = SyncStream(wire, values, first, few or b"", query="run")
         try:
             if sent is not None and few is None:
                 answer = stream.send_last(sent, objects)
             else:
                 answer = stream.answer()
             if "run" in answer.facts and self._shows_at_once():
-                self._say_begun(answer)
+                self._say_begun(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)
             return answer
         finally:
@@ -218,16 +215,17 @@ class _Beginning:
 
     def _shown_output(self, stream: SyncStream) -> FirstOutput:
         """Its first lines, which are shown as they come; of one that failed at once its last."""
-        early = first_output(b"running\n" + stream.rest(b"\0")).lines
+        said = stream.rest(b"\0")
+        # Of a line that has no end yet nobody can tell whether it begins with a secret.
+        early = first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
         lines = tuple(map(self._screen.redact, early))
         if lines and not self._shown:
             self._shown = True
             self._show(lines)
         output = first_output(stream.rest())
-        return replace(output, lines=output.lines or early)
+        return replace(output, lines=output.lines or first_output(b"running\n" + said).lines)
 
-    def _say_begun(self, answer: SyncAnswer) -> None:
-        name = answer.facts["run"].rpartition("/")[2]
+    def _say_begun(self, name: str) -> None:
         self._screen.say(
             f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
             "(Ctrl-C is safe: it goes on)"
@@ -285,10 +283,7 @@ class _Beginning:
     def _watched(self, run: Run) -> FirstOutput:
         """Its first lines, of which the box takes the secrets out that nobody here knows."""
         context = self._context
-        self._screen.say(
-            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
-            "(Ctrl-C is safe: it goes on)"
-        )
+        self._say_begun(run.name)
         box_state = context.link.ask(context.probe)
         hidden = redacted_there(context.box.known, box_state, context.secrets_here)
         workdir = context.payload.profile.box.workdir
