@@ -133,8 +133,10 @@ def _server() -> socket.socket:
 
 def serve(requests: socket.socket) -> None:
     """Fork a program for each request."""
+    gc.disable()
     _import_all()
     gc.freeze()
+    gc.enable()
     while True:
         asked, fds, _, _ = socket.recv_fds(requests, 1 << 20, 3)
         if not asked:

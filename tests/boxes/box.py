@@ -98,6 +98,7 @@ class Box:
             "GlobalKnownHostsFile": "/dev/null",
             "StrictHostKeyChecking": "yes",
             "ConnectTimeout": "5",
+            "KexAlgorithms": "curve25519-sha256",  # a seventh of the usual one's processor time
         }
         argv = ["ssh", "-F", "none", "-i", str(self.identity)]
         for name, value in options.items():
