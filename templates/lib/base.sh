@@ -30,7 +30,7 @@ digest() {
 # read_text FILE: all of it in TEXT; 1 where it can't be read. Bash reads faster than a process starts.
 read_text() {
   TEXT=
-  [ -f "$1" ] && [ -r "$1" ] || return
+  [ -r "$1" ] || return
   IFS= read -r -d '' TEXT <"$1" || :
 }
 

@@ -124,8 +124,9 @@ index_right() {
   local sum=sha1sum length=20 end
   [ "${#REPO_COMMIT}" -ne 64 ] || sum=sha256sum length=32
   index_begins "$1" || return
-  end=$(tail -c "$length" "$1" | od -An -v -tx1 | tr -d ' \n')
-  [ -z "${end//0/}" ] || [ "$(head -c "-$length" "$1" | "$sum" | cut -d' ' -f1)" = "$end" ]
+  end=$(tail -c "$length" "$1" | od -An -v -tx1)
+  end=${end//[$' \n']/}
+  [ -z "${end//0/}" ] || { sum=$(head -c "-$length" "$1" | "$sum") && [ "${sum%% *}" = "$end" ]; }
 }
 
 # Lost objects are in the store; of the rest, what the last success placed is known.

@@ -3,7 +3,7 @@
 
 # git_lock DIR: one of the locks in a git folder, if there are any.
 git_lock() {
-  find "$1" \( -path "$1/objects" -o -path "$1/lfs" \) -prune -o -type f -name '*.lock' -print 2>/dev/null | head -n 1
+  find "$1" \( -path "$1/objects" -o -path "$1/lfs" \) -prune -o -type f -name '*.lock' -print -quit 2>/dev/null
 }
 
 # git_at_work DIR: does a git work in this folder, or for it?

@@ -51,7 +51,8 @@ lack_libc() {
 lack_time() {
   local off
   [ -n "${CLIENT_TIME-}" ] || return 0
-  off=$(($(date +%s) - CLIENT_TIME))
+  now
+  off=$((${NOW%.*} - CLIENT_TIME))
   [ "${off#-}" -lt 86400 ] ||
     lack clock-off "this box's clock says $(date -u '+%Y-%m-%d %H:%M') UTC, which is $((${off#-} / 86400)) days off"
 }

@@ -46,7 +46,6 @@ await_commit() {
 }
 
 fetch_by_url() {
-  local hosts
   has_commit && return
   store_right || rm -rf -- "$REPO_STORE" # full
   rm -rf -- "$REPO_STORE".new.*
@@ -54,8 +53,7 @@ fetch_by_url() {
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
   free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE" # full
   # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
-  printf -v hosts '%s\n' "${KNOWN_HOSTS[@]}"
-  write_if_changed "$BOX_HOME/known_hosts" 644 "$hosts"
+  write_if_changed "$BOX_HOME/known_hosts" 644 "$(printf '%s\n' "${KNOWN_HOSTS[@]}")"$'\n'
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
   # What came with its branch has no ref of its own yet.
   store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || :
