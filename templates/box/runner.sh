@@ -56,13 +56,13 @@
     end "$rc"
   }
 
-  cd "$(cat "$run/dir")" || end 125
+  cd "$(<"$run/dir")" || end 125
   # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
   trap : HUP
   # A run of the queue was claimed by its waiter, which this process was.
   [ "$(cat "$run/pid" 2>/dev/null)" = "$(identity $$)" ] || # full
     claim "$run" || exit 1
-  begin "$run" "$env_file" "$(cat "$run/venv")" "$(cat "$run/command")" >>"$run/log" 2>&1 </dev/null &
+  begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
   # In a session of its own: it goes on where this one is killed.

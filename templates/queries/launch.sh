@@ -49,7 +49,7 @@ CLIENT_SENDS=yes env $(known_secrets) CLOCK_AHEAD=$(($(date +%s) - client_time))
 waited=0
 until [ -f "$folder/pid" ]; do
   waited=$((waited + 1))
-  if [ "$waited" -gt 500 ]; then
+  if [ "$waited" -gt 1000 ]; then
     cat "$folder/output" >&2
     exit 0
   fi

@@ -145,7 +145,7 @@ def test_what_is_other_work_is_begun_by_each(
     rented: Rented, hosted: Hosted, user: User, request: pytest.FixtureRequest
 ) -> None:
     """What tells works from each other is the same for all: command, `python:` and variables."""
-    box = rented("vast")
+    box = rented("vast", used=True)
     hosted(box, extends="vast")
     doors = Doors(user, box, "/workspace")
     every = request.config.getoption("every")
@@ -166,7 +166,7 @@ def test_what_is_other_work_is_begun_by_each(
 
 def test_a_door_prepares_a_training_once(rented: Rented, hosted: Hosted, user: User) -> None:
     """With packages that the profile names. A narrow one has no room for it, and says so."""
-    box = rented("vast")
+    box = rented("vast", used=True)
     commands = "[python -c 'import iniconfig', echo x >>made]"
     more = f"python: {{packages: [iniconfig]}}\nprepare: {commands}\n"
     hosted(box, extends="vast", more=more)
@@ -194,7 +194,7 @@ FAILURES = {
 def test_a_failure_is_said_in_the_same_words(
     rented: Rented, hosted: Hosted, user: User, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    box = rented("vast")
+    box = rented("vast", used=True)
     made, _ = hosted(box, extends="vast")
     made.commit({"odd.txt": "no-such-package-51c0>=2\n"})
     made.git("push", "-q", str(tmp_path / "host/homework.git"), "main")

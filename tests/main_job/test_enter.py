@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pexpect
 import pytest
@@ -16,6 +17,7 @@ from tests.cli import BIN, HERE, User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -49,10 +51,12 @@ WHERE = (
 
 
 @pytest.fixture(scope="module")
-def rented(mirror_rig: Rig, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rented]:
+def rented(
+    mirror_rig: Rig, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rented]:
     user = User(tmp_path_factory.mktemp("enter") / "home")
     user.repository(boxstrap__yaml=PROFILE)
-    box = mirror_rig.start("vast")
+    box = start_used(mirror_rig, "vast", shared_folder)
     there = Rented(user, box)
     there.run("setup").must(0)
     # An image that activates an environment of its own at each shell.
@@ -151,8 +155,10 @@ def test_a_command_has_the_terminal_too(rented: Rented) -> None:
     assert shown.exitstatus == 0
 
 
-def test_the_ssh_line_at_the_end_of_a_setup_leads_there(mirror_rig: Rig) -> None:
-    user, box = Settled(), mirror_rig.start("vast")
+def test_the_ssh_line_at_the_end_of_a_setup_leads_there(
+    mirror_rig: Rig, shared_folder: Path
+) -> None:
+    user, box = Settled(), start_used(mirror_rig, "vast", shared_folder)
     try:
         user.repository()
         told = Rented(user, box).run("setup", "--name", "gpu").must(0).out

@@ -27,7 +27,7 @@ TRAIN = "print('step 1 of', open('made/data').read())\n"
 
 
 def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     repository.commit({"data/get.py": "raise SystemExit(3)\n"})
     failed = rented.run("setup").must(7)
@@ -58,7 +58,7 @@ def test_what_comes_before_training_is_done_once_for_the_same_files(rent: Rent) 
 
 
 def test_without_it_nothing_of_a_setup_changes(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     rented.run("setup").must(0)
     steps = [row["step"] for row in rented.run("plan", "--json").must(0).json()["steps"]]

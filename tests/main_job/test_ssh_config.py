@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.boxes import Rig
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.socks import ask, fetch
+from tests.main_job.used import start_used
 from tests.unit.sshconfig.asking import meaning
 
 pytestmark = pytest.mark.boxes
@@ -47,7 +49,7 @@ echo "listeningOn==$(cat /tmp/server.port)== tty==$(tty)=="
 
 
 @pytest.fixture(scope="module")
-def rented(mirror_rig: Rig) -> Iterator[Rented]:
+def rented(mirror_rig: Rig, shared_folder: Path) -> Iterator[Rented]:
     """A box that was set up by somebody with an ssh config of their own."""
     user = Settled()
     user.env["WANDB_API_KEY"] = "wandb-0123456789"
@@ -55,7 +57,7 @@ def rented(mirror_rig: Rig) -> Iterator[Rented]:
     user.ssh_config.write_text(OWN)
     user.repository(boxstrap__yaml=PROFILE)
     user.agree()
-    box = mirror_rig.start("vast")
+    box = start_used(mirror_rig, "vast", shared_folder)
     rented = Rented(user, box)
     done = rented.run("setup", "--name", "my-box").must(0)
     assert "`ssh my-box` leads to this box" in done.err

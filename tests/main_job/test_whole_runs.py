@@ -39,7 +39,7 @@ def test_stop_ends_what_went_into_sessions_of_its_own(
     rent: Rent, kind: str, faults: Faults
 ) -> None:
     with faults.attempt("processes of a run in sessions of their own", kind):
-        rented = rent(kind)
+        rented = rent(kind, used=kind == "vast")
         rented.user.repository(boxstrap__yaml=PROFILE, train__py=SCATTERED)
         begun = rented.run("setup").must(0)
         # What is recommended can be done there: without tmux nothing can be attached to.

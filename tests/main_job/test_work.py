@@ -26,8 +26,8 @@ SAMPLED = 8
 
 @pytest.fixture
 def rented(rent: Rent) -> Rented:
-    """A box that nobody has touched, and a repository."""
-    rented = rent("vast")
+    """A box, and a repository that it doesn't know."""
+    rented = rent("vast", used=True)
     rented.user.repository()
     return rented
 
