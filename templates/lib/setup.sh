@@ -60,11 +60,13 @@ prepare_box() {
 }
 
 # What lies in box/ from standard input, each file after a line `@@ NAME`. What is right is not touched, and what is
-# new moves in at once.
+# new moves in at once: others than a setup run it. The compact edition's is run by setups alone.
 unpack_programs() {
-  local line name body lines=() new=$BOX_HOME/box.new.$BASHPID
+  local line name body lines=() new=$PROGRAMS
   local own=' ' # full
-  mkdir -p "$PROGRAMS" "$new"
+  new=$BOX_HOME/box.new.$BASHPID # full
+  mkdir -p "$PROGRAMS" # full
+  mkdir -p "$new"
   mapfile -t lines
   for line in "${lines[@]}"; do
     case $line in
@@ -76,8 +78,8 @@ unpack_programs() {
       *) body+=$line$'\n' ;;
     esac
   done
-  mv -f "$new"/* "$PROGRAMS" 2>/dev/null || :
-  rmdir "$new"
+  mv -f "$new"/* "$PROGRAMS" 2>/dev/null || : # full
+  rmdir "$new" # full
   # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
   for name in "$PROGRAMS"/*.py; do # full
     case $own in *" ${name##*/} "*) ;; *) rm -f -- "$name" ;; esac # full

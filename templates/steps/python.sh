@@ -98,7 +98,7 @@ find_python() {
 
 no_such_python() {
   ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${PYTHON_VERSION:-as the repository asks} is not here, and could not be fetched"
-  printf 'this box has:\n' >&2
-  run_uv python list --only-installed --no-python-downloads >&2 || :
+  printf 'this box has:\n' >&2 # full
+  run_uv python list --only-installed --no-python-downloads >&2 || : # full
   fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"
 }
