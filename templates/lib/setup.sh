@@ -60,13 +60,11 @@ prepare_box() {
 }
 
 # What lies in box/ from standard input, each file after a line `@@ NAME`. What is right is not touched, and what is
-# new moves in at once: others than a setup run it. The compact edition's is run by setups alone.
+# new moves in at once.
 unpack_programs() {
   local line name body lines=() new=$PROGRAMS
-  local own=' ' # full
-  new=$BOX_HOME/box.new.$BASHPID # full
-  mkdir -p "$PROGRAMS" # full
-  mkdir -p "$new"
+  local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
+  mkdir -p "$PROGRAMS" "$new"
   mapfile -t lines
   for line in "${lines[@]}"; do
     case $line in

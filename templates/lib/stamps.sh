@@ -52,17 +52,13 @@ why_right() {
 
 # what_changed STEP STAMP: in a person's word, where that alone changed; else in the general one.
 what_changed() {
-  local word rest last before after
+  local word rest last
   case $1 in
     repo)
-      # Behind the version and the commit.
-      word='commit' before=${2#* * } after=${INPUTS#* * }
+      word='commit' rest='s/^v1 [0-9a-f+]+ //'
       case $2 in "v1 $REPO_COMMIT"*) word='snapshot' ;; esac
       ;;
-    python)
-      rest='s/ (\$.)?[0-9a-f]{64}[ \\].*//'
-      word='requirements' before=$(sed -E "$rest" <<<"$2") after=$(sed -E "$rest" <<<"$INPUTS")
-      ;;
+    python) word='requirements' rest='s/ (\$.)?[0-9a-f]{64}[ \\].*//' ;;
     train)
       last=$(find "$RUNS" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
       last=${last#* }
@@ -74,8 +70,9 @@ what_changed() {
       printf '%s\n' "${word-changed}"
       return
       ;;
+    *) rest='' ;;
   esac
-  [ -n "${word-}" ] && [ "$before" = "$after" ] || word=changed
+  [ -n "$rest" ] && [ "$(sed -E "$rest" <<<"$2")" = "$(sed -E "$rest" <<<"$INPUTS")" ] || word=changed
   printf '%s\n' "$word"
 }
 
