@@ -34,6 +34,12 @@ def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bo
                 where=connection.link.label,
                 hint=f"Its log, as it grows: boxstrap logs -f --host {name}",
             )
+        if chosen.state == "queued":
+            raise UsageError(
+                f"{chosen.name} of {whose} has no session yet; it is {chosen.outcome()}.",
+                where=connection.link.label,
+                hint=f"The queue: boxstrap status --host {name}",
+            )
         if chosen.state != "running":
             raise UsageError(
                 f"{chosen.name} of {whose} {chosen.outcome()}: there is no session any more.",

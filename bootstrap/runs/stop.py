@@ -31,7 +31,7 @@ def stop_run(
 ) -> None:
     """End what is meant, wait until it has ended, and say so. Nothing running is no error.
 
-    That is one run, with `every` all that live on the box, with `setup` the setup at work.
+    That is one run, with `every` all that live or wait for their turn, with `setup` the setup at work.
     Raises UsageError, and StepFailedError with the list of what could not be ended.
     """
     if setup and (run or every):
@@ -39,12 +39,14 @@ def stop_run(
     with connect(options, screen) as connection:
         meant = [] if setup else connection.runs(run, every=every)
         living = [one for one in meant if one.state == "running" or one.left]
+        queued = [one for one in meant if one.state == "queued"]
         if setup:
             did, left = _stop(connection, "setup")
             holder, ended = connection.box_state.holder, list[Run]()
             stopped = [f"setup ({holder})" if holder else "setup"] if did else []
         else:
-            asked = living if every else (living or meant)[:1]
+            # Those that wait come first: else one would begin where another was ended.
+            asked = [*queued, *living] if every else (living or queued or meant)[:1]
             if running := ", ".join(one.name for one in asked if one.state == "running"):
                 screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
             answers = [_stop(connection, one.name, one.repo_key) for one in asked]

@@ -141,7 +141,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
     _IDENTITY,
     _REPO,
     _RUN,
-    Option("all_", "All runs that live on the box, of whichever repository.", False),
+    Option("all_", "All runs that live or wait on the box, of whichever repository.", False),
     Option("setup", "Cancel the setup at work instead.", False),
 )
 def stop(call: Call) -> None:

@@ -27,8 +27,16 @@
     } 7>>"${run%/*/*/*}/queue.lock"
   }
 
+  # A session named as the run, or where another repository's has that name, longer: a window onto it.
+  show() {
+    tmux -u -L boxstrap -f /dev/null new-session -d -x 200 -y 50 -s "$1" bash "${0%/*}/window.sh" "$run" \; \
+      set-option remain-on-exit on && printf '%s\n' "$1" >"$run/session"
+  }
+
   trap : HUP
   attended "$run" || note || exit 1
   until take_turn; do sleep 1; done
+  name=${run##*/} key=${run%/*}
+  if command -v tmux; then show "$name" || show "$name-${key##*/}"; fi >/dev/null 2>&1
   exec bash "${0%/*}/runner.sh" "$run" "$env_file"
 }

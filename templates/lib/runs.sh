@@ -186,6 +186,7 @@ session_name() {
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
 begin_run() {
   make_results # full
+  revive_all # full
   [ ! -f "$1/queue" ] || { wait_for_turn "$1" && return; } # full
   # A setup that was killed may have begun it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; } # full
@@ -204,9 +205,9 @@ join_queue() {
   : >>"$BOX_HOME/queue.lock"
 }
 
-# A run of the queue gets its session once somebody looks at it.
+# A run of the queue is begun by its waiter, which makes its session too.
 wait_for_turn() {
-  attended "$1" || start_waiter "$1" "$PROGRAMS" "$ENV_FILE" ||
+  [ "$(run_state "$1")" != queued ] || attended "$1" ||
     fail run-not-begun "no process could be started that waits for the turn of $1"
 }
 

@@ -4,6 +4,8 @@
 find_home
 run=$box_home/runs/$repo_key/$name
 waited=0
+# What waits for its turn says nothing yet.
+[ "$(run_state "$run")" != queued ] || tenths=0 moment=0
 while [ ! -s "$run/log" ] && [ ! -f "$run/exit" ] && [ "$waited" -lt "$tenths" ]; do
   waited=$((waited + 1))
   sleep 0.1

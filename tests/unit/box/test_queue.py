@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +26,11 @@ class QueueBox:
     def __init__(self, folder: Path) -> None:
         self.home, self.journal = folder / ".boxstrap", folder / "journal"
         self.runs, self.gates = self.home / "runs/homework", folder / "gates"
+        self._tmux = tempfile.mkdtemp(dir="/tmp")  # the path of a socket is short
         (self.home / "box").mkdir(parents=True)
         self.gates.mkdir()
         self.journal.touch()
+        (self.home / "queue.lock").touch()
         library = "".join(shell_part("lib", name) for name in LIBRARY)
         (self.home / "library").write_text(library)
         for name, text in box_files():
@@ -54,11 +58,13 @@ class QueueBox:
 
     def script(self, line: str) -> str:
         """What a line of the library's says."""
-        # This machine's own tmux is nobody's here.
         here = f"have() {{ [ $1 != tmux ]; }}\nBOX_HOME={self.home} PROGRAMS={self.home}/box\n"
         here += "RESULTS=() REPO_DIR=/nowhere ENV_FILE=/nowhere STEP_CODE=/dev/null; set -e\n"
+        env = {**os.environ, "TMUX_TMPDIR": self._tmux}  # this machine's own is nobody's here
         command = ["bash", "-c", f". {self.home}/library\n{here}{line}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=30, env=env
+        )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.strip()
 
@@ -82,6 +88,8 @@ class QueueBox:
         for run in self.runs.glob("*"):
             for name in ("waiter", "pid"):
                 kill(run, name)
+        self.script("our_tmux kill-server 2>/dev/null || :")
+        shutil.rmtree(self._tmux)
 
 
 def kill(run: Path, name: str) -> None:
@@ -118,6 +126,9 @@ def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> 
     box.open(*(name for name, gpus in beside.items() if gpus == "1"))
     wait_for(lambda: len(box.begun()) == 9)
     assert box.begun()[8] == "queued-1"
+    session = (box.runs / "queued-1/session").read_text().strip()
+    assert session == "queued-1"
+    assert session in box.script("our_tmux list-sessions -F '#{session_name}'").split()
     box.open(*beside, *queued)
     wait_for(lambda: len(box.said()) == 2 * 20, 60)
     assert sorted(box.begun()) == sorted([*beside, *queued])
