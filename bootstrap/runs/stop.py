@@ -31,7 +31,8 @@ def stop_run(
 ) -> None:
     """End what is meant, wait until it has ended, and say so. Nothing running is no error.
 
-    That is one run, with `every` all that live or wait for their turn, with `setup` the setup at work.
+    That is one run, with `every` all that live or wait for their turn, with `setup` the setup at
+    work.
     Raises UsageError, and StepFailedError with the list of what could not be ended.
     """
     if setup and (run or every):

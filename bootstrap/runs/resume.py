@@ -1,0 +1,127 @@
+"""A run that ended before its time goes on, as a new run in the same tree."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets as random
+from dataclasses import dataclass
+from functools import partial
+
+from bootstrap.errors import NotSafeError, StepFailedError, TrainingFailedError
+from bootstrap.link.exchange import exchange
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.parsing import number, rows
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.run import Run
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.setup.result import FIRST_OUTPUT_S, watch_beginning
+from bootstrap.ui.screen import Screen
+
+_PATIENCE_S = 60
+"""How long the box may take beside waiting for its lock, in seconds."""
+_SET_UP = "Set the box up again: boxstrap setup"
+_WHY = {
+    "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f"),
+    "over": ("it ended with 0: there is nothing to go on with", "A new run: boxstrap run"),
+    "unknown": (
+        "it was made without a command that goes on from it",
+        "Name one in the profile, as train.resume, for the next run.",
+    ),
+    "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
+    "changed": (
+        "its tree holds other files by now",
+        "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
+    ),
+    "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
+    "script": ("the box was set up by an earlier version", _SET_UP),
+}
+"""Why the box begins nothing, by its word, and what to do."""
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """The new run, and the one that it goes on from."""
+
+    box: str
+    run: Run
+    resumes: str
+    first_lines: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "box": self.box,
+            "run": self.run.as_dict(),
+            "resumes": self.resumes,
+            "first_lines": list(self.first_lines),
+        }
+
+    def raise_for_status(self) -> None:
+        """Raise TrainingFailedError where it failed at once."""
+        if self.run.rc:
+            raise TrainingFailedError(
+                f"the command ended with exit code {self.run.rc}.",
+                where=self.run.name,
+                hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}",
+            )
+
+
+def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> ResumedRun:
+    """Let the run of that name go on, once however often the link is lost.
+
+    Raises UsageError where there is no such run, NotSafeError where it can't go on, and
+    StepFailedError where the box could not begin it.
+    """
+    with connect(options, screen) as connection:
+        old = connection.runs(name)[0]
+        run = _begun(connection, old, wait_s)
+        screen.say(
+            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
+            "(Ctrl-C is safe: it goes on)"
+        )
+        watch = partial(
+            watch_beginning,
+            run=run,
+            workdir=connection.workdir,
+            redact=connection.redacted_there,
+        )
+        output = connection.link.ask(watch)
+        return ResumedRun(
+            connection.box.known.name,
+            dataclasses.replace(run, state=output.state, rc=output.rc),
+            old.name,
+            tuple(map(screen.redact, output.lines)),
+        )
+
+
+def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
+    query = build_query(
+        "resume",
+        workdir=connection.workdir,
+        repo_key=old.repo_key,
+        name=old.name,
+        run_id=random.token_hex(8),
+        wait_s=wait_s,
+    )
+    ask = partial(exchange, script=query, timeout=wait_s + _PATIENCE_S)
+    said = dict(rows(connection.link.ask(ask)))
+    where = f"{connection.link.label}, {old.name}"
+    if why := said.get("refused"):
+        what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
+        raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
+    if "run" not in said:
+        raise StepFailedError(
+            f"it was not begun: {said.get('log', 'the box does not say why')}.",
+            where=where,
+            hint=f"See what the box does: boxstrap status --host {connection.box.known.name}",
+        )
+    return dataclasses.replace(
+        old,
+        name=said["run"],
+        state="running",
+        rc=None,
+        started=number(said.get("started", "")) or 0,
+        command=said.get("command", ""),
+        ended="",
+        can_resume=False,
+    )

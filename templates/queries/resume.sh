@@ -1,0 +1,34 @@
+# shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
+# resume: a run that ended before its time goes on as a new one, once for this id, by the script of the last setup.
+
+tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
+
+# find_begun: the run that was made under this id.
+find_begun() { begun=$(grep -lsxF -e "$run_id" "$runs"/*/id) && begun=${begun%/id}; }
+
+take() {
+  local why
+  exec 9>>"$BOX_HOME/lock"
+  flock -w "$wait_s" 9 || { tell refused busy && return; }
+  # From here on the link may break: the id tells what was begun.
+  trap '' HUP PIPE
+  ! find_begun || return
+  run=$(last_of "$run")
+  why=$(why_not_resumed "$run")
+  [ -z "$why" ] || { tell refused "$why" && return; }
+  said=$( (set -e; STEP_CODE=/dev/null; resume_run "$run" "$run_id") 2>&1 >/dev/null 6>&- </dev/null) || tell log "${said:0:500}"
+}
+
+find_home
+exec 6>&1
+runs=$box_home/runs/$repo_key run=$box_home/runs/$repo_key/$name
+if ! find_begun; then
+  script=$(sed '/^# ---- files of the box/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
+  case $script in *'resume_run()'*) ;; *) tell refused script && exit ;; esac
+  # Not in a function: what it declares would be that function's own.
+  eval "$script"
+  begin_script
+  set +e
+  take
+fi
+if find_begun; then tell run "${begun##*/}" && tell started "$(<"$begun/started")" && tell command "$(<"$begun/command")"; fi
