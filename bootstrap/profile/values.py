@@ -283,6 +283,11 @@ PACKAGE = Rule(
     128,
 )
 SESSION = Rule("a session's name (letters, digits, _ -)", r"[A-Za-z0-9_-]+", 64)
+RUN = Rule(
+    "the name of a run, as `status` has it",
+    r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9_-][A-Za-z0-9._-]*",
+    120,
+)
 GPUS = Rule(
     "numbers of GPUs with commas between, as in 0,1", r"[0-9]{1,3}(,[0-9]{1,3}){0,63}", finish=_once
 )

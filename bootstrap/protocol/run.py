@@ -180,6 +180,11 @@ class Run:
         }
 
 
+def is_name(text: str) -> bool:
+    """Whether a run can be called that."""
+    return bool(_NAME.fullmatch(text))
+
+
 def parse_run(value: str) -> Run | None:
     """A run from its line: fields with tabs between. None where it is not one."""
     parts = value.split("\t", _FIELDS - 1)

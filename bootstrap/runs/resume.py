@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from bootstrap.errors import NotSafeError, StepFailedError, TrainingFailedError
-from bootstrap.link.exchange import exchange
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import BASH, stream_answer
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import number, rows
+from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_query
-from bootstrap.protocol.run import Run
+from bootstrap.protocol.run import Run, is_name
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.setup.result import FIRST_OUTPUT_S, watch_beginning
 from bootstrap.ui.screen import Screen
 
-_PATIENCE_S = 60
-"""How long the box may take beside waiting for its lock, in seconds."""
 _SET_UP = "Set the box up again: boxstrap setup"
 _WHY = {
     "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f"),
@@ -94,6 +94,16 @@ def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> R
         )
 
 
+def _ask(wire: Wire, query: str) -> dict[str, str]:
+    """What the box says of it, whole. Raises LinkLost."""
+    stream = stream_answer(wire, query, BASH)
+    answer = b"".join(iter(partial(stream.read, PIECE), b""))
+    said = dict(rows(answer))
+    if "over" not in said:
+        raise LinkLost(wire.label)
+    return said
+
+
 def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
     query = build_query(
         "resume",
@@ -103,13 +113,12 @@ def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
         run_id=random.token_hex(8),
         wait_s=wait_s,
     )
-    ask = partial(exchange, script=query, timeout=wait_s + _PATIENCE_S)
-    said = dict(rows(connection.link.ask(ask)))
+    said = connection.link.ask(partial(_ask, query=query))
     where = f"{connection.link.label}, {old.name}"
     if why := said.get("refused"):
         what, hint = _WHY.get(why, ("the box does not say why", _SET_UP))
         raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
-    if "run" not in said:
+    if not is_name(said.get("run", "")):
         raise StepFailedError(
             f"it was not begun: {said.get('log', 'the box does not say why')}.",
             where=where,

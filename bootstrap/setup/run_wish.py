@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets as random
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
@@ -24,6 +24,8 @@ class RunWish:
     session: str = ""
     gpus: str = ""
     """Numbers with commas between; "" leaves all of them to it."""
+    queue: str = ""
+    """What it waits for: `gpus`, `after:NAME`, `after-any:NAME`; "" begins it now."""
     id: str = field(default_factory=lambda: random.token_hex(8))
 
     def of(self, profile: Profile) -> RunWish:
@@ -35,13 +37,13 @@ class RunWish:
                 "which command? The profile has no train.command.",
                 hint="Name it behind `--`: boxstrap run -- python train.py",
             )
-        return RunWish(
-            command, self.session or (train.session if train else _SESSION), self.gpus, self.id
-        )
+        session = self.session or (train.session if train else _SESSION)
+        return replace(self, command=command, session=session)
 
     def words(self, profile: Profile) -> list[str]:
         """For the script on the box: see `templates/lib/main.sh`. Raises as `of`."""
         wish = self.of(profile)
         command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
-        gpus = [f"gpus={wish.gpus}"] if wish.gpus else []
-        return [f"run={wish.id}", f"command={command}", f"session={wish.session}", *gpus]
+        given = {"gpus": wish.gpus, "queue": wish.queue}
+        more = [f"{name}={value}" for name, value in given.items() if value]
+        return [f"run={wish.id}", f"command={command}", f"session={wish.session}", *more]

@@ -226,6 +226,8 @@ class _Beginning:
         return replace(output, lines=output.lines or first_output(b"running\n" + said).lines)
 
     def _say_begun(self, name: str) -> None:
+        if self._wish.queue:
+            return
         self._screen.say(
             f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
             "(Ctrl-C is safe: it goes on)"
@@ -278,6 +280,8 @@ class _Beginning:
             log_bytes=0,
             command=self._wish.command,
             snapshot=source.snapshot,
+            queue=self._wish.queue.replace(":", " "),
+            attended=True,
         )
 
     def _watched(self, run: Run) -> FirstOutput:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     *BOX,
     Option("session", "The name of its session, and of the run; default: the profile's."),
     Option("gpus", "The GPUs that it gets, as in 0,1; default: all."),
+    Option("after", "Wait in the box's queue until that run has ended with 0."),
+    Option("after_any", "The same, however that run ends."),
+    Option("queue", "Wait in the box's queue until no other run has its GPUs.", False),
+    Option("resume", "Instead: let that run, which ended before its time, go on in its tree."),
     COMMITTED,
     WAIT,
     interrupted="Whether it began: boxstrap status",
@@ -31,7 +35,11 @@ def run(call: Call) -> None:
 
     Example: boxstrap run --host my-box --gpus 0 -- python train.py --lr 3e-4
     """
-    wish = _wish(call, given_command(sys.argv))
+    words = given_command(sys.argv)
+    if call.given["resume"]:
+        _resume(call, words)
+        return
+    wish = _wish(call, words)
     from bootstrap.sync.new_run import start_run
 
     def show(lines: Sequence[str]) -> None:
@@ -42,6 +50,41 @@ def run(call: Call) -> None:
 
     call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
     begun.raise_for_status()
+
+
+def _resume(call: Call, words: Sequence[str]) -> None:
+    from bootstrap.runs.resume import resume_run
+    from bootstrap.tasks.setup_report import program_name
+
+    given = [name for name in _OF_A_NEW_RUN if call.given[name]]
+    if words or given:
+        other = f"--{given[0]}" if given else "a command"
+        raise UsageError(f"--resume goes on as that run was begun: {other} is for a new one.")
+    resumed = resume_run(call.options(), call.screen, call.given["resume"], call.request().wait_s)
+    lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
+    follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"
+    text = f"{resumed.run.name} goes on from {resumed.resumes}; to follow it: {follow}"
+    call.screen.result(resumed.as_dict(), "\n".join([*lines, text]))
+    resumed.raise_for_status()
+
+
+_QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
+"""What the box is told for each option."""
+_OF_A_NEW_RUN = ("session", "gpus", *_QUEUES)
+
+
+def _queue(call: Call) -> str:
+    """What the run waits for; "" for nothing. Raises UsageError."""
+    from bootstrap.profile.values import RUN
+
+    given = {name: call.given[name] for name in _QUEUES}
+    chosen = [name for name, value in given.items() if value]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} or --{chosen[1]}: a run waits for one thing.")
+    for name in chosen:
+        word = "" if name == "queue" else _checked(f"--{name}", str(given[name]), RUN)
+        return _QUEUES[name].format(word)
+    return ""
 
 
 def _wish(call: Call, words: Sequence[str]) -> RunWish:
@@ -55,7 +98,8 @@ def _wish(call: Call, words: Sequence[str]) -> RunWish:
         "--session": (call.given["session"] or "", SESSION),
         "--gpus": (call.given["gpus"] or "", GPUS),
     }
-    return RunWish(*(_checked(name, *each) for name, each in given.items()))
+    text, session, gpus = (_checked(name, *each) for name, each in given.items())
+    return RunWish(text, session, gpus, _queue(call))
 
 
 def _checked(name: str, text: str, rule: Rule) -> str:

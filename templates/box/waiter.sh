@@ -7,7 +7,7 @@
 
   run=$1 env_file=$2 me=$(identity $$)
 
-  detached() { setsid "$@"; }
+  detached() { exec setsid "$@"; }
 
   note() { printf '%s\n' "$me" >"$run/waiter.$$" && mv -f "$run/waiter.$$" "$run/waiter"; }
 

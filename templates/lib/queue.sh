@@ -89,10 +89,10 @@ revive_queue() {
   done
 }
 
-# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own. One that can't be noted doesn't stay, so none is started.
+# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own, without our locks and pipes. One that can't be noted doesn't stay, so none is started.
 start_waiter() {
   echo >"$1/waiter" || return
-  detached bash "$2/waiter.sh" "$1" "$3" </dev/null >/dev/null 2>&1 7>&- &
+  detached bash "$2/waiter.sh" "$1" "$3" </dev/null >/dev/null 2>&1 3>&- 6>&- 7>&- 8>&- 9>&- &
   _tries=0
   until attended "$1"; do
     _tries=$((_tries + 1))

@@ -200,6 +200,10 @@ begin_run() {
 
 # join_queue RUN: what it waits for is in QUEUE. It can be taken out when the disk is full.
 join_queue() {
+  case $QUEUE in
+    after*/*) [ -d "$BOX_HOME/runs/${QUEUE#* }" ] ;;
+    after*) [ -d "$RUNS/${QUEUE#* }" ] ;;
+  esac || fail no-run-before "there is no run ${QUEUE#* } here that this one could wait for"
   printf '%s\n' "$QUEUE" >"$1/queue"
   echo >"$1/exit.new"
   : >>"$BOX_HOME/queue.lock"
@@ -211,7 +215,15 @@ wait_for_turn() {
     fail run-not-begun "no process could be started that waits for the turn of $1"
 }
 
-detached() { without_secrets setsid "$@"; }
+# In a process of its own, which becomes the program: a shell that waited for it would hold our lock and our link.
+detached() {
+  local pair
+  unset TMUX
+  if [ -f "$BOX_HOME/secrets" ]; then
+    while IFS= read -r -d '' pair; do unset "${pair%%=*}"; done <"$BOX_HOME/secrets"
+  fi
+  exec setsid "$@"
+}
 
 # is_queue_attended, revive_all: those whose box was started anew, or whose waiters were killed, have them again.
 is_queue_attended() {

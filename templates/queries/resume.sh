@@ -24,7 +24,7 @@ exec 6>&1
 runs=$box_home/runs/$repo_key run=$box_home/runs/$repo_key/$name
 if ! find_begun; then
   script=$(sed '/^# ---- files of the box/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
-  case $script in *'resume_run()'*) ;; *) tell refused script && exit ;; esac
+  case $script in *'resume_run()'*) ;; *) tell refused script && tell over && exit ;; esac
   # Not in a function: what it declares would be that function's own.
   eval "$script"
   begin_script
@@ -32,3 +32,4 @@ if ! find_begun; then
   take
 fi
 if find_begun; then tell run "${begun##*/}" && tell started "$(<"$begun/started")" && tell command "$(<"$begun/command")"; fi
+tell over

@@ -103,6 +103,7 @@ tell over
 # Its first output as soon as there is some, then a zero byte. A moment later what became of it: what fails at its start
 # says so right after its first line.
 [ -n "$show_s" ] || exit
+[ "$(run_state "$run")" != queued ] || show_s=0 moment=0
 await_for() {
   local until=$(($1 * 50))
   until "${@:2}" || [ -f "$run/exit" ] || [ "$until" -le 0 ]; do

@@ -5,6 +5,9 @@ The box is this machine. All tests share it, and a user.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ version: 1
 extends: local
 box: {workdir: ~/work}
 env: {GREETING: "hello"}
-train: {command: python train.py}
+train: {command: python train.py, resume: 'echo "goes on in $PWD"'}
 """
 SHOW = "import os, sys\nprint(sys.argv[1:], os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
 TO_LOCAL = ("--host", "local")
@@ -44,6 +47,22 @@ class Runner:
     def states(self) -> dict[str, str]:
         told = self.user.run("status", *TO_LOCAL, "--json").must(0).json()
         return {run["name"]: run["state"] for run in told["runs"]}
+
+    def folder(self, name: str) -> Path:
+        """The record of this run."""
+        return next(run for run in self.runs() if run.name == name)
+
+    def end_of(self, name: str) -> tuple[int, str]:
+        """Exit code, and what decided it, once it is over."""
+        run, until = self.folder(name), time.monotonic() + 30
+        while not (run / "exit").exists():
+            assert time.monotonic() < until, name
+            time.sleep(0.1)
+        return int((run / "exit").read_text()), (run / "ended").read_text().strip()
+
+    def status(self) -> list[dict[str, Any]]:
+        runs: list[dict[str, Any]] = self.user.run("status", *TO_LOCAL, "--json").json()["runs"]
+        return runs
 
     def stop(self) -> None:
         self.user.run("stop", *TO_LOCAL, "--all").must(0)
@@ -223,6 +242,51 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
         (root / name).unlink()
 
 
+def test_the_box_drives_a_queue(here: Runner) -> None:
+    gate, wait = here.user.home / "gate", "echo up; until [ -e {} ]; do sleep 0.1; done"
+    live = here.run("--gpus", "0", "--session", "live", "--", wait.format(gate))["run"]["name"]
+    wished = {
+        "other": ("--queue", "--gpus", "1"),
+        "same": ("--queue", "--gpus", "0"),
+        "out": ("--queue", "--gpus", "0"),
+        "well": ("--after", live),
+        "never": ("--after", "well-1"),
+    }
+    codes = {"well": 7}
+    said = {
+        name: here.run("--session", name, *words, "--", f"exit {codes.get(name, 0)}")["run"]
+        for name, words in wished.items()
+    }
+    del said["other"]  # its GPU is free
+    assert {one["state"] for one in said.values()} == {"queued"}
+    told = here.user.run("status", *TO_LOCAL).must(0).out
+    assert f"queued: begins once {live} has ended with 0" in told
+    assert "queued: begins once its GPUs are free" in told
+    assert here.user.run("stop", *TO_LOCAL, "--run", "out-1", "--json").must(0).json()["stopped"]
+    here.user.run("run", *TO_LOCAL, "--after", "none-1", "--", "true").must(7)
+    gate.touch()
+    ends = {name: here.end_of(f"{name}-1") for name in wished}
+    assert ends == {
+        **{"other": (0, "exit 0"), "same": (0, "exit 0"), "out": (143, "stop")},
+        **{"well": (7, "exit 7"), "never": (143, "after well-1")},
+    }
+
+
+def test_a_run_that_died_goes_on(here: Runner) -> None:
+    here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    begun = here.run("--session", "dies", "--gpus", "1")
+    for line in (here.folder("dies-1") / "pid").read_text().splitlines():
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    (died,) = (run for run in here.status() if run["name"] == "dies-1")
+    assert (died["state"], died["can_resume"]) == ("died", True)
+    resumed = here.run("--resume", "dies-1")
+    assert resumed["first_lines"] == [f"goes on in {begun['tree']}"]
+    assert (resumed["run"]["name"], resumed["resumes"]) == ("dies-2", "dies-1")
+    assert (here.folder("dies-2") / "gpus").read_text() == "1\n"
+    assert "it ended with 0" in here.run("--resume", "dies-1", rc=9)["error"]["what"]
+    assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
+
+
 def test_new_requirements_are_made_first(here: Runner) -> None:
     (here.repository.root / "requirements.txt").write_text("iniconfig>=2\n")
     here.write(train="import iniconfig; print(iniconfig.__name__)\n")
@@ -233,6 +297,9 @@ def test_new_requirements_are_made_first(here: Runner) -> None:
 
 
 def test_what_is_no_command_or_gpu_is_wrong_usage(here: Runner) -> None:
-    for words in (("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")):
+    for words in (
+        *(("--after", "a b"), ("--after", "a", "--queue"), ("--resume", "a", "--", "true")),
+        *(("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")),
+    ):
         here.user.run("run", *TO_LOCAL, *words).must(2)
     here.user.run("--dry", "run", *TO_LOCAL).must(2)

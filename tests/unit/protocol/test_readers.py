@@ -30,7 +30,7 @@ from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
-from bootstrap.protocol.run import STATES, parse_run
+from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_dependencies import DependencySender, refs_there
@@ -41,6 +41,7 @@ from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.log_reader import LogReader
+from bootstrap.runs.resume import _begun
 from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
@@ -163,6 +164,14 @@ def awaited(wire: Any) -> None:
     assert _await_end(connection, RUN, screen).state in STATES  # type: ignore[arg-type]
 
 
+def resumed(wire: Any) -> None:
+    link = SimpleNamespace(label="root@box", ask=lambda question: question(wire))
+    box = SimpleNamespace(known=SimpleNamespace(name="box"))
+    connection = SimpleNamespace(link=link, workdir="/w", box=box)
+    assert RUN
+    assert is_name(_begun(connection, RUN, 1).name)  # type: ignore[arg-type]
+
+
 def detailed(wire: Any) -> None:
     said = exchange(wire, "x")
     details = parse_details([said, b"log r-1/train-1\n" + said, b"gpus\n" + said])
@@ -194,6 +203,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
     "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/log_reader.py, where it is kept": read_log,
+    "runs/resume.py": resumed,
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
     "runs/top.py": looked,
