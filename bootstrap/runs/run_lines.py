@@ -23,6 +23,11 @@ _NEXT = {
 """What to do about a run that did not end, or never began."""
 
 
+def how_to_resume(run: Run, program: str = "boxstrap") -> str:
+    """What lets a run that died go on, where it has a command for that."""
+    return f"to let it go on: {program} run --resume {run.name}"
+
+
 def run_lines(
     runs: Sequence[Run], now: int, gpus: Sequence[UsedGpu], failures: Mapping[Run, Failure]
 ) -> list[str]:
@@ -82,6 +87,8 @@ def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
         lines += [failure.what] if failure.what and not is_said else []
         lines += [f"| {line}" for line in failure.lines] if whole else []
         lines += [failure.hint] if failure.hint and whole else []
-    if run.state in _NEXT:
+    if run.can_resume:
+        lines.append(f"its log and results are still there; {how_to_resume(run)}")
+    elif run.state in _NEXT:
         lines.append(_NEXT[run.state])
     return [f"      {line}" for line in lines]

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
+from bootstrap.runs.run_lines import how_to_resume
 from bootstrap.setup.prove_environment import NOT_PROVED, WAYS
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.words import NextCommands, what_next
@@ -60,7 +61,8 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
     if result.first_lines is not None:
         lines += [f"  {screen.safe_text(line)}" for line in result.first_lines]
     elif run:
-        lines.append(f"{run.name} {run.outcome()}; to start it again: --restart")
+        goes_on = f"{how_to_resume(run, program_name(sys.argv[0]))}; " if run.can_resume else ""
+        lines.append(f"{run.name} {run.outcome()}; {goes_on}to start it again: --restart")
     if run and run.state == "running" and result.differs == ("secrets",):
         lines.append("its secrets are the earlier ones; --restart starts it with those of now")
     return lines

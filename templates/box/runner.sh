@@ -21,12 +21,12 @@
     [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; } # full
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
     export BOXSTRAP_RUN="$1"
-    # Of several commands: asked to end, their shell waits for the one at work, ends as that did, begins no other.
-    [[ $4 != *[\;\&\|$'\n']* ]] || set -- "$@" 'trap exit TERM;' # full
-    # shellcheck disable=SC2016 # for the command's own shell: with what each part of a pipeline ended
-    [[ $4 != *\|* ]] || set -- "$@" 'trap '\''echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"'\'' EXIT;' # full
+    # What stands in its command line is looked for by others: of a simple command its own process has it alone.
+    # shellcheck disable=SC2016 # for the command's own shell
+    [[ $4 = *[\;\&\|$'\n']* ]] || set -- "${@:1:3}" 'eval "$(<"$BOXSTRAP_RUN/command")"' # full
+    set -- "${@:1:3}" ". \"\$1\"; shift; $4" "${0%/*}/command.sh" # full
     # A session of its own: the command outlives the terminal, and is ended as a whole.
-    exec setsid bash -o pipefail -c "${5-}${6-}$4"
+    exec setsid bash -o pipefail -c "$4" bash "${@:5}"
   }
 
   # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.

@@ -163,14 +163,15 @@ absolute_command() {
 
 # A server of our own, apart from the provider's tmux and the person's settings. It shows its environment
 # to whoever asks, so the secrets that rc files put into ours stay out: a run reads them from their file.
-our_tmux() { without_secrets tmux -u -L boxstrap -f /dev/null "$@"; }
+our_tmux() { (without_secrets tmux -u -L boxstrap -f /dev/null "$@"); }
 
+# Becomes the program: a shell that waited for it would hold our lock and our link.
 without_secrets() {
   local pair hidden=(-u TMUX)
   if [ -f "$BOX_HOME/secrets" ]; then
     while IFS= read -r -d '' pair; do hidden+=(-u "${pair%%=*}"); done <"$BOX_HOME/secrets"
   fi
-  env "${hidden[@]}" "$@" 3>&- 9>&-
+  exec env "${hidden[@]}" "$@" 3>&- 9>&-
 }
 
 # The profile's name for the session; where a live one has it, another run's, ours is longer.
@@ -215,15 +216,8 @@ wait_for_turn() {
     fail run-not-begun "no process could be started that waits for the turn of $1"
 }
 
-# In a process of its own, which becomes the program: a shell that waited for it would hold our lock and our link.
-detached() {
-  local pair
-  unset TMUX
-  if [ -f "$BOX_HOME/secrets" ]; then
-    while IFS= read -r -d '' pair; do unset "${pair%%=*}"; done <"$BOX_HOME/secrets"
-  fi
-  exec setsid "$@"
-}
+# As waiters start each other: see queue.sh.
+detached() { without_secrets setsid "$@"; }
 
 # is_queue_attended, revive_all: those whose box was started anew, or whose waiters were killed, have them again.
 is_queue_attended() {

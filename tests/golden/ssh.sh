@@ -192,6 +192,9 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
+@@ command.sh
+# (the file command.sh)
+@@
 @@ copy_packages.py
 # (the file copy_packages.py)
 @@

@@ -165,6 +165,7 @@ def test_what_died_with_the_box_is_told_and_not_started_again(rent: Rent) -> Non
     assert "died with the box" in rented.run("plan").must(0).out
     again = rented.run("setup").must(0)
     assert "train-1 died with the box" in again.out
+    assert "--resume" not in told + again.out  # there is no command for that
     assert (rented.runs(), rented.trainings()) == (["train-1"], 0)
     rented.run("setup", "--restart").must(0)
     assert (rented.runs(), rented.trainings()) == (["train-1", "train-2"], 1)

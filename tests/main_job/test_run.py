@@ -287,6 +287,26 @@ def test_a_run_that_died_goes_on(here: Runner) -> None:
     assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
 
 
+def test_what_died_goes_on_in_its_own_tree_or_not_at_all(here: Runner) -> None:
+    here.write(train="import time\nprint('up', flush=True)\ntime.sleep(600)\n")
+    here.run("--session", "lost")
+    for line in (here.folder("lost-1") / "pid").read_text().splitlines():
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    told = here.user.run("status", *TO_LOCAL).must(0).out
+    assert "boxstrap run --resume lost-1" in told
+    assert "boxstrap run --resume lost-1" in here.user.run("setup", *TO_LOCAL).must(0).out
+    # The tree is free again, so the next run has it.
+    holds = here.run("--session", "holds")
+    try:
+        assert "another run has its tree" in here.run("--resume", "lost-1", rc=9)["error"]["what"]
+    finally:
+        here.stop()
+    here.write(lib="# other files\n")
+    assert here.run("--", "true")["tree"] == holds["tree"]
+    assert "other files by now" in here.run("--resume", "lost-1", rc=9)["error"]["what"]
+    assert "lost-2" not in here.states()
+
+
 def test_new_requirements_are_made_first(here: Runner) -> None:
     (here.repository.root / "requirements.txt").write_text("iniconfig>=2\n")
     here.write(train="import iniconfig; print(iniconfig.__name__)\n")

@@ -132,22 +132,22 @@ def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> 
     box.open(*beside, *queued)
     wait_for(lambda: len(box.said()) == 2 * 20, 60)
     assert sorted(box.begun()) == sorted([*beside, *queued])
-    gpus = beside | queued
+    given = beside | queued
     live: list[str] = []
     for line in box.said():
         word, name, *seen = line.split()
         if word == "end":
             live.remove(name)
             continue
-        assert seen == [gpus[name]]
-        mine = set(gpus[name].split(","))
+        assert seen == [given[name]]
+        mine = set(given[name].split(","))
         if name in queued:
-            assert not [one for one in live if mine & set(gpus[one].split(","))]
+            assert not [one for one in live if mine & set(given[one].split(","))]
             assert name == next(
                 one
                 for one in queued
                 if one not in box.begun()[: box.begun().index(name)]
-                and mine & set(gpus[one].split(","))
+                and mine & set(given[one].split(","))
             )
         live.append(name)
 
@@ -238,3 +238,27 @@ def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
     assert box.begun() == ["live", "queued"]
     wait_for(lambda: box.script(f"alive '{waiter.strip()}' || echo gone") == "gone")
     assert box.state(live) == "finished 0"
+
+
+def test_without_tmux_no_shell_that_waits_for_a_run_holds_the_lock(box: QueueBox) -> None:
+    run = box.make("live")
+    box.script(f"exec 9>>{box.home}/lock; flock 9; begin_run '{run}'")
+    wait_for(lambda: box.begun() == ["live"])
+    subprocess.run(["flock", "-n", str(box.home / "lock"), "true"], check=True)
+    box.open("live")
+    wait_for((run / "exit").exists)
+
+
+@pytest.mark.parametrize("command", ["bash {}", "true; bash {}", "bash {} | cat"])
+def test_where_the_runner_was_killed_the_exit_code_is_kept(box: QueueBox, command: str) -> None:
+    program = box.home / "program"
+    program.write_text(f"until [ -e {box.gates}/live ]; do sleep 0.02; done; exit 7\n")
+    run = box.begin(box.make("live", command=command.format(program)))
+    wait_for(lambda: len((run / "pid").read_text().splitlines()) == 2)
+    os.kill(int((run / "pid").read_text().split()[0]), signal.SIGKILL)
+    assert box.state(run) == "running"
+    box.open("live")
+    wait_for(lambda: box.state(run) != "running")
+    assert box.state(run) == "finished 7"
+    ended = "pipeline 7 0" if "|" in command else "exit 7"
+    assert (run / "ended").read_text() == f"{ended}\n"

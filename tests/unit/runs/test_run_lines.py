@@ -70,6 +70,8 @@ def test_what_died_says_whether_the_box_was_restarted_and_how_to_go_on() -> None
     first, hint = run_lines([with_box], NOW, (), {})
     assert "died with the box" in first
     assert "--restart" in hint
+    _, hint = run_lines([run("train-1", state="died", can_resume=True)], NOW, (), {})
+    assert "boxstrap run --resume train-1" in hint
     assert "was killed, and its runner too" in run_lines([without], NOW, (), {})[0]
 
 
