@@ -101,6 +101,7 @@ ref-missing | the repository has no such ref | check git.ref
 prepare-failed | a command of `prepare` failed | the step's log has its exit code and its last lines: correct it, then set up again
 
 # train
+gpu-not-there | the box has no GPU of a number that was asked for; the first is 0 | see which there are: boxstrap top
 no-run-before | the run that this one is to wait for is not there | see which there are: boxstrap status
 run-not-begun | the run did not begin within 10 seconds | see the step's log
 

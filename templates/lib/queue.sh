@@ -60,6 +60,18 @@ share_gpus() {
   return 1
 }
 
+# missing_gpu BOX_HOME NUMBERS: the first that no GPU of this box has; 1 where each is there, or none was seen. CUDA
+# shows none from such a number on, so that a program computes without, and says nothing.
+missing_gpu() {
+  _count=0
+  { while read -r _word _number; do [ "$_word" != gpus ] || _count=$_number; done <"$1/gpu.said"; } 2>/dev/null
+  [ "$_count" != 0 ] || return 1
+  for _number in $(printf '%s\n' "$2" | tr , ' '); do
+    [ "$_number" -lt "$_count" ] || { printf '%s\n' "$_number" && return; }
+  done
+  return 1
+}
+
 # is_before RUN RUN: of those that wait for GPUs; who waits for a run wants none yet.
 is_before() {
   read -r _for _ <"$1/queue"

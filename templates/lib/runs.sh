@@ -88,6 +88,7 @@ new_run() {
   mkdir -p "$RUNS"
   # Made under this id, and never begun: the power went.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full
+  ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0" # full
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID

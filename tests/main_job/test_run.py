@@ -97,6 +97,21 @@ def test_each_time_a_new_run_of_what_stands_here(here: Runner) -> None:
     assert len({one["id"] for one in made}) == len({one["run"]["name"] for one in made}) == 3
 
 
+def test_a_gpu_that_the_box_lacks_is_no_gpu_to_run_on(here: Runner) -> None:
+    seen = here.user.home / "work/.boxstrap/gpu.said"
+    seen.write_text("gpus 2\n")
+    before = len(here.runs())
+    try:
+        words = ("run", *TO_LOCAL, "--repo", str(here.repository.root))
+        refused = here.user.run(*words, "--gpus", "1,2", "--", "true").must(7)
+        assert "the box has no GPU of a number that was asked for" in refused.err
+        assert "this box has no GPU 2" in refused.err
+        assert len(here.runs()) == before
+        here.run("--gpus", "1", "--", "true")
+    finally:
+        seen.unlink()
+
+
 def test_without_a_command_the_profiles_and_one_word_is_a_line_for_the_shell(here: Runner) -> None:
     here.write(train="print('the profile')\n")
     assert here.run()["first_lines"] == ["the profile"]
