@@ -15,7 +15,9 @@ may_begin() {
   case $_for:$_state in
     # One that died may yet go on.
     *:running | *:queued | *:waiting | after:died) return 1 ;;
-    after:'finished 0' | after-any:*) return 0 ;;
+    # One that was stopped in time for its own end may have 0, and did not do its work.
+    after:'finished 0') ! grep -qsx stop "$_before/ended" || return 2 ;;
+    after-any:*) return 0 ;;
     *) return 2 ;;
   esac
 }

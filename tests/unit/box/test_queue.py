@@ -167,6 +167,17 @@ def test_who_follows_another_begins_when_that_ended_well(box: QueueBox) -> None:
     assert not (third / "pid").exists()
 
 
+def test_one_that_was_stopped_did_not_end_well_whatever_its_code(box: QueueBox) -> None:
+    stopped = box.make("stopped")
+    for name, text in (("exit", "0\n"), ("ended", "stop\n")):
+        (stopped / name).write_text(text)
+    after = box.begin(box.make("after", queue="after stopped", command="true"))
+    whatever = box.begin(box.make("whatever", queue="after-any stopped", command="true"))
+    wait_for(lambda: (after / "exit").exists() and (whatever / "exit").exists())
+    assert [box.state(run) for run in (after, whatever)] == ["finished 143", "finished 0"]
+    assert (after / "ended").read_text() == "after stopped\n"
+
+
 def test_who_follows_one_that_died_waits_for_what_goes_on_from_it(box: QueueBox) -> None:
     first = box.begin(box.make("first"))
     last = box.begin(box.make("last", queue="after first"))
