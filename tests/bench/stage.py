@@ -122,7 +122,7 @@ class Stage:
         """A repository whose training does nothing but write a log of this size."""
         profile = (
             "version: 1\nextends: vast\ngpu:\n  require: false\n"
-            f"train:\n  command: python write_log.py {size}\n"
+            f"train:\n  command: python write_log.py {size}\n  log_max_mib: {size // 2**19}\n"
         )
         return self._repository("longlog", ("write_log.py",), {"boxstrap.yaml": profile})
 
