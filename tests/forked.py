@@ -72,7 +72,14 @@ class Forked:
         socket.send_fds(_server(), [asked], [stdout, stderr, report])
         for fd in passed:
             os.close(fd)
-        self.pid = int(os.read(self._report, 20))
+        self.pid = self._reported()
+
+    def _reported(self) -> int:
+        """The next line of its report, and no more: one that ends at once has two."""
+        line = b""
+        while not line.endswith(b"\n"):
+            line += os.read(self._report, 1) or b"\n"
+        return int(line)
 
     def poll(self) -> int | None:
         """How it ended; None while it runs."""
@@ -88,7 +95,7 @@ class Forked:
     def _await_end(self, timeout: float | None) -> int | None:
         with self._lock:
             if self.returncode is None and select.select([self._report], [], [], timeout)[0]:
-                self.returncode = int(os.read(self._report, 20))
+                self.returncode = self._reported()
                 os.close(self._report)
             return self.returncode
 

@@ -149,7 +149,8 @@ SYNC: dict[str, tuple[str, int, str]] = {
 def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
     """Nothing of what is brought home is kept, and the box's words are harmless."""
     option, rc, words = SYNC[lie]
-    if not any(lying.user.state.glob("boxes/*/known_hosts")):
+    known = lying.user.state.glob("boxes/*/box.json")
+    if not any('"workdir": "/' in box.read_text() for box in known):
         lying.run("honest", "setup").must(0, seconds=SECONDS, mib=MIB)
     git = lying.user.place / ".git"
     before = sorted(git.rglob("*"))
