@@ -61,7 +61,7 @@ begin_new() {
     write_stamp train
   ) >"$STEP_LOG" 2>&1 </dev/null
   rc=$?
-  [ "$rc" -eq 0 ] || { tell_failure; rm -rf -- "$RUNS"/.new.*; }
+  [ "$rc" -eq 0 ] || { tell_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
 # has_begun RUNS: the run of this id; 1 where it was not begun yet.

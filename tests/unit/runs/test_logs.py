@@ -22,13 +22,15 @@ from tests.unit.box.test_runner import make_run, start, was
 
 MIB = 1024 * 1024
 LIMIT = 8 * MIB
-# Each line tells when it was written; in all 30 MiB within three seconds.
+# Each line tells when it was written; in all 30 MiB within three seconds, and one line when there was time to cut.
 WRITES = """\
 import time
 for number in range(30 * 1024):
-    print(f"{time.time():.3f} step {number} ".ljust(1023, "x"), flush=True)
     if number % 512 == 0:
         time.sleep(0.05)
+    if number == 30 * 1024 - 1:
+        time.sleep(1.5)
+    print(f"{time.time():.3f} step {number} ".ljust(1023, "x"), flush=True)
 """
 
 
