@@ -50,7 +50,7 @@ class Between:
                 threading.Thread(target=serve, args=(line,), daemon=True).start()
 
     def _pass_on(self, near: socket.socket) -> None:
-        with near, socket.create_connection(self._box) as far:
+        with near, contextlib.suppress(OSError), socket.create_connection(self._box) as far:
             self._lines += [near, far]
             back = threading.Thread(target=_pump, args=(far, near), daemon=True)
             back.start()
