@@ -64,7 +64,10 @@ def test_the_posix_parts_say_so(kind: str) -> None:
     """Queries run in whatever /bin/sh is; what they share with the script must be POSIX too.
 
     Those that only a box that was set up is asked run in bash, with the script's own functions."""
-    shared, in_bash = {"process.sh", "run_state.sh"}, {"back.sh", "clean.sh", "run.sh", "sync.sh"}
+    shared, in_bash = (
+        {"process.sh", "run_state.sh"},
+        {"back.sh", "clean.sh", "resume.sh", "run.sh", "sync.sh"},
+    )
     for path in static_parts():
         if path.parent.name == kind and (kind == "queries" or path.name in shared):
             shell = "bash" if kind == "queries" and path.name in in_bash else "sh"
