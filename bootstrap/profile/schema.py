@@ -224,13 +224,13 @@ class Train(Section):
     )
     grace: Free[int] = field(
         "Seconds from `stop` asking it to end (SIGTERM) until it is killed.",
-        default=10,
+        default=values.GRACE_S,
         ge=0,
         le=values.LONGEST_GRACE_S,
     )
     log_max_mib: Free[int] = field(
         "How large a log may be on the box's disk, in MiB: above it the oldest part is let go.",
-        default=1024,
+        default=values.LOG_MAX_MIB,
         ge=8,
         le=1024 * 1024,
     )

@@ -20,6 +20,9 @@ LONGEST_TEXT = 4 * KIB
 LONGEST_LIST = 1000
 LONGEST_GRACE_S = 600
 """Seconds for which whoever stops a run may have to wait."""
+GRACE_S = 10
+LOG_MAX_MIB = 1024
+"""Of a run of a profile without `train:`, too."""
 
 # Marks that turn or hide the direction of the text around them (UAX #9).
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
+from bootstrap.profile import values
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
@@ -129,9 +130,9 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TRAIN_COMMAND", train.command if train else ""),
         ("TRAIN_SESSION", train.session if train else ""),
         ("TRAIN_AT_BOOT", train.at_boot if train else ""),
-        ("TRAIN_GRACE", train.grace if train else 0),
+        ("TRAIN_GRACE", train.grace if train else values.GRACE_S),
         ("TRAIN_RESUME", (train.resume or "") if train else ""),
-        ("LOG_MAX_MIB", train.log_max_mib if train else 0),
+        ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
         ("RESULTS", train.results if train else []),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from bootstrap.profile.load import load
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_script
 from tests.unit.profile import hostile
-from tests.unit.render.scripts import WORK, render, variables_part
+from tests.unit.render.scripts import WORK, profile, render, variables_part
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=200)
 SHELLY = st.text(st.sampled_from("'\"`$()\\\n\t !*?{}[]~#=;&|<>%-aé日😀\r"), max_size=60)
@@ -141,3 +142,11 @@ def run_script(script: str, home: Path, mode: str) -> str:
             check=False,
         )
     return (done.stdout + done.stderr).decode(errors="replace")
+
+
+def test_a_run_of_a_profile_without_training_is_treated_as_the_others_are() -> None:
+    ours = re.compile(r"^(?:TRAIN_GRACE|LOG_MAX_MIB)=.*$", re.MULTILINE)
+    texts = [render(profile("vast")), render(load("vast").profile)]
+    assert (
+        ours.findall(texts[0]) == ours.findall(texts[1]) == ["TRAIN_GRACE=10", "LOG_MAX_MIB=1024"]
+    )
