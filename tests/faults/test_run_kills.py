@@ -36,7 +36,8 @@ PROFILE = (
 )
 ENDS = {0, 3, 5, 7, -9}
 """How `run` may end that lost its box, its link, all room or its own life under it."""
-BEGINNINGS = ((), ("--queue",), ("--after",), ("--after-any",), ("without tmux",))
+WITHOUT_TMUX = ("without tmux",)
+BEGINNINGS = ((), ("--queue",), ("--after",), ("--after-any",), WITHOUT_TMUX)
 """How the second run of a try begins."""
 PATIENCE_S = 30
 
@@ -107,11 +108,12 @@ class Tried:
         began, ended = f"begin {word}" in journal, f"end {word}" in journal
         if word in alive:
             return run["state"] == "running"
-        if run["state"] == "finished" and run["ended"] != f"exit {self.codes[word]}":
-            # Taken out of the queue.
+        if run["state"] == "finished" and str(run["ended"]).startswith(("after ", "stop")):
             return run["rc"] == 143 and not began
         if run["state"] == "finished":
-            return ended and run["rc"] == self.codes[word]
+            # There may have been no room for what decided it.
+            decided = run["ended"] in (None, f"exit {run['rc']}")
+            return ended and decided and run["rc"] == self.codes[word]
         # The power may go between the end and its record.
         return (
             not began if run["state"] in ("queued", "waiting") else not (ended and self.had_power)
@@ -161,7 +163,7 @@ def fill_disk(tried: Tried, live: Begun, going: Running) -> None:
 def kill_runner(tried: Tried, live: Begun, going: Running) -> None:
     """Of the run that lives, and of the one that begins."""
     runner = f"$(cut -d ' ' -f 1 {tried.rented.folder}/runs/*/{live.name}/pid | head -n 1)"
-    tried.rented.box.run(f"kill -9 {runner}")
+    tried.rented.box.run(f"kill -9 {runner} || true")
     if tried.chance.random() < 0.5:
         tried.rented.box.run("pkill -9 -f 'box/(runner|waiter)[.]sh' || true")
 
@@ -226,11 +228,15 @@ def one_try(
     tried.rented.box.run("rm -f /dev/shm/open")
     word, going = tried.begin()
     live = Begun(word, going.end().must(0).json()["run"]["name"])
-    tmux = how == ("without tmux",)
-    with tried.without_tmux() if tmux else contextlib.nullcontext():
-        word, going = tried.begin(
-            *(() if tmux else how), *([live.name] if "after" in str(how) else [])
-        )
+    words = (*how, live.name) if "--after" in "".join(how) else how
+    without_tmux: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if how == WITHOUT_TMUX:
+        # It has the main tree, since to make one beside is a setup, which would bring tmux.
+        tried.open(live.word)
+        tried.await_true(lambda runs: is_over(runs[live.word]))
+        words, without_tmux = (), tried.without_tmux()
+    with without_tmux:
+        word, going = tried.begin(*words)
         try:
             time.sleep(moment)
             fault(tried, live, going)
