@@ -45,9 +45,9 @@ test: $(VENV)/dev  ## every test that this machine can run; what is left out is 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
 
-chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every state of a repository; needs root and half an hour
+chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
-	@$(PYTEST) tests/faults/test_kills.py tests/faults/test_sync_kills.py tests/faults/test_run_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/main_job/test_work.py --tries 50 --every -n $(WORKERS) --tb=short
+	@$(PYTEST) tests/faults/test_mending.py tests/hostile/test_box_output.py tests/faults/test_kills.py tests/faults/test_sync_kills.py tests/faults/test_run_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/main_job/test_work.py --tries 50 --every -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png

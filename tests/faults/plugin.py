@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +25,7 @@ import pytest
 from tests.faults.table import FAILED, FaultRow, Try, lines, rows
 
 _MARK = "faults"
+_SAMPLED = "sampled"
 # What a test's report carries to the controller: that it is a row, and each of its tries.
 _IS_ROW = ("row of the table of faults", "yes")
 _TRY = "fault"
@@ -92,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--seed", type=int, default=None, help="what `seeded` is made from; printed, else random"
     )
     parser.addoption(
-        "--tries", type=int, default=5, help="how often each kill at a random moment is tried"
+        "--tries", type=int, default=3, help="how often each kill at a random moment is tried"
     )
     parser.addoption(
         "--every", action="store_true", help="every row of the tables that a usual run samples"
@@ -101,6 +103,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{_MARK}: a row of the table of faults")
+    config.addinivalue_line("markers", f"{_SAMPLED}: a usual run takes half of the cases")
     if config.option.seed is None:  # workers are given the controller's
         config.option.seed = random.SystemRandom().randrange(1_000_000)
 
@@ -110,12 +113,26 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whoever records is a row of the table: `-m faults` finds it."""
     for item in items:
         if "faults" in getattr(item, "fixturenames", ()):
             item.add_marker(_MARK)
             item.user_properties.append(_IS_ROW)
+    if not (config.option.every or config.option.keyword):
+        items[:] = _sample(items, config.option.seed)
+
+
+def _sample(items: list[pytest.Item], seed: int) -> list[pytest.Item]:
+    """Without every other case of what is marked so; the same ones in each worker."""
+    seen = Counter[tuple[object, ...]]()
+    kept = []
+    for item in items:
+        test = (item.path, getattr(item, "originalname", ""))
+        seen[test] += 1
+        if not item.get_closest_marker(_SAMPLED) or seen[test] == 1 or (seen[test] + seed) % 2:
+            kept.append(item)
+    return kept
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -100,6 +100,7 @@ def looks(rented: Rented) -> str:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("fault", "damage", "step"),
     [
@@ -239,6 +240,7 @@ PLACED = "/workspace/.boxstrap/steps/*/placed"
 OURS = f"git --git-dir=$(echo {PLACED}) --work-tree={TREE}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("git", [OURS, "git"], ids=["placed", "by an earlier version"])
 @pytest.mark.parametrize("when", ["half of the files", "a file half-written", "before HEAD"])
 def test_a_switch_that_was_cut_short_is_undone_and_done(

@@ -116,6 +116,7 @@ SETUP: dict[str, tuple[int, str]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lie", SETUP)
 def test_setup(lie: str, lying: Lying, faults: Faults) -> None:
     rc, words = SETUP[lie]
@@ -145,6 +146,7 @@ SYNC: dict[str, tuple[str, int, str]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lie", SYNC)
 def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
     """Nothing of what is brought home is kept, and the box's words are harmless."""
