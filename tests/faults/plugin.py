@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--seed", type=int, default=None, help="what `seeded` is made from; printed, else random"
     )
     parser.addoption(
-        "--tries", type=int, default=3, help="how often each kill at a random moment is tried"
+        "--tries", type=int, default=2, help="how often each kill at a random moment is tried"
     )
     parser.addoption(
         "--every", action="store_true", help="every row of the tables that a usual run samples"

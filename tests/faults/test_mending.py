@@ -172,6 +172,7 @@ COMMIT = "git -c user.name=a -c user.email=a@b.c commit -q"
 CHOICES = "on the box"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("made", "how", "named"),
     [

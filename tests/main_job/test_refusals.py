@@ -83,6 +83,7 @@ FIRST: dict[str, tuple[int, tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("first", FIRST)
 def test_whatever_came_of_the_first_contact_a_changed_key_is_4(
     rented: Rented, faults: Faults, first: str

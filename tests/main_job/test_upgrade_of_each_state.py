@@ -61,6 +61,7 @@ def as_it_was(rented: Rented) -> dict[str, str]:
     return {**kept(rented, rented.tree), "agent": rented.as_user(BUILT.format(rented.folder))}
 
 
+@pytest.mark.sampled
 def test_it_is_set_up_again(rented: Rented, state: str) -> None:
     was = as_it_was(rented)
     planned = rented.run("plan", "--json").must(0).json()["steps"]
@@ -72,6 +73,7 @@ def test_it_is_set_up_again(rented: Rented, state: str) -> None:
     assert (as_it_was(rented), runs(rented)) == (was, RUNS[state])
 
 
+@pytest.mark.sampled
 def test_it_is_followed_and_stopped(rented: Rented, state: str) -> None:
     was = as_it_was(rented)
     found = {run["name"]: run["state"] for run in rented.status()["runs"]}

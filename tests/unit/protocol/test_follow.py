@@ -70,6 +70,7 @@ def link(login: Any) -> tuple[ReconnectingLink, list[str]]:
     return made, told
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(6))
 def test_each_event_comes_once_and_in_order(seed: int, folder: Path) -> None:
     dice = random.Random(seed)

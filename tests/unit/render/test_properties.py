@@ -101,13 +101,13 @@ def test_secrets_of_any_bytes(shell: str, values: dict[str, bytes]) -> None:
 # As bash is called by the run: what it is given stands in the file beside it.
 RECORDER = """\
 #!/bin/sh
-[ "$1 $2 $3" = '-o pipefail -c' ] && [ "$#" = 4 ] || exec /bin/bash "$@"
+[ "$1 $2 $3" = '-o pipefail -c' ] && [ "$#" = 6 ] || exec /bin/bash "$@"
 printf %s "$4" >"$SEEN"
 """
-# What stands in front of a command in which there is a pipe.
-KEEP_PARTS = """trap 'echo pipeline "${PIPESTATUS[@]}" >"$BOXSTRAP_RUN/ended"' EXIT;"""
-# And of one that is no single program: what TERM ends it with is its own exit code.
-END_BY_TERM = "trap exit TERM;"
+# What stands in front of a command; and in the place of one that is no list, so that its own
+# process alone has its words.
+READ_FIRST = '. "$1"; shift; '
+FROM_ITS_FILE = 'eval "$(<"$BOXSTRAP_RUN/command")"'
 # The folder of a run is made by the script's own functions, and run by its own runner.
 MAKE_RUN = """
 set -eu
@@ -126,7 +126,8 @@ printf %s "$RUN_DIR"
 def test_the_command_of_a_run(command: str) -> None:
     profile = make_profile({"train": {"command": command}})
     library = "".join(
-        shell_part("lib", name) for name in ("setup", "base", "repository", "trees", "runs")
+        shell_part("lib", name)
+        for name in ("setup", "base", "repository", "trees", "queue", "runs")
     )
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -159,10 +160,9 @@ def test_the_command_of_a_run(command: str) -> None:
         for python in ("python ", "python3 "):
             if command.startswith(python):
                 wanted = f"{folder}/.venv/bin/python {command.removeprefix(python)}"
-        kept = KEEP_PARTS if "|" in wanted else ""
-        ends = END_BY_TERM if {*";&|\n"} & {*wanted} else ""
-        wanted = f"{ends}{kept}{wanted}"
-        assert (folder / "seen").read_bytes() == wanted.encode()
+        given_ = wanted if {*";&|\n"} & {*wanted} else FROM_ITS_FILE
+        assert (folder / "seen").read_bytes() == f"{READ_FIRST}{given_}".encode()
+        assert (run / "command").read_bytes() == f"{wanted}\n".encode()
         assert (run / "exit").read_text() == "0\n"
 
 
