@@ -104,8 +104,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{_MARK}: a row of the table of faults")
     config.addinivalue_line("markers", f"{_SAMPLED}: a usual run takes half of the cases")
-    if config.option.seed is None:  # workers are given the controller's
-        config.option.seed = random.SystemRandom().randrange(1_000_000)
+    if config.option.seed is None:
+        given = getattr(config, "workerinput", {})  # in a worker of xdist
+        config.option.seed = given.get("seed", random.SystemRandom().randrange(1_000_000))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers take the same cases, and the seed that is printed is theirs."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
