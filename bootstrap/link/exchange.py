@@ -232,6 +232,17 @@ class AnswerStream:
                 self._held = self._held[-len(self._mark) :]
         return self._stream.read(n)
 
+    def whole(self) -> bytes:
+        """All of it, where nothing more is sent to it; it is let go then. Raises NoAnswer."""
+        answer = bytearray()
+        try:
+            self.close_write()
+            while len(answer) < LIMIT and (piece := self.read(PIECE)):
+                answer += piece
+        finally:
+            self.close()
+        return bytes(answer)
+
     def read_err(self) -> bytes:
         """As `Stream.read_err`."""
         return self._stream.read_err()

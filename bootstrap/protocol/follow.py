@@ -13,6 +13,7 @@ from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.run import GOES_ON
 from bootstrap.text.sanitize import sanitize
 
 MOST_TOLD = 16 * 1024 * 1024
@@ -112,7 +113,7 @@ class CompletionPoller(threading.Thread):
         written, self.ended = number(size), number(ended)
         if written is None:
             raise NoAnswer("its answers make no sense.", where=self._wire.label, hint=_LOOK)
-        return self.state not in ("running", "queued") and self.seen >= written
+        return self.state not in GOES_ON and self.seen >= written
 
     def stop(self) -> None:
         """The reader has ended by itself."""

@@ -18,10 +18,11 @@ _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 _ALSO = {
     "back": ("repository",),
     "clean": ("base", "repository", "git", "trees"),
+    "first": ("first_output",),
     "log_start": ("log_times",),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
-    "run": ("repository", "packs", "git_locks", "store", "sent_state"),
+    "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
     "status": ("packs", "repository"),
     "stop": ("run_processes", "queue"),
     "take_dependency": ("packs", "git_locks", "store"),

@@ -28,6 +28,7 @@ _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KIL
 _SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
 RunState = Literal["running", "finished", "died", "waiting", "queued"]
 STATES = frozenset(get_args(RunState))
+GOES_ON = ("running", "queued")
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,11 @@ class Run:
         if not end or self.state not in ("running", "finished"):
             return None
         return max(0, end - (self.begun or self.started))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it lives, or waits for its turn."""
+        return self.state in GOES_ON
 
     @property
     def stopped(self) -> bool:

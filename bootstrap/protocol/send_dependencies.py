@@ -84,12 +84,13 @@ class DependencySender(threading.Thread):
         try:
             with mirrored(address, refs) as mirror:
                 self._send_from(mirror, address, refs, stream, there)
-        except BoxstrapError as error:
-            if isinstance(error, LinkLost):
-                raise
+        except LinkLost:
+            raise
+        except (BoxstrapError, OSError) as error:
             with suppress(BrokenPipeError):
                 stream.write(f"{_NOTHING}\n".encode())
-            why = error.what.removeprefix("git.url: ")
+            what = error.what if isinstance(error, BoxstrapError) else error.strerror or "no reason"
+            why = what.removeprefix("git.url: ")
             self.failed(BoxstrapError(f"{shown(address)} can't be sent: {why}"))
         stream.close_write()
         self._read(stream, _ARRIVED)

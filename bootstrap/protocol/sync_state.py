@@ -108,12 +108,12 @@ class SyncStream:
     def rest(self, until: bytes = b"") -> bytes:
         """What it says after its last answer: to its end, or to the first `until`.
 
-        Raises LinkLost.
+        Raises LinkLost, also where the end comes before `until`.
         """
         said, self._after = bytearray(self._after), b""
         while not (until and until in said) and len(said) <= _MOST_ANSWER:
             piece = self._stream.read(PIECE)
-            if not piece and not self._wire.alive():
+            if not piece and (until or not self._wire.alive()):
                 raise LinkLost(self._wire.label)
             if not piece:
                 break

@@ -11,10 +11,9 @@ from bootstrap.errors import BusyError, UsageError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
 from bootstrap.link.parsing import number, rows
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_long_query
 
-_MOST = 4 * 1024 * 1024
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _KEY = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _LONGEST = 120
@@ -115,15 +114,7 @@ def clean_trees(
         discard="\n".join(discard),
         look=look,
     )
-    stream = stream_answer(wire, query, BASH)
-    answer = bytearray()
-    try:
-        stream.close_write()
-        while len(answer) < _MOST and (piece := stream.read(PIECE)):
-            answer += piece
-    finally:
-        stream.close()
-    return parse_trees(bytes(answer), wire)
+    return parse_trees(stream_answer(wire, query, BASH).whole(), wire)
 
 
 def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:

@@ -7,16 +7,16 @@ import secrets as random
 from dataclasses import dataclass
 from functools import partial
 
-from bootstrap.errors import NotSafeError, StepFailedError, TrainingFailedError
-from bootstrap.link.errors import LinkLost
+from bootstrap.errors import NotSafeError, StepFailedError
+from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import BASH, stream_answer
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import number, rows
-from bootstrap.link.wire import PIECE, Wire
+from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, is_name
 from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.setup.result import FIRST_OUTPUT_S, watch_beginning
+from bootstrap.setup.first_output import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.ui.screen import Screen
 
 _SET_UP = "Set the box up again: boxstrap setup"
@@ -58,12 +58,7 @@ class ResumedRun:
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError where it failed at once."""
-        if self.run.rc:
-            raise TrainingFailedError(
-                f"the command ended with exit code {self.run.rc}.",
-                where=self.run.name,
-                hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}",
-            )
+        raise_if_failed(self.run, self.box)
 
 
 def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> ResumedRun:
@@ -75,10 +70,7 @@ def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> R
     with connect(options, screen) as connection:
         old = connection.runs(name)[0]
         run = _begun(connection, old, wait_s)
-        screen.say(
-            f"{run.name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
-            "(Ctrl-C is safe: it goes on)"
-        )
+        screen.say(waits_for_output(run.name))
         watch = partial(
             watch_beginning,
             run=run,
@@ -95,12 +87,16 @@ def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> R
 
 
 def _ask(wire: Wire, query: str) -> dict[str, str]:
-    """What the box says of it, whole. Raises LinkLost."""
-    stream = stream_answer(wire, query, BASH)
-    answer = b"".join(iter(partial(stream.read, PIECE), b""))
-    said = dict(rows(answer))
+    """What the box says of it, whole. Raises LinkLost, NoAnswer."""
+    said = dict(rows(stream_answer(wire, query, BASH).whole()))
     if "over" not in said:
-        raise LinkLost(wire.label)
+        if not wire.alive():
+            raise LinkLost(wire.label)
+        raise NoAnswer(
+            "it did not say what became of the run.",
+            where=wire.label,
+            hint="Look what it does: boxstrap status",
+        )
     return said
 
 

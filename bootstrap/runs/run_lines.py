@@ -50,7 +50,7 @@ def run_lines(
 
 
 def _chosen(runs: Sequence[Run]) -> list[Run]:
-    over = [run for run in runs if run.state not in ("running", "queued")]
+    over = [run for run in runs if not run.goes_on]
     left_out = set(over[_SHOWN:])
     return [run for run in runs if run not in left_out]
 

@@ -3,95 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.cancel import CancelToken
 from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.plan import Step, steps_for
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
-from bootstrap.repo.place import repository_root
-from bootstrap.setup import secret_sources, secret_values
+from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
-from bootstrap.setup.secret_values import SecretSet
+from bootstrap.setup.payload import Payload, build_payload
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
-    from bootstrap.profile.git_dependencies import GitDependency
     from bootstrap.profile.load import LoadedProfile
-    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
-    from bootstrap.render.quote import Value
-    from bootstrap.render.variables import Source
-    from bootstrap.repo.changes import ChangeCount
-    from bootstrap.repo.here import LocalRepository
-    from bootstrap.repo.snapshot import Snapshot
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What is sent: the script, the commit and the secrets."""
-
-    profile: Profile
-    here: LocalRepository | None
-    """The repository whose objects are sent; None where the box clones by itself, or needs none."""
-    snapshot: Snapshot | None
-    """What is sent of it."""
-    source: Source
-    steps: tuple[Step, ...]
-    values: Sequence[tuple[str, Value]]
-    """The variables of the script."""
-    secrets: SecretSet = field(default_factory=SecretSet)
-    dependencies: tuple[GitDependency, ...] = ()
-    """Those that this machine fetches and sends."""
-    warnings: tuple[str, ...] = ()
-    """What to say of the repository's address, and of changes that stay here."""
-
-    @cached_property
-    def script(self) -> str:
-        """What the box runs."""
-        return self._rendered(self.values)
-
-    @cached_property
-    def script_id(self) -> str:
-        """What tells it from others."""
-        from bootstrap.render.script import script_id
-
-        return script_id(self.script)
-
-    @property
-    def program_id(self) -> str:
-        """Of the script without what differs between runs: the same for all of a profile's."""
-        from bootstrap.render.script import script_id
-        from bootstrap.render.variables import OF_ONE_RUN
-
-        values = [(name, value) for name, value in self.values if name not in OF_ONE_RUN]
-        return script_id(self._rendered(values))
-
-    def _rendered(self, values: Sequence[tuple[str, Value]]) -> str:
-        from bootstrap.render.script import render_script
-
-        return render_script(self.profile.name, values, self.steps)
-
-    @property
-    def changes(self) -> ChangeCount:
-        """How many files differ from the commit, and travel."""
-        from bootstrap.repo.changes import ChangeCount
-
-        return self.snapshot.changes if self.snapshot else ChangeCount()
-
-    @property
-    def probe_request(self) -> ProbeRequest:
-        """What the box is asked about before this is sent."""
-        source = self.source
-        return ProbeRequest(self.profile.box.workdir, source.key, source.root, self.script_id)
 
 
 @dataclass
@@ -212,69 +143,6 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
             box.save(replace(box.known, repo_key=key, repo_root=root))
         secret_values.remember(box, payload.secrets.names)
     return SetupContext(request, reporter, box, link, loaded, payload, early)
-
-
-def build_payload(
-    loaded: LoadedProfile,
-    request: SetupRequest,
-    *,
-    local: bool,
-    with_source: bool = True,
-    with_secrets: bool = True,
-) -> Payload:
-    """Read the repository, and what the script is made of. Nothing is asked of any box.
-
-    `with_secrets`: False for a script that is only looked at. Raises ProfileError, UsageError:
-    no repository, boxstrap's own checkout, or changes that must not travel.
-    """
-    from bootstrap.render.variables import NO_SOURCE, variables
-    from bootstrap.setup.dependencies import agree_to_dependencies, private_dependencies
-    from bootstrap.setup.source import nothing_is_missing, resolve_source, warnings_of
-
-    profile = loaded.profile
-    here, snapshot, source = None, None, NO_SOURCE
-    if with_source:
-        here, snapshot, source = resolve_source(profile, request)
-    if here is not None:
-        nothing_is_missing(here)
-    dependencies: tuple[GitDependency, ...] = ()
-    dependency_rows: list[str] = []
-    if here is not None and not local:
-        dependencies, dependency_rows = private_dependencies(profile, here, snapshot)
-        if with_secrets:
-            agree_to_dependencies(profile, dependencies, here, request)
-    steps = steps_for(
-        local=local,
-        train=profile.train is not None,
-        repo=with_source,
-        smoke=profile.gpu.require and profile.gpu.smoke != "none",
-        prepare=bool(profile.prepare),
-    )
-    secrets = SecretSet()
-    if with_source and with_secrets and profile.secrets:
-        folder = secret_sources.folder_of(loaded, repository_root(request.place))
-        secrets = secret_values.take(profile.secrets, folder)
-    values = variables(
-        profile,
-        source,
-        steps,
-        local=local,
-        secrets_id=secrets.id,
-        secret_ids=secrets.ids,
-        dependencies=dependency_rows,
-    )
-    warnings = warnings_of(profile, source, request) if with_source else ()
-    return Payload(
-        profile=profile,
-        here=here,
-        snapshot=snapshot,
-        source=source,
-        steps=steps,
-        values=values,
-        secrets=secrets,
-        dependencies=dependencies,
-        warnings=warnings,
-    )
 
 
 def _early_login(

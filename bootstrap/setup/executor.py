@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.codes import Code, explain
@@ -53,9 +54,12 @@ class SetupExecutor:
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
-        self._sending: CommitSender | None = None
-        self._sending_uv: UvSender | None = None
-        self._sending_dependencies: DependencySender | None = None
+        self._sending: dict[str, CommitSender | UvSender | DependencySender] = {}
+        self._asked_for: dict[str, Callable[[], UvSender | DependencySender]] = {
+            "uv-unlisted": self._uv_sender,
+            "dependencies": self._dependency_sender,
+        }
+        """What the box waits for by this code, once it asks."""
         self._machine = ""
         self._last_tell = 0.0
         self._same = 0
@@ -155,10 +159,8 @@ class SetupExecutor:
             self._tell(event)
             if (event.event, event.word("code")) == ("wait", "busy"):
                 self._say_for_whom()
-            if (event.event, event.word("code")) == ("wait", "uv-unlisted"):
-                self._send_uv()
-            if (event.event, event.word("code")) == ("wait", "dependencies"):
-                self._send_dependencies()
+            if event.event == "wait" and event.word("code") in self._asked_for:
+                self._send_asked(event.word("code"))
             if event.event == "done":
                 raise_for(event, self._end(), self.reporter)
         return setup
@@ -209,23 +211,24 @@ class SetupExecutor:
 
     def _send_again(self) -> None:
         """The link is back: what was on its way is sent again."""
-        if self._sending_uv is not None and not self._sending_uv.arrived:
-            self._sending_uv.join()
-            self._send_uv()
-        dependencies = self._sending_dependencies
-        if dependencies is not None and not dependencies.arrived:
-            dependencies.join()
-            self._send_dependencies()
-        sending = self._sending
-        if sending is not None and not sending.arrived:
-            sending.join()
-            self._send_commit(self.context.probe(self.link.wire).have)
+        for what, sender in list(self._sending.items()):
+            if sender.arrived:
+                continue
+            sender.join()
+            if what in self._asked_for:
+                self._send_asked(what)
+            else:
+                self._send_commit(self.context.probe(self.link.wire).have)
+
+    def _send_asked(self, code: str) -> None:
+        self._sending[code] = self._asked_for[code]()
+        self._sending[code].start()
 
     def _send_commit(self, have: Sequence[str]) -> None:
         here, snapshot = self.payload.here, self.payload.snapshot
         if here is None or snapshot is None or snapshot.id in have or self.request.only:
             return
-        self._sending = CommitSender(
+        self._sending["commit"] = CommitSender(
             self.link.wire,
             here,
             snapshot,
@@ -236,33 +239,31 @@ class SetupExecutor:
             progress=self._tell_objects,
             failed=self._not_sent,
         )
-        self._sending.start()
+        self._sending["commit"].start()
 
-    def _send_uv(self) -> None:
+    def _uv_sender(self) -> UvSender:
         """The box's package index lacks it, and its step waits for this machine."""
-        self._sending_uv = UvSender(
+        return UvSender(
             self.link.wire,
             machine=self._machine,
             workdir=self.workdir,
             setup=self.setup,
-            progress=self._tell_uv,
+            progress=partial(self._tell_bytes, "agent"),
             sent=self._uv_arrived,
             failed=self._not_sent,
         )
-        self._sending_uv.start()
 
-    def _send_dependencies(self) -> None:
+    def _dependency_sender(self) -> DependencySender:
         """The environment is about to be made, and the box lacks some of them."""
-        self._sending_dependencies = DependencySender(
+        return DependencySender(
             self.link.wire,
             dependencies=self.payload.dependencies,
             workdir=self.workdir,
             setup=self.setup,
-            progress=self._tell_dependencies,
+            progress=partial(self._tell_bytes, "python"),
             say=self._say,
             failed=self._not_sent,
         )
-        self._sending_dependencies.start()
 
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
@@ -280,13 +281,9 @@ class SetupExecutor:
             self._tell_sent("repo", "objects", {"done": done, "total": total})
             self._tell_sent("repo", "bytes", {"done": sent})
 
-    def _tell_uv(self, done: int, total: int) -> None:
+    def _tell_bytes(self, step: str, done: int, total: int) -> None:
         if self._is_time(done, total):
-            self._tell_sent("agent", "bytes", {"done": done, "total": total})
-
-    def _tell_dependencies(self, done: int, total: int) -> None:
-        if self._is_time(done, total):
-            self._tell_sent("python", "bytes", {"done": done, "total": total})
+            self._tell_sent(step, "bytes", {"done": done, "total": total})
 
     def _is_time(self, done: int, total: int) -> bool:
         """Whether what was sent is told now: not too often, and the end of it."""

@@ -57,7 +57,7 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """The script itself. Raises UsageError, ProfileError."""
     from bootstrap.profile.providers import FALLBACK
     from bootstrap.setup.consent import NO_SECRET, load_profile
-    from bootstrap.setup.context import build_payload
+    from bootstrap.setup.payload import build_payload
 
     loaded = load_profile(request, kinds=NO_SECRET).for_provider(FALLBACK)
     payload = build_payload(

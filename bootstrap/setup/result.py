@@ -16,12 +16,8 @@ from bootstrap.errors import (
     StepFailedError,
     TrainingFailedError,
 )
-from bootstrap.link.exchange import exchange
-from bootstrap.link.parsing import exit_code
 from bootstrap.protocol.follow import file_tail
-from bootstrap.protocol.query import RedactedThere, build_query
-from bootstrap.protocol.run import STATES, Run
-from bootstrap.text.sanitize import sanitize
+from bootstrap.protocol.run import Run
 
 if TYPE_CHECKING:
     from bootstrap.events import Event
@@ -42,12 +38,6 @@ ERRORS: dict[int, type[BoxstrapError]] = {
 """What the exit codes of the script on the box mean."""
 LOG_BYTES = 16 * 1024
 _RETURN = "return this box"
-FIRST_OUTPUT_S = 30
-"""How long a run's first output is waited for, in seconds."""
-MOMENT_S = "0.3"
-"""How long a run is watched after its first output: what fails at its start says so then."""
-_SHOWN_LINES = 10
-
 _SHOWN_COMMAND = 60
 _NAMES = {
     "commit": "commit",
@@ -136,15 +126,6 @@ def repo_dir(box_state: BoxState, name: str) -> str:
     return posixpath.join(posixpath.dirname(box_state.facts.get("boxhome", "")), name)
 
 
-@dataclass(frozen=True)
-class FirstOutput:
-    """A run's first lines, or its last where it failed at once."""
-
-    state: str
-    rc: int | None
-    lines: tuple[str, ...]
-
-
 def run_of_work(box_state: BoxState, commit: str) -> Run | None:
     """The run of this repository's last work: by what the box calls it, else by the commit."""
     own = [run for run in box_state.runs if run.repo_key == box_state.repo_key]
@@ -174,37 +155,6 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
     return (
         f"{run.name} is running (commit {run.commit[:12]}); not started: "
         f"other {', '.join(told) or 'work'}."
-    )
-
-
-def watch_beginning(wire: Wire, run: Run, workdir: str, redact: Sequence[str] = ()) -> FirstOutput:
-    """Wait for the run's first output or its end, and read it. Raises LinkLost, NoAnswer."""
-    answer = exchange(
-        wire,
-        build_query(
-            "first",
-            RedactedThere(redact),
-            workdir=workdir,
-            repo_key=run.repo_key,
-            name=run.name,
-            tenths=FIRST_OUTPUT_S * 10,
-            moment=MOMENT_S,
-        ),
-        timeout=FIRST_OUTPUT_S + 30,
-    )
-    return first_output(answer)
-
-
-def first_output(answer: bytes) -> FirstOutput:
-    """What the query `first` answers."""
-    head, _, log = sanitize(answer).partition("\n")
-    state, _, rc = head.partition(" ")
-    failed = state == "finished" and rc != "0"
-    lines = [line for line in log.splitlines() if line.strip()]
-    return FirstOutput(
-        state=state if state in STATES else "died",
-        rc=exit_code(rc),
-        lines=tuple(lines[-_SHOWN_LINES:] if failed else lines[:_SHOWN_LINES]),
     )
 
 

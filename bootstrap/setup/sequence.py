@@ -91,7 +91,7 @@ def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
 
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
-    from bootstrap.setup import result
+    from bootstrap.setup import first_output, result
     from bootstrap.setup.prove_environment import start_if_new
     from bootstrap.setup.secret_values import redacted_there
     from bootstrap.sshconfig.alias import update_alias
@@ -104,12 +104,9 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
     if payload.profile.train and not blocking:
         run = result.run_of_work(box_state, payload.source.commit)
     if run and (executor.began_run or (setup and run.state == "running")):
-        reporter.say(
-            f"{run.name}: waiting up to {result.FIRST_OUTPUT_S} s for its first line "
-            "(Ctrl-C is safe: it goes on)"
-        )
+        reporter.say(first_output.waits_for_output(run.name))
         watch = partial(
-            result.watch_beginning,
+            first_output.watch_beginning,
             run=run,
             workdir=payload.profile.box.workdir,
             redact=redacted_there(context.box.known, box_state, context.secrets_here),

@@ -10,9 +10,10 @@ from functools import partial
 
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
-from bootstrap.errors import BoxstrapError, TrainingFailedError, UnreachableError
+from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.handle import BoxHandle
+from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.run import Run
@@ -23,14 +24,16 @@ from bootstrap.repo.changes import ChangeCount
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
 from bootstrap.setup.context import SetupContext
-from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.result import (
+from bootstrap.setup.first_output import (
     FIRST_OUTPUT_S,
     MOMENT_S,
     FirstOutput,
     first_output,
+    raise_if_failed,
+    waits_for_output,
     watch_beginning,
 )
+from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.run_wish import RunWish
 from bootstrap.setup.secret_values import redacted_there
 from bootstrap.setup.sequence import begin, drive
@@ -78,12 +81,7 @@ class BegunRun:
 
     def raise_for_status(self) -> None:
         """Raise TrainingFailedError where it failed at once."""
-        if self.run.rc:
-            raise TrainingFailedError(
-                f"the command ended with exit code {self.run.rc}.",
-                where=self.run.name,
-                hint=f"Its log: boxstrap logs --host {self.box} --run {self.run.name}",
-            )
+        raise_if_failed(self.run, self.box)
 
 
 def start_run(request: SetupRequest, screen: Screen, show: Show) -> BegunRun:
@@ -222,16 +220,12 @@ class _Beginning:
         if lines and not self._shown:
             self._shown = True
             self._show(lines)
-        output = first_output(stream.rest())
-        return replace(output, lines=output.lines or first_output(b"running\n" + said).lines)
+        return first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
     def _say_begun(self, name: str) -> None:
         if self._wish.queue:
             return
-        self._screen.say(
-            f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line "
-            "(Ctrl-C is safe: it goes on)"
-        )
+        self._screen.say(waits_for_output(name))
 
     def _result(self, answer: SyncAnswer, began: float) -> BegunRun:
         context, name = self._context, self._context.box.known.name
@@ -272,7 +266,7 @@ class _Beginning:
             name=name,
             state="running",
             rc=None,
-            started=int(started) if started.isdecimal() else 0,
+            started=number(started) or 0,
             commit=source.commit,
             work="",
             session=self._wish.session,

@@ -102,7 +102,7 @@ def after_run(begun: BegunRun) -> str:
     run, box = begun.run, begun.handle
     program, name = program_name(sys.argv[0]), begun.box
     there = _there(name, box.options.repo)
-    alive = run.state in ("running", "queued")
+    alive = run.goes_on
     return what_next(
         NextCommands(
             box=name,

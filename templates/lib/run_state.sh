@@ -44,7 +44,7 @@ left_of() {
   printf '%s\n' "$_count"
 }
 
-# run_with_id RUNS ID: the run that was made under this id, which is the same however often it is asked for; 1 where none.
+# run_with_id RUNS ID: the run that was made under this id, the same however often it is asked for; 1 where none was.
 run_with_id() {
   for _run in "$1"/*/; do
     _run=${_run%/} _id=

@@ -84,7 +84,7 @@ last_run_died() {
 
 # A folder of its own, whole or not at all.
 new_run() {
-  local number=1 tmp
+  local number=1 tmp gpu
   mkdir -p "$RUNS"
   # Made under this id, and never begun: the power went.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full

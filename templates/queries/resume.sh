@@ -3,20 +3,25 @@
 
 tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
-# find_begun: the run that was made under this id.
-find_begun() { begun=$(grep -lsxF -e "$run_id" "$runs"/*/id) && begun=${begun%/id}; }
+# find_begun: the run that was begun under this id.
+find_begun() { begun=$(run_with_id "$runs" "$run_id") && [ "$(run_state "$begun")" != waiting ]; }
 
 take() {
-  local why
+  local why code
   exec 9>>"$BOX_HOME/lock"
   flock -w "$wait_s" 9 || { tell refused busy && return; }
   # From here on the link may break: the id tells what was begun.
   trap '' HUP PIPE
   ! find_begun || return
+  # Made under this id, and never begun.
+  [ -z "$begun" ] || rm -rf -- "$begun"
   run=$(last_of "$run")
   why=$(why_not_resumed "$run")
   [ -z "$why" ] || { tell refused "$why" && return; }
-  said=$( (set -e; STEP_CODE=/dev/null; resume_run "$run" "$run_id") 2>&1 >/dev/null 6>&- </dev/null) || tell log "${said:0:500}"
+  # Never left of `||` or in an `if`: that would switch `set -e` off inside.
+  said=$( (set -e; STEP_CODE=/dev/null; resume_run "$run" "$run_id") 2>&1 >/dev/null 6>&- </dev/null)
+  code=$?
+  [ "$code" -eq 0 ] || { tell log "${said:0:500}" && rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
 find_home
@@ -31,5 +36,9 @@ if ! find_begun; then
   set +e
   take
 fi
-if find_begun; then tell run "${begun##*/}" && tell started "$(<"$begun/started")" && tell command "$(<"$begun/command")"; fi
+if find_begun; then
+  tell run "${begun##*/}"
+  tell started "$(<"$begun/started")"
+  tell command "$(<"$begun/command")"
+fi
 tell over

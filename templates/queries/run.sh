@@ -100,20 +100,9 @@ tell venv "$(<"$run/venv")"
 tell started "$(<"$run/started")"
 tell over
 
-# Its first output as soon as there is some, then a zero byte. A moment later what became of it: what fails at its start
-# says so right after its first line.
+# Its first output as soon as there is some, then a zero byte; then what became of it a moment later.
 [ -n "$show_s" ] || exit
-[ "$(run_state "$run")" != queued ] || show_s=0 moment=0
-await_for() {
-  local until=$(($1 * 50))
-  until "${@:2}" || [ -f "$run/exit" ] || [ "$until" -le 0 ]; do
-    until=$((until - 1))
-    sleep 0.02
-  done
-}
-await_for "$show_s" test -s "$run/log"
+await_output "$run" "$show_s"
 head -c 4000 "$run/log" 2>/dev/null
 printf '\0'
-[ -f "$run/exit" ] || sleep "$moment"
-printf '%s\n' "$(run_state "$run")"
-[ ! -f "$run/exit" ] || [ "$(<"$run/exit")" = 0 ] || tail -c 4000 "$run/log"
+show_output "$run" "$moment"

@@ -36,7 +36,7 @@ SIGNS = {
     "follow": "tail --version",
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
-    "first": '"$tenths"',
+    "first": 'await_output "$run" "$seconds"',
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
 }
 

@@ -18,7 +18,7 @@ import pytest
 from bootstrap.profile.load import load
 from bootstrap.render.doors import DOORS
 from bootstrap.repo.hosts import _ASKPASS
-from bootstrap.setup.context import build_payload
+from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import User, UserRepository
 from tests.doors.git_server import GitHost, serving

@@ -41,7 +41,7 @@ ASKED: dict[str, dict[str, Value]] = {
     "run_end": RUN,
     "log_start": {**RUN, "since": "5"},
     "setup_end": {"setup_id": "20260101-000000-abcdef"},
-    "first": {**RUN, "tenths": 1, "moment": "0"},
+    "first": {**RUN, "seconds": 1, "moment": "0"},
 }
 
 

@@ -46,8 +46,9 @@ from bootstrap.runs.run_lines import run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
+from bootstrap.setup.first_output import watch_beginning
 from bootstrap.setup.prove_environment import read_answer
-from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for, watch_beginning
+from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.ui.document import DocumentScreen
@@ -213,7 +214,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
     "setup/prove_environment.py": proved,
     "setup/result.py, the end": end_of_setup,
-    "setup/result.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
+    "setup/first_output.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
     "protocol/follow.py": lambda wire: list(
         follow_events(LinkMadeOnce(wire=wire), SETUP, workdir="/w")

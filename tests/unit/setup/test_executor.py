@@ -33,7 +33,7 @@ from bootstrap.protocol.query import build_query
 from bootstrap.render.script import script_id
 from bootstrap.render.uv_release import VERSION
 from bootstrap.repo.objects import ObjectStream
-from bootstrap.setup import context, executor
+from bootstrap.setup import executor, payload
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor
 from bootstrap.setup.request import SetupRequest
@@ -167,7 +167,7 @@ def box(user: User, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedBox]:
     def four(**asked: bool) -> tuple[Step, ...]:
         return tuple(step for step in steps_for(**asked) if step.name in STEPS)
 
-    monkeypatch.setattr(context, "steps_for", four)
+    monkeypatch.setattr(payload, "steps_for", four)
     made = ScriptedBox(user)
     yield made
     made.close()
@@ -286,7 +286,7 @@ def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.M
             setup.context.link.wire.close()
 
     monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: wheel)
-    monkeypatch.setattr(SetupExecutor, "_tell_uv", lambda _, done, total: break_off(done, total))
+    monkeypatch.setattr(SetupExecutor, "_tell_bytes", lambda _, step, *sent: break_off(*sent))
     box.open()
     setup.begin().well()
     assert "lost" in setup.told.said

@@ -11,7 +11,7 @@ from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile.load import load
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.consent import ConsentError
-from bootstrap.setup.context import Payload, build_payload
+from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import HERE, User
 
@@ -221,6 +221,11 @@ def test_what_is_named_by_ssh_is_sent_once_its_address_is_agreed_to(user: User) 
     with pytest.raises(ConsentError, match=r"me/new\.git \(new\)"):
         payload(repository.root)
     assert payload(repository.root, "python.private=[]").dependencies == ()
+
+
+def test_a_file_that_leads_out_of_the_repository_is_read_by_the_box_alone(user: User) -> None:
+    repository = user.repository(requirements__txt="-r ../beyond.txt\n-r /etc/hosts\n")
+    assert payload(repository.root).dependencies == ()
 
 
 def test_what_is_named_by_https_is_sent_where_the_profile_says_so(user: User) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import load
-from bootstrap.setup.context import build_payload
+from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.secret_values import fingerprint, packed, take
 from tests.cli import User

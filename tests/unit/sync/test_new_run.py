@@ -46,7 +46,7 @@ def await_settled(home: Path) -> None:
     """The box goes on without the link: until nothing of it is at work."""
     lock = home / "work/.boxstrap/lock"
     limit = time.monotonic() + 20
-    while str(lock.stat().st_ino) in Path("/proc/locks").read_text():
+    while f":{lock.stat().st_ino} " in Path("/proc/locks").read_text():
         assert time.monotonic() < limit
         time.sleep(0.02)
 
