@@ -6,6 +6,7 @@ nobody can tell without asking, so the profile says it.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
@@ -90,7 +91,7 @@ def _in_requirements(
             text = _COMMENT.sub("", texts.get(name, ""))
             yield from _required(text)
             folder = PurePosixPath(name).parent
-            included += [str(folder / inner) for inner in _INCLUDE.findall(text)]
+            included += [posixpath.normpath(folder / inner) for inner in _INCLUDE.findall(text)]
         waiting = [name for name in dict.fromkeys(included) if name not in seen]
         if not waiting:
             return

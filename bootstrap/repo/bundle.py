@@ -38,8 +38,15 @@ class Wanted:
 def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
     """Names for all that was asked for: commits, branches, tags, "" for the default branch.
 
-    Raises UsageError where there is no such thing.
+    Raises UsageError where there is no such thing, BoxstrapError where git fails.
     """
+    try:
+        return _find_wanted(mirror, asked)
+    except GitError as failure:
+        raise broken(mirror, failure) from failure
+
+
+def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
     wanted, folders = Wanted(), Folders(mirror)
     for ref in asked:
         names = _names(mirror, ref)

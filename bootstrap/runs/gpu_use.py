@@ -46,7 +46,7 @@ def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[Gpu
 
 def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
     """What they do; where nobody sees that, or the run waits, those it was given."""
-    goes_on = run.state in ("running", "queued")
+    goes_on = run.goes_on
     return in_words(uses) or (f"GPU {run.gpus}" if run.gpus and goes_on else "")
 
 

@@ -165,7 +165,7 @@ def _shown(
 
 def _end_of(run: Run, ended: int | None) -> tuple[int | None, str]:
     """How long a run took that was followed to its end, and the last word on it."""
-    took = None if ended is None else max(0, ended - run.started)
+    took = None if ended is None else max(0, ended - (run.begun or run.started))
     after = "" if took is None else f" after {duration(took)}"
     return took, f"{run.name} {run.outcome()}{after}"
 

@@ -63,5 +63,8 @@ def notify(
         except subprocess.TimeoutExpired:
             warn(f"{where}: it was not over within {_COMMAND_S} s")
             continue
+        except OSError as error:
+            warn(f"{where}: {error.strerror}")
+            continue
         if done.returncode:
             warn(f"{where}: it ended with {done.returncode}")

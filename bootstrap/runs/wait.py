@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from bootstrap.errors import TrainingFailedError, UsageError
 from bootstrap.link.errors import LinkLost, NoAnswer
@@ -21,7 +22,6 @@ from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
 from bootstrap.ui.screen import Screen
 
-_GOES_ON = ("running", "queued")
 _MOST_TOLD = 1000
 """Lines that a box may tell of one run."""
 _LONGEST = 400
@@ -36,14 +36,14 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
     notifiers = own_notifiers()
     with connect(options, screen) as connection:
         meant = connection.runs(run, every=every)
-        awaited = [one for one in meant if one.state in _GOES_ON] if every else meant[:1]
+        awaited = [one for one in meant if one.goes_on] if every else meant[:1]
         if any(one.state == "waiting" for one in awaited):
             raise UsageError(
                 f"{awaited[0].name} was made, but never begun.",
                 where=connection.link.label,
                 hint="The next boxstrap setup of its work begins it.",
             )
-        names = ", ".join(_called(connection, one) for one in awaited if one.state in _GOES_ON)
+        names = ", ".join(_called(connection, one) for one in awaited if one.goes_on)
         if names:
             screen.say(
                 f"waiting for {names}. This machine must stay awake and connected; "
@@ -54,7 +54,7 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
         box = connection.box.known.name
         screen.result(_document(connection, over, failures), "\n".join(_lines(over, failures)))
         for before, after in zip(awaited, over, strict=True):
-            if before.state in _GOES_ON:
+            if before.goes_on:
                 notify(notifiers, after, box, f"{box}: {_sentence(after)}", screen.warn)
     if names:
         ring()
@@ -69,7 +69,7 @@ def _await_end(connection: BoxConnection, run: Run, screen: Screen) -> Run:
     """The run as it ended. Raises NoAnswer where the box tells none, and as `reconnect`."""
     query = build_query("wait", workdir=connection.workdir, repo_key=run.repo_key, name=run.name)
     told, backoff = 0, Backoff()
-    while run.state in _GOES_ON:
+    while run.goes_on:
         try:
             for line in _told_lines(stream_answer(connection.link.wire, query)):
                 told += 1
@@ -77,10 +77,10 @@ def _await_end(connection: BoxConnection, run: Run, screen: Screen) -> Run:
                 now = as_it_ended(run, state)
                 if now is None or told > _MOST_TOLD:
                     raise NoAnswer("its answers make no sense.", where=connection.link.label)
-                if now.state != run.state and now.state in _GOES_ON:
+                if now.state != run.state and now.goes_on:
                     screen.say(f"{run.name} is {now.state}")
                 run = replace(now, over=number(ended) or 0, begun=number(begun) or 0)
-            if run.state in _GOES_ON:
+            if run.goes_on:
                 raise LinkLost(connection.link.label)
         except LinkLost as lost:
             backoff.lost(lost, news=told)
@@ -100,13 +100,14 @@ def _why(connection: BoxConnection, runs: list[Run]) -> tuple[list[Run], dict[Ru
     """The runs as the box tells them now that they are over, and why those that failed did."""
     if not any(run.failed for run in runs):
         return runs, {}
-    box_state, details = ask_details(
-        connection.link.wire,
+    ask = partial(
+        ask_details,
         workdir=connection.workdir,
         repo_key=connection.own,
         repo_root="",
         redact=connection.box.known.secrets or (),
     )
+    box_state, details = connection.link.ask(ask)
     now = {(one.repo_key, one.name): one for one in box_state.runs}
     runs = [now.get((run.repo_key, run.name), run) for run in runs]
     redact = connection.redactor.text

@@ -55,8 +55,9 @@ def _commit(dependency: GitDependency) -> str:
 
 
 def _read(folders: Folders, commit: str, names: Sequence[str]) -> dict[str, str]:
-    """The texts of those of the files that the commit has."""
-    asked = [name for name in dict.fromkeys(names) if "\n" not in name]
+    """The texts of those of the files that the commit has; what leads out of it has it not."""
+    inside = (name for name in dict.fromkeys(names) if not name.startswith(("../", "/")))
+    asked = [name for name in inside if "\n" not in name]
     stdin = "".join(f"{commit}:{name}\n" for name in asked).encode("utf-8", "surrogateescape")
     answer = run(folders, "cat-file", "--batch", stdin=stdin)
     texts: dict[str, str] = {}

@@ -58,7 +58,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
     given = [name for name in _OF_A_NEW_RUN if call.given[name]]
     if words or given:
-        other = f"--{given[0]}" if given else "a command"
+        other = _typed(given[0]) if given else "a command"
         raise UsageError(f"--resume goes on as that run was begun: {other} is for a new one.")
     resumed = resume_run(call.options(), call.screen, call.given["resume"], call.request().wait_s)
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
@@ -70,7 +70,11 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
 """What the box is told for each option."""
-_OF_A_NEW_RUN = ("session", "gpus", *_QUEUES)
+_OF_A_NEW_RUN = ("session", "gpus", "committed_only", *_QUEUES)
+
+
+def _typed(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _queue(call: Call) -> str:
@@ -80,9 +84,9 @@ def _queue(call: Call) -> str:
     given = {name: call.given[name] for name in _QUEUES}
     chosen = [name for name, value in given.items() if value]
     if len(chosen) > 1:
-        raise UsageError(f"--{chosen[0]} or --{chosen[1]}: a run waits for one thing.")
+        raise UsageError(f"{_typed(chosen[0])} or {_typed(chosen[1])}: a run waits for one thing.")
     for name in chosen:
-        word = "" if name == "queue" else _checked(f"--{name}", str(given[name]), RUN)
+        word = "" if name == "queue" else _checked(_typed(name), str(given[name]), RUN)
         return _QUEUES[name].format(word)
     return ""
 

@@ -11,11 +11,10 @@
 # file is written over or goes only if it is in that index and its content is unchanged. The narrow editions make none
 # beside a tree, and ask the person's git; the full script takes such a tree over.
 #
-# Needs base, git, git_locks, packs and repository (lib/); BOX_HOME, REPO_KEY, REPO_NAME, REPO_DIR, MAIN_DIR,
-# REPO_STORE, NOTES, PLACED, REPO_COMMIT, REPO_SNAPSHOT, REPO_BRANCH, REPO_URL, WORKDIR, RUNS, ADOPT; STEP_CODE, the file that takes
-# `fail`'s code; `emit`, which tells a caution. `set -e` must be on, and the setup's lock held. STEP_LOG is where
-# standard error goes. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where these differ, as second
-# word into the stamp NOTES/repo.ok.
+# Needs base, git, git_locks, packs and repository (lib/); the names of `settle_names` and the script's REPO_ variables;
+# STEP_CODE, the file that takes `fail`'s code; STEP_LOG, where standard error goes; `emit`, which tells a caution.
+# `set -e` must be on, and the setup's lock held. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where
+# these differ, as second word into the stamp NOTES/repo.ok.
 
 place_snapshot() {
   raw_store # full
@@ -164,13 +163,13 @@ update_in_place() {
   case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
   switch_index "$old"
   move_head
-  # Before the note goes: a file's content may come to the disk long after its name.
+  # Before the note goes: a power cut takes back what is not on the disk, and its name may be there long before.
   to_disk "$PLACED/HEAD" "$PLACED/index" # full
-  [ "$old" = "$REPO_COMMIT" ] || to_disk "$REPO_DIR"/.git/{HEAD,index,refs/boxstrap/placed} ${REPO_BRANCH:+"$REPO_DIR/.git/refs/heads/$REPO_BRANCH"} # full
+  [ "$old" = "$REPO_COMMIT" ] || # full
+    (cd "$REPO_DIR/.git" && to_disk HEAD index refs/boxstrap/placed ${REPO_BRANCH:+"refs/heads/$REPO_BRANCH"}) # full
   rm -f "$NOTES/repo.switch"
 }
 
-# Files that a power cut shall not take back.
 to_disk() { sync -- "$@" 2>/dev/null || :; }
 
 # Of files that it could not write git tells in words alone, and takes them for placed. They are taken out of what was

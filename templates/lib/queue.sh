@@ -99,11 +99,13 @@ revive_queue() {
   for _note in "$1"/*/*/queue; do
     _queued=${_note%/queue}
     if [ ! -f "$_note" ] || [ -f "$_queued/exit" ] || [ -f "$_queued/pid" ] || attended "$_queued"; then continue; fi
-    start_waiter "$_queued" "$2" "$3"
+    # One that can't be had is no reason to leave the others alone.
+    start_waiter "$_queued" "$2" "$3" || :
   done
 }
 
-# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own, without our locks and pipes. One that can't be noted doesn't stay, so none is started.
+# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own, without our locks and pipes. One that can't be noted
+# doesn't stay, so none is started.
 start_waiter() {
   echo >"$1/waiter" || return
   detached bash "$2/waiter.sh" "$1" "$3" </dev/null >/dev/null 2>&1 3>&- 6>&- 7>&- 8>&- 9>&- &
