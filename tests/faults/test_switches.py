@@ -206,6 +206,14 @@ def another(box: SwitchedBox, folder: Path) -> SwitchedBox:
     return SwitchedBox(folder, box.switched)
 
 
+def switched_once(begun: SwitchedBox, folder: Path) -> tuple[SwitchedBox, float]:
+    """Another one whose switch nothing cut short, and the seconds that it took."""
+    usual = another(begun, folder / "usual")
+    began = time.monotonic()
+    usual.place(1)
+    return usual, time.monotonic() - began
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "number" in metafunc.fixturenames:
         metafunc.parametrize("number", range(metafunc.config.getoption("tries")))
@@ -214,10 +222,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_killed_in_the_midst_of_a_switch(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
-    usual = another(begun, tmp_path / "usual")
-    began = time.monotonic()
-    usual.place(1)
-    seconds = time.monotonic() - began
+    usual, seconds = switched_once(begun, tmp_path)
     box = another(begun, tmp_path / "box")
     with faults.attempt("kill -9 in a switch of snapshots"):
         for _ in range(seeded.randint(1, 3)):
@@ -234,10 +239,7 @@ def test_killed_in_the_midst_of_a_switch(
 def test_out_of_power_in_the_midst_of_a_switch(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
-    usual = another(begun, tmp_path / "usual")
-    began = time.monotonic()
-    usual.place(1)
-    seconds = time.monotonic() - began
+    usual, seconds = switched_once(begun, tmp_path)
     box = another(begun, tmp_path / "box")
     box.note_syncs()
     with faults.attempt("power cut in a switch of snapshots"):

@@ -50,7 +50,12 @@ class Between:
                 threading.Thread(target=serve, args=(line,), daemon=True).start()
 
     def _pass_on(self, near: socket.socket) -> None:
-        with near, contextlib.suppress(OSError), socket.create_connection(self._box) as far:
+        try:
+            far = socket.create_connection(self._box)
+        except OSError:  # the box is gone; who asked hears that
+            near.close()
+            return
+        with near, far:
             self._lines += [near, far]
             back = threading.Thread(target=_pump, args=(far, near), daemon=True)
             back.start()

@@ -14,8 +14,9 @@ import pytest
 from tests.boxes import Box, Rig
 from tests.cli import PROFILE, User, UserRepository
 from tests.hostile.leaks import Leak, Planted, leaks, of_the_training, processes
+from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
-from tests.main_job.slow import BACKEND, SLOW
+from tests.main_job.slow import BUILD
 
 pytestmark = pytest.mark.boxes
 
@@ -31,7 +32,7 @@ while not os.path.exists("/tmp/end") and time.monotonic() < limit:
 GIVEN = {"HF_TOKEN": "hf_canary+of/a:token=9f3b71d0", "DEPLOY_KEY": ""}
 """What a profile gives to a box: a token with odd characters, and a key of several lines."""
 WITH_SECRETS = PROFILE + "secrets: [HF_TOKEN, DEPLOY_KEY]\n"
-BUILDING = BACKEND.replace("    limit", "    open('/tmp/building', 'w').close()\n    limit", 1)
+BUILDING = backend("slow", f"open('/tmp/building', 'w').close()\n{BUILD}")
 TOKEN = "ghp_canary0123456789abcdefghijABCDEF"
 
 
@@ -129,7 +130,8 @@ def test_only_the_environment_files_and_the_training_hold_secrets(rented: Rented
     # One that is killed, here and there, and leaves what it had begun alone on the box.
     changed = {"HF_TOKEN": "hf_canary+changed/b:token=77e1"}
     user.env.update(changed)
-    files = {"requirements.txt": "-e .\n", "pyproject.toml": SLOW, "slow.py": BUILDING}
+    files = {"requirements.txt": "-e .\n", "pyproject.toml": PROJECT.format(name="slow")}
+    files["backend.py"] = BUILDING
     repository.commit(files)
     going = rented.begin("setup")
     limit = time.monotonic() + 60

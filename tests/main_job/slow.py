@@ -6,36 +6,16 @@ import json
 import time
 
 from tests.cli import UserRepository
+from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 
 # A package that takes its time: a build that sleeps, so that a setup lasts as long as a test needs.
-SLOW = """\
-[build-system]
-requires = []
-build-backend = "slow"
-backend-path = ["."]
-[project]
-name = "slow"
-version = "1"
-"""
-BACKEND = """\
-import os, time, zipfile
-def build_editable(folder, config_settings=None, metadata_directory=None):
-    limit = time.time() + 60
-    while not os.path.exists("/tmp/go-on") and time.time() < limit:
-        time.sleep(0.1)
-    name = "slow-1-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        wheel.writestr("slow.py", "")
-        about = "Metadata-Version: 2.1\\nName: slow\\nVersion: 1\\n"
-        wheel.writestr("slow-1.dist-info/METADATA", about)
-        wheel.writestr("slow-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr("slow-1.dist-info/RECORD", "")
-    return name
-build_wheel = build_editable
-def get_requires_for_build_editable(config_settings=None):
-    return []
-get_requires_for_build_wheel = get_requires_for_build_editable
+BUILD = """\
+import time
+limit = time.time() + 60
+while not os.path.exists("/tmp/go-on") and time.time() < limit:
+    time.sleep(0.1)
+return write_wheel(folder, "slow.py", "")
 """
 LONG = """\
 version: 1
@@ -47,7 +27,10 @@ train: {command: python train.py}
 
 def slow(rented: Rented, name: str = "homework") -> UserRepository:
     """A repository whose environment is not built before /tmp/go-on is there."""
-    return rented.user.repository(name, boxstrap__yaml=LONG, pyproject__toml=SLOW, slow__py=BACKEND)
+    project, builds = PROJECT.format(name="slow"), backend("slow", BUILD)
+    return rented.user.repository(
+        name, boxstrap__yaml=LONG, pyproject__toml=project, backend__py=builds
+    )
 
 
 def go_on(rented: Rented) -> None:

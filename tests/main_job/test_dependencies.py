@@ -11,36 +11,16 @@ from tests.boxes import Box, Rig
 from tests.cli import BIN, User, UserRepository
 from tests.hostile.leaks import Planted, leaks
 from tests.main_job.conftest import Rent
+from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
-BACKEND = """\
-import os, subprocess, zipfile
-def build_wheel(folder, config_settings=None, metadata_directory=None):
-    told = ["git", "describe", "--tags", "--always"]
-    tag = subprocess.run(told, capture_output=True, text=True).stdout.strip()
-    name = "{name}-1-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        wheel.writestr("{name}.py", "STATE = '" + open("state").read().strip() + f" {{tag}}'")
-        about = "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1\\n"
-        wheel.writestr("{name}-1.dist-info/METADATA", about)
-        wheel.writestr("{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
-        wheel.writestr("{name}-1.dist-info/RECORD", "")
-    return name
-build_editable = build_wheel
-def get_requires_for_build_wheel(config_settings=None):
-    return []
-get_requires_for_build_editable = get_requires_for_build_wheel
-"""
-PROJECT = """\
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-[project]
-name = "{name}"
-version = "1"
+BUILD = """\
+import subprocess
+told = ["git", "describe", "--tags", "--always"]
+tag = subprocess.run(told, capture_output=True, text=True).stdout.strip()
+return write_wheel(folder, "{name}.py", "STATE = '" + open("state").read().strip() + f" {{tag}}'")
 """
 LOCKED = """\
 [project]
@@ -74,7 +54,7 @@ class KeyedGitHost:
 
     def push(self, name: str, state: str, tag: str = "") -> str:
         """A state of a package; its commit."""
-        files = {"state": state, "backend.py": BACKEND.format(name=name)}
+        files = {"state": state, "backend.py": backend(name, BUILD.format(name=name))}
         files["pyproject.toml"] = PROJECT.format(name=name)
         if name not in self.made:
             root = self.user.home / "packages" / name

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli import BIN, HERE, Running, User, UserRepository
+from tests.main_job.own_backend import PROJECT, backend
 from tests.unit.repo.standing import placed, standing
 
 PROFILE = """\
@@ -163,31 +164,6 @@ def test_ctrl_c_leaves_it_running(here: Runner) -> None:
     assert here.states()["silent-1"] == "finished"
 
 
-BACKEND = """\
-import os, zipfile
-
-
-def build_editable(folder, config_settings=None, metadata_directory=None):
-    name = "own-1-py3-none-any.whl"
-    with zipfile.ZipFile(os.path.join(folder, name), "w") as wheel:
-        wheel.writestr("own.pth", os.getcwd())
-        for file, text in {
-            "METADATA": "Metadata-Version: 2.1\\nName: own\\nVersion: 1\\n",
-            "WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any\\n",
-            "RECORD": "",
-        }.items():
-            wheel.writestr(f"own-1.dist-info/{file}", text)
-    return name
-"""
-PROJECT = """\
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-[project]
-name = "own"
-version = "1"
-"""
 WORKS = """\
 import lib, os, sys, time
 os.makedirs("out", exist_ok=True)
@@ -209,8 +185,9 @@ def test_three_works_live_at_once_and_clean_leaves_what_is_not_safe(here: Runner
         said = here.user.run("clean", *TO_LOCAL, "--json", *words).must(rc).json()
         return {tree["tree"]: tree["state"] for tree in said["trees"]}
 
-    here.write(train=WORKS, backend=BACKEND)
-    (root / "pyproject.toml").write_text(PROJECT)
+    builds = 'return write_wheel(folder, "own.pth", os.getcwd())'
+    here.write(train=WORKS, backend=backend("own", builds))
+    (root / "pyproject.toml").write_text(PROJECT.format(name="own"))
     try:
         for name in names:
             here.write(lib=f"NAME = {name!r}\n")
@@ -297,7 +274,9 @@ def test_a_run_that_died_goes_on(here: Runner) -> None:
     resumed = here.run("--resume", "dies-1")
     assert resumed["first_lines"] == [f"goes on in {begun['tree']}"]
     assert (resumed["run"]["name"], resumed["resumes"]) == ("dies-2", "dies-1")
-    assert (here.folder("dies-2") / "gpus").read_text() == "1\n"
+    for file in ("gpus", "grace", "log_max"):
+        kept = [(here.folder(name) / file).read_text() for name in ("dies-1", "dies-2")]
+        assert kept[0] == kept[1], file
     assert "it ended with 0" in here.run("--resume", "dies-1", rc=9)["error"]["what"]
     assert "none-1" in here.run("--resume", "none-1", rc=2)["error"]["what"]
 
@@ -337,4 +316,7 @@ def test_what_is_no_command_or_gpu_is_wrong_usage(here: Runner) -> None:
         *(("--gpus", "a"), ("--gpus", "0,0"), ("--session", "a b"), ("--", "a\nb")),
     ):
         here.user.run("run", *TO_LOCAL, *words).must(2)
+    for words in (("--after-any", "a", "--queue"), ("--resume", "a", "--after-any", "b")):
+        assert "--after-any" in here.user.run("run", *TO_LOCAL, *words).must(2).err
+    here.user.run("run", *TO_LOCAL, "--resume", "a", "--committed-only").must(2)
     here.user.run("--dry", "run", *TO_LOCAL).must(2)

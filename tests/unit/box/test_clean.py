@@ -202,9 +202,10 @@ def test_nothing_goes_where_a_name_is_wrong_or_a_setup_is_at_work(box: Beside) -
     ):
         box.clean("homework@3", "homework@2")
     assert box.tree.is_dir()
-    with subprocess.Popen(["flock", box.home / "lock", "cat"], stdin=subprocess.PIPE) as holder:
-        while not (box.home / "lock").exists():
-            pass
+    held = ["flock", box.home / "lock", "sh", "-c", "echo; cat"]
+    with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
         with pytest.raises(BusyError):
             box.clean()
         assert box.tree.is_dir()

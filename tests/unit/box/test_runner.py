@@ -123,6 +123,7 @@ DEAF = "trap '' TERM; while :; do sleep 0.1; done"
         # Nothing beside it tells there that it was stopped.
         ("compact", SAVES, "143"),
         ("compact", "sleep 600", "143"),
+        ("compact", "trap 'exit 0' TERM; while :; do sleep 0.1; done | cat", "143"),
     ],
 )
 def test_who_is_stopped_has_its_own_exit_code(

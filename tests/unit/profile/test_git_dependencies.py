@@ -46,9 +46,10 @@ def test_files_that_a_file_includes_are_read_and_comments_are_not() -> None:
     files = {
         "requirements.txt": f"-r more/a.txt\n# x @ git+{SSH}@no\n",
         "more/a.txt": f"-c b.txt\n-r ../requirements.txt\nlib @ git+{SSH}@a\n",
-        "more/b.txt": f"lib @ git+{SSH}@b\n",
+        "more/b.txt": f"-r ../../beyond.txt\n-r ../c.txt\nlib @ git+{SSH}@b\n",
+        "c.txt": f"lib @ git+{SSH}@c\n",
     }
-    assert found(files) == [(SSH, "a"), (SSH, "b")]
+    assert found(files) == [(SSH, "a"), (SSH, "b"), (SSH, "c")]
 
 
 PROJECT = f"""
