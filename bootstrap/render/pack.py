@@ -10,12 +10,17 @@ from __future__ import annotations
 import ast
 import base64
 import gzip
+import io
 import re
+import tokenize
+from itertools import pairwise
 
 FOLD = 1000
 """Characters a line: a terminal takes 4,095 at once (termios(3), MAX_CANON)."""
 
 _ROUNDS = 30  # zopfli's; 15 is its default, and more than 50 gain nothing
+_WORDS = re.compile(r"""\w[\w"']""")
+"""What a space must stay between; after a word a quote could be taken for part of it."""
 _WORTH_IT = 96 * 1024  # bytes; above, it takes seconds, and doors are wide
 
 
@@ -29,7 +34,7 @@ def bare_shell(text: str) -> str:
 
 
 def bare_python(text: str) -> str:
-    """Python without comments, docstrings and what only annotations need, indented by one.
+    """Python without comments, docstrings, spaces and what only annotations need, indented by one.
 
     It means the same. A program that shows its docstring keeps the first line of it.
     """
@@ -61,8 +66,29 @@ def bare_python(text: str) -> str:
         else:
             tree.body.remove(node)
     return re.sub(
-        r"^( {4})+", lambda found: " " * (len(found[0]) // 4), ast.unparse(tree), flags=re.MULTILINE
+        r"^( {4})+",
+        lambda found: " " * (len(found[0]) // 4),
+        without_spaces(ast.unparse(tree)),
+        flags=re.MULTILINE,
     )
+
+
+def without_spaces(text: str) -> str:
+    """Python without the spaces between words and signs, as `ast.unparse` sets them."""
+    lines, cuts = [*text.splitlines(keepends=True), ""], []
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for before, token in pairwise(tokens):
+        row, column = before.end
+        if row != token.start[0] or lines[row - 1][column : token.start[1]] != " ":
+            continue
+        kinds = {tokenize.tok_name[each.type] for each in (before, token)}
+        beside = before.string[-1:] + token.string[:1]
+        # From 3.12 on an f-string is many tokens, and not each says where it ends.
+        if not (_WORDS.fullmatch(beside) or "FSTRING_MIDDLE" in kinds):
+            cuts.append((row - 1, column))
+    for row, column in reversed(cuts):
+        lines[row] = lines[row][:column] + lines[row][column + 1 :]
+    return "".join(lines)
 
 
 def _without_annotations(tree: ast.Module) -> None:

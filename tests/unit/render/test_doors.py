@@ -22,7 +22,7 @@ from bootstrap.render import compact, minimal
 from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS
 from bootstrap.render.editions import FULL
-from bootstrap.render.pack import bare_python, bare_shell, folded, paste
+from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
 from bootstrap.render.parts import box_files
 from bootstrap.render.reduce import without_full
 from bootstrap.render.script import bare_box_files
@@ -130,6 +130,13 @@ def test_packing_python_leaves_its_meaning() -> None:
         if name.endswith(".py"):
             packed, full = defined(text), defined(bare_python(without_full(own[name])))
             assert {each: full[each] for each in packed} == packed, name
+    tricky = (
+        """x = f"{{ {a!r:>{b}} }} {{ {a if b else c} " 'd' if b in "e" else (1 if b else -1)\n"""
+    )
+    for text in (tricky, *own.values()):
+        if not text.startswith("#"):
+            assert ast.dump(ast.parse(without_spaces(text))) == ast.dump(ast.parse(text))
+    assert "in ''" in without_spaces("a in ''")
     # What goes is named nowhere else.
     left = {name for text in own.values() for name in defined(text, python=text.startswith('"'))}
     everything = "\n".join(text for _, text in compact.files())
