@@ -25,7 +25,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo quick test test-boxes chaos editor-proof lint typecheck bench picture door-proof docs lock uv-release clean
+.PHONY: help install demo quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of edition
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png
+
+browser-proof: $(VENV)/dev  ## see pages in a real Chromium; needs root, npm and Chromium, and takes minutes
+	@$(BIN)/python -m tests.browser
 
 lint: $(VENV)/dev  ## ruff and the layers over the Python, shellcheck over the shell
 	@$(BIN)/ruff check .

@@ -13,13 +13,13 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from pathlib import Path
 
 from tests.boxes import Rig
-from tests.editor.programs import BROWSERS, MissingError, install, need, server_folder
+from tests.browser import MissingError, browse, need
+from tests.editor.programs import install, server_folder
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 
@@ -58,8 +58,7 @@ echo "listeningOn==$port=="
 
 def main(picture: Path) -> int:
     """Do it all; 0 where everything was as it should be."""
-    node, browser = need("node"), need(*BROWSERS)
-    programs = install()
+    node, programs = need("node"), install()
     user = Settled()
     user.env["WANDB_API_KEY"] = SECRET
     user.repository(boxstrap__yaml=PROFILE, show__py=SHOW)
@@ -72,7 +71,7 @@ def main(picture: Path) -> int:
             told = user.run("code", "--host", "my-box", "--json").must(0).json()
             _carry(user, programs, node)
             port = _serve(user)
-            _look(user, port, told["folder"], (programs, node, browser), picture)
+            _look(user, port, told["folder"], picture)
             seen = json.loads(box.read("/tmp/proof"))
         finally:
             user.leave()
@@ -113,10 +112,7 @@ def _serve(user: Settled) -> int:
     return int(said[1])
 
 
-def _look(
-    user: Settled, port: int, folder: str, tools: tuple[Path, str, str], picture: Path
-) -> None:
-    programs, node, browser = tools
+def _look(user: Settled, port: int, folder: str, picture: Path) -> None:
     here = _free_port()
     tunnel = subprocess.Popen(
         user.inside("ssh", "-N", "-L", f"{here}:127.0.0.1:{port}", "my-box"), env=user.env
@@ -124,15 +120,8 @@ def _look(
     try:
         url = f"http://127.0.0.1:{here}"
         _await(f"{url}/healthz")
-        with tempfile.TemporaryDirectory(prefix="editor-") as profile:
-            look = Path(__file__).with_name("look.js")
-            arguments = [browser, profile, f"{url}/?folder={folder}", str(picture)]
-            subprocess.run(
-                [node, look, *arguments, f"cd {folder} && python show.py", "letters"],
-                env={**user.env, "NODE_PATH": str(programs / "node_modules")},
-                timeout=300,
-                check=True,
-            )
+        script, line = Path(__file__).with_name("look.js"), f"cd {folder} && python show.py"
+        browse(script, f"{url}/?folder={folder}", str(picture), line, "letters", env=user.env)
     finally:
         tunnel.terminate()
         tunnel.wait()

@@ -1,39 +1,21 @@
 // Opens the editor's page, types one line into its terminal, and takes a picture.
-// node look.js BROWSER PROFILE URL PICTURE LINE AWAITED
-const { chromium } = require('playwright-core');
+// node look.js URL PICTURE LINE AWAITED
+const { withPage } = require('../browser/page');
 
-const [browser, profile, url, picture, line, awaited] = process.argv.slice(2);
-const ARGS = [
-  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-  '--disable-background-networking', '--disable-component-update', '--disable-sync',
-];
+const [url, picture, line, awaited] = process.argv.slice(2);
 
-async function main() {
-  const context = await chromium.launchPersistentContext(profile, {
-    executablePath: browser,
-    headless: true,
-    args: ARGS,
-    viewport: { width: 1200, height: 720 },
-    permissions: ['clipboard-read', 'clipboard-write'],
-  });
-  try {
-    const page = await context.newPage();
-    await page.goto(url, { waitUntil: 'domcontentloaded' });
-    await page.locator('.monaco-workbench .explorer-folders-view').waitFor({ timeout: 90000 });
-    await page.getByText('train.py').first().dblclick({ timeout: 30000 });
-    await page.locator('.editor-instance .view-lines').first().waitFor({ timeout: 60000 });
-    await page.keyboard.press('Control+Backquote');
-    const terminal = page.locator('.terminal-wrapper .xterm-helper-textarea').first();
-    await terminal.waitFor({ state: 'attached', timeout: 60000 });
-    await page.locator('.xterm-rows').getByText('#').last().waitFor({ timeout: 60000 });
-    await terminal.focus();
-    await page.keyboard.type(line, { delay: 5 });
-    await page.keyboard.press('Enter');
-    await page.locator('.xterm-rows').getByText(awaited).last().waitFor({ timeout: 60000 });
-    await page.screenshot({ path: picture });
-  } finally {
-    await context.close();
-  }
-}
-
-main().catch((error) => { console.error(String(error)); process.exit(1); });
+withPage(async (page) => {
+  await page.goto(url, { waitUntil: 'domcontentloaded' });
+  await page.locator('.monaco-workbench .explorer-folders-view').waitFor({ timeout: 90000 });
+  await page.getByText('train.py').first().dblclick({ timeout: 30000 });
+  await page.locator('.editor-instance .view-lines').first().waitFor({ timeout: 60000 });
+  await page.keyboard.press('Control+Backquote');
+  const terminal = page.locator('.terminal-wrapper .xterm-helper-textarea').first();
+  await terminal.waitFor({ state: 'attached', timeout: 60000 });
+  await page.locator('.xterm-rows').getByText('#').last().waitFor({ timeout: 60000 });
+  await terminal.focus();
+  await page.keyboard.type(line, { delay: 5 });
+  await page.keyboard.press('Enter');
+  await page.locator('.xterm-rows').getByText(awaited).last().waitFor({ timeout: 60000 });
+  await page.screenshot({ path: picture });
+}, { permissions: ['clipboard-read', 'clipboard-write'] });
