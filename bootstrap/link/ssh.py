@@ -176,7 +176,7 @@ class SshWire:
             return error.code != _FORBIDDEN
         except (paramiko.SSHException, EOFError, OSError):
             raise self.lost() from None
-        channel.close()
+        _let_go(channel)
         return True
 
     def close(self) -> None:
@@ -197,13 +197,19 @@ class SshWire:
 @contextlib.contextmanager
 def _closed_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
     """Whoever waits for the channel's answer waits no longer than that."""
-    timer = threading.Timer(seconds, channel.close)
+    timer = threading.Timer(seconds, _let_go, (channel,))
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+
+
+def _let_go(channel: paramiko.Channel) -> None:
+    """Close it; where the link is gone, there is nobody to tell, and that is no error."""
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        channel.close()
 
 
 class SshStream:
@@ -265,8 +271,7 @@ class SshStream:
     def close(self) -> None:
         """Let go of the command."""
         self._closed = True
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            self._channel.close()
+        _let_go(self._channel)
 
     def _check_end(self) -> None:
         """An end that the box didn't say is the link's."""

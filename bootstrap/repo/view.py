@@ -58,7 +58,7 @@ class View:
         self._place = place
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-", dir=temporary_dir()))
-        self.remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self.remove = weakref.finalize(self, _remove, self._folder)
         _views.add(self)
         try:
             self.git_dir = self._made("plain", NO_FILTER)
@@ -97,6 +97,15 @@ class View:
         (own / "info").mkdir()
         _link_file(place.git_dir / "info" / "sparse-checkout", own / "info" / "sparse-checkout")
         return own
+
+
+def _remove(folder: Path) -> None:
+    """All of it, also where Ctrl-C comes in the midst: nobody would come back for the rest."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _link(real: Path, folder: Path) -> None:

@@ -7,7 +7,9 @@ import functools
 import inspect
 import os
 import shlex
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -195,6 +197,7 @@ def _signature(options: Sequence[Option], positional: Sequence[str]) -> inspect.
 
 def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     """Run the task; whatever ends it leaves with the contract's exit code and one clear message."""
+    sys.unraisablehook = _interrupt_again
     try:
         body(call)
         _close(call, None)
@@ -211,6 +214,17 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise Exit(code=0) from None
     except Exception as error:
         raise _exit(call, _own_error(error, _redacting(call))) from None
+
+
+def _interrupt_again(swallowed: sys.UnraisableHookArgs) -> None:
+    """Python drops a Ctrl-C that comes while it tidies something away: the task would go on."""
+    if not isinstance(swallowed.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(swallowed)
+        return
+    main = threading.main_thread().ident
+    again = threading.Timer(_SOON_S, signal.pthread_kill, (main, signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _exit(call: Call, error: BoxstrapError) -> Exit:
@@ -237,6 +251,7 @@ def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
     )
 
 
+_SOON_S = 0.01
 _INTERRUPTED_WORDS = "\ninterrupted here; what runs on the box goes on."
 
 

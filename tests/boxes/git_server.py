@@ -73,9 +73,11 @@ class _Server(ThreadingHTTPServer):
 
 class _GitHandler(BaseHTTPRequestHandler):
     server: _Server
+    # What is no request is told so in words that HTTP has, and on standard error.
+    default_request_version = "HTTP/1.0"
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing: standard error is the tests' own."""
+    def log_request(self, *_: object) -> None:
+        """Say nothing of what is in order."""
 
     def do_GET(self) -> None:
         """Answer, unless a fault is on."""

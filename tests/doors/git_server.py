@@ -36,9 +36,11 @@ class GitHost(ThreadingHTTPServer):
 
 class _PrivateGitHandler(BaseHTTPRequestHandler):
     server: GitHost
+    # What is no request is told so in words that HTTP has, and on standard error.
+    default_request_version = "HTTP/1.0"
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    def log_request(self, *_: object) -> None:
+        """Say nothing of what is in order."""
 
     def do_GET(self) -> None:
         self._answer()

@@ -269,6 +269,35 @@ def test_a_command_that_is_never_begun_has_its_time(
         assert isinstance(caught.value, UnreachableError)
 
 
+def test_giving_up_on_a_link_that_is_gone_is_no_error(
+    rude, ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer's thread closes the channel, and the connection goes just before."""
+    monkeypatch.setattr(ssh, "_START_TIMEOUT", 0.3)
+    closed = threading.Event()
+    close = paramiko.Channel.close
+
+    def close_late(channel: paramiko.Channel) -> None:
+        channel.transport.sock.close()
+        try:
+            close(channel)
+        finally:
+            closed.set()
+
+    port, _ = rude("exec")
+    wire = ssh_user.login(host(port))
+    monkeypatch.setattr(paramiko.Channel, "close", close_late)
+    loud: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", loud.append)
+    with pytest.raises(UnreachableError):
+        wire.start("true")
+    assert closed.wait(5)
+    for timer in threading.enumerate():
+        if isinstance(timer, threading.Timer):
+            timer.join(5)
+    assert not loud
+
+
 @pytest.mark.parametrize("kind", ["send", "send_stderr", "both"])
 def test_more_than_the_window_ends_the_link(
     kind: str, rude, ssh_user: SshUser, faults: Faults, monkeypatch: pytest.MonkeyPatch

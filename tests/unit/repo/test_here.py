@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -287,6 +289,24 @@ def test_a_hook_of_git_that_runs_us_does_not_mislead(
     monkeypatch.delenv("GIT_DIR")
     monkeypatch.delenv("GIT_COMMON_DIR")
     assert commit == repo.git("rev-parse", "HEAD")
+
+
+def test_ctrl_c_leaves_nothing_of_the_folder_that_git_sees(
+    repo: SampleRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = read(repo.root).repository.view
+    folder, unlink, removed = view.git_dir.parent, os.unlink, []
+
+    def interrupted(*given: Any, **named: Any) -> None:
+        removed.append(given)
+        if len(removed) == 2:
+            raise KeyboardInterrupt
+        unlink(*given, **named)
+
+    monkeypatch.setattr(os, "unlink", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        view.remove()
+    assert not folder.exists()
 
 
 def test_no_program_of_the_repository_runs(repo: SampleRepository, tmp_path: Path) -> None:

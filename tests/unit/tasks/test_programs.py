@@ -307,6 +307,28 @@ def test_ctrl_c_is_130(at: User) -> None:
     assert "interrupted" in done.err
 
 
+def test_ctrl_c_while_something_is_tidied_away_is_130_too(at: User) -> None:
+    """Python only prints what is raised there, and goes on."""
+    (at.home / "held").mkdir()
+    (at.home / "held" / "sitecustomize.py").write_text(
+        "import os, signal, time\n"
+        "import bootstrap.doctor\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Held:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        time.sleep(1)\n"
+        "def examine(*_):\n"
+        "    for _ in range(2):\n"
+        "        Held()\n"
+        "    time.sleep(60)\n"
+        "bootstrap.doctor.examine = examine\n"
+    )
+    done = at.run("doctor", timeout=20, PYTHONPATH=f"{at.home / 'held'}:{HERE}").must(130)
+    assert "interrupted" in done.err
+    assert "ignored" not in done.err
+
+
 @pytest.mark.parametrize("arguments", [["boxes"], ["boxes", "--json"], ["--list"]], ids=" ".join)
 def test_an_output_that_is_full_is_one_sentence(arguments: list[str], at: User) -> None:
     with Path("/dev/full").open("w") as full:
