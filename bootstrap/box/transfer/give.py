@@ -1,0 +1,107 @@
+"""Gives files: lists what lies below folders, and reads what is asked for. It writes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .frames import BLOCK, decoded_name, encoded_name
+
+AT_ONCE = 1000  # entries in a frame
+KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
+
+
+def facts(found: os.stat_result) -> list[Any]:
+    """Kind, size, time of change in nanoseconds, and the number of the file on its disk."""
+    kind = next((word for test, word in KINDS if test(found.st_mode)), "other")
+    return [kind, found.st_size, found.st_mtime_ns, found.st_ino]
+
+
+def walk(root: bytes, path: bytes) -> Iterator[list[Any]]:
+    """Path below `root` and facts of all that is at `path` and below; no link is followed."""
+    try:
+        found = os.lstat(os.path.join(root, path))
+    except OSError:
+        return
+    yield [decoded_name(path), *facts(found)]
+    if not stat.S_ISDIR(found.st_mode):
+        return
+    try:
+        names = sorted(os.listdir(os.path.join(root, path)))
+    except OSError:
+        return
+    for name in names:
+        yield from walk(root, os.path.join(path, name))
+
+
+class Giver:
+    """The requests `list` and `get`."""
+
+    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
+        self.workdir, self.say = os.path.dirname(home), say
+
+    def list_below(self, request: dict[str, Any]) -> None:
+        """What lies at `paths` below `root`, in frames of many, the last one with `listed`."""
+        root = self.root(request)
+        entries = []
+        for path in request["paths"]:
+            for entry in walk(root, encoded_name(path)):
+                entries.append(entry)
+                if len(entries) == AT_ONCE:
+                    self.say({"files": entries})
+                    entries = []
+        self.say({"files": entries, "listed": True})
+
+    def get(self, request: dict[str, Any]) -> None:
+        """A file from `at` on, no more than `size` bytes of it.
+
+        First `begun`: the digest of what is before `at`. Then blocks. Then the digest of all, with
+        the facts of the file as they were before and as they are now: the same, unless it changed.
+        """
+        i, at, size = request["i"], request["at"], request["size"]
+        path = os.path.join(self.root(request), encoded_name(request["path"]))
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            file = os.open(path, flags)
+        except OSError:
+            self.say({"i": i, "problem": "absent"})
+            return
+        try:
+            before = os.fstat(file)
+            if not stat.S_ISREG(before.st_mode):
+                self.say({"i": i, "problem": "kind"})
+                return
+            self.read(file, i, at, size, facts(before))
+        except OSError:
+            self.say({"i": i, "problem": "unread"})
+        finally:
+            os.close(file)
+
+    def read(self, file: int, i: int, at: int, size: int, before: list[Any]) -> None:
+        """Raises OSError."""
+        digest = hashlib.sha256()
+        done = 0
+        while done < at:
+            piece = os.read(file, min(BLOCK, at - done))
+            if not piece:
+                break
+            digest.update(piece)
+            done += len(piece)
+        if at:
+            self.say({"i": i, "begun": done, "sha256": digest.hexdigest()})
+        while True:
+            piece = os.read(file, min(BLOCK, size - done))
+            digest.update(piece)
+            done += len(piece)
+            if not piece or done == size:
+                break
+            self.say({}, piece)
+        found = {"before": before, "now": facts(os.fstat(file)), "sha256": digest.hexdigest()}
+        self.say({"i": i, "read": done, **found}, piece)
+
+    def root(self, request: dict[str, Any]) -> bytes:
+        """An absolute folder, or one below the working folder."""
+        return os.path.join(self.workdir, encoded_name(request["root"]))

@@ -1,0 +1,94 @@
+"""Answers the frames of a transfer, in their order, until they end.
+
+It reads and writes by turns, so nothing of what is under way is held: the other side reads while
+it writes. Where nobody says anything for an hour, it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from typing import Any
+
+from .frames import pack_frame, read_frame
+from .give import Giver
+from .take import Taker
+
+VERSION = 1
+HELD = 256 * 1024  # bytes of answers that are sent together
+GULP = 1 << 20
+PATIENCE = 3600  # seconds
+
+
+class Channel:
+    """Standard input and output."""
+
+    def __init__(self) -> None:
+        self.came = bytearray()
+        self.held: list[bytes] = []
+        self.size = 0
+
+    def read(self, count: int) -> bytes:
+        """So many bytes; fewer at the end. Before it waits, what is held is sent."""
+        while len(self.came) < count:
+            if self.held:
+                self.flush()
+            if not select.select([0], [], [], PATIENCE)[0]:
+                break
+            piece = os.read(0, GULP)
+            if not piece:
+                break
+            self.came += piece
+        taken = bytes(memoryview(self.came)[:count])
+        del self.came[:count]
+        return taken
+
+    def say(self, header: dict[str, Any], body: bytes = b"") -> None:
+        """Send a frame, soon."""
+        frame = pack_frame(header, body)
+        self.held.append(frame)
+        self.size += len(frame)
+        if self.size >= HELD:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is held."""
+        rest = memoryview(b"".join(self.held))
+        self.held, self.size = [], 0
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def serve(home: bytes) -> None:
+    """Answer, to the end of the input."""
+    channel = Channel()
+    taker, giver = Taker(home, channel.say), Giver(home, channel.say)
+    plain = {
+        **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
+        "list": giver.list_below,
+        "get": giver.get,
+    }
+    channel.say({"v": VERSION})
+    while True:
+        frame = read_frame(channel.read)
+        if frame is None:
+            break
+        header, body = frame
+        if not header:
+            taker.block(body)
+        elif header["op"] == "put":
+            taker.put(header, body)
+        elif header["op"] == "end":
+            taker.end()
+            channel.say({"end": True})
+        else:
+            plain[header["op"]](header)
+
+
+def main() -> None:
+    """`home` is boxstrap's folder on the box."""
+    try:
+        serve(os.fsencode(sys.argv[1]))
+    except BrokenPipeError:
+        os._exit(0)

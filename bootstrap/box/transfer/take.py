@@ -1,0 +1,264 @@
+"""Takes files: looks what is there already, receives what is not, each whole or not at all.
+
+A file comes into the folder `.boxstrap-parts` of its target first, under a name made of its path,
+size and time; what is there of it is gone on with. Nothing is replaced but what an earlier
+transfer put there, unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .frames import encoded_name
+from .record import KnownFile, TargetRecord
+
+PARTS = b".boxstrap-parts"
+PIECE = 1 << 20  # bytes read at once
+SYNCED = 1 << 20  # bytes: larger files are on the disk before they have their name
+HAS, ABSENT, SAME_SIZE, OLDER, FOREIGN = "h", "a", "s", "r", "f"
+PROBLEMS = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+    errno.EROFS: "denied",
+}
+
+
+def problem_of(error: OSError) -> str:
+    """A word for what the system says."""
+    return PROBLEMS.get(error.errno or 0, "place")
+
+
+def hold(path: bytes, who: str) -> bool:
+    """Lock a target for this process; one of the same sender, whose link was lost, is ended."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    for _ in range(100):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(lock, 200, 0).decode("ascii", "replace").split()
+            if len(holder) != 2 or holder[1] != who or not holder[0].isdigit():
+                return False
+            with contextlib.suppress(OSError):
+                os.kill(int(holder[0]), signal.SIGTERM)
+            time.sleep(0.1)
+            continue
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d %s\n" % (os.getpid(), who.encode()), 0)
+        return True
+    return False
+
+
+def sha256_of(path: bytes) -> str:
+    """Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while True:
+            piece = file.read(PIECE)
+            if not piece:
+                return digest.hexdigest()
+            digest.update(piece)
+
+
+class Incoming:
+    """A large file that is on its way, block by block."""
+
+    def __init__(self, request: dict[str, Any], part: bytes) -> None:
+        self.request, self.part = request, part
+        self.digest = hashlib.sha256()
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        self.file = os.open(part, flags, 0o600)
+        at = request["at"]
+        os.ftruncate(self.file, at)
+        while at > 0:
+            piece = os.read(self.file, min(PIECE, at))
+            if not piece:
+                break
+            self.digest.update(piece)
+            at -= len(piece)
+
+    def write(self, block: bytes) -> None:
+        """Raises OSError."""
+        self.digest.update(block)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(self.file, rest) :]
+
+
+class Taker:
+    """The requests `to`, `look`, `compare`, `folders`, `put`, `done`, in this order."""
+
+    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
+        self.home, self.say = home, say
+        self.incoming: Incoming | None = None
+
+    def to(self, request: dict[str, Any]) -> None:
+        """The folder that files go to; it is made."""
+        workdir = os.path.dirname(self.home)
+        asked = os.path.normpath(os.path.join(workdir, encoded_name(request["target"])))
+        if not (asked + b"/").startswith(workdir.rstrip(b"/") + b"/"):
+            self.say({"problem": "outside"})
+            return
+        try:
+            os.makedirs(asked, exist_ok=True)
+            self.root = os.path.realpath(asked)
+            self.parts = os.path.join(self.root, PARTS)
+            self.record = TargetRecord(os.path.join(self.home, b"data"), self.root)
+            if not hold(self.record.lock, request["who"]):
+                self.say({"problem": "busy"})
+                return
+            self.record.load()
+            disk = os.statvfs(self.root)
+        except OSError as error:
+            self.say({"problem": problem_of(error)})
+            return
+        self.replace = bool(request.get("replace"))
+        self.say({"free": disk.f_bavail * disk.f_frsize})
+
+    def look(self, request: dict[str, Any]) -> None:
+        """What is there of each file: a letter each, and how much of those that were begun."""
+        begun = {}
+        states = []
+        for at, (path, size, mtime) in enumerate(request["files"]):
+            states.append(self.state(path, size, mtime))
+            if states[-1] != HAS and size:
+                with contextlib.suppress(OSError):
+                    begun[str(at)] = min(size, os.stat(self.part(path, size, mtime)).st_size)
+        self.say({"states": "".join(states), "begun": begun})
+
+    def state(self, path: str, size: int, mtime: int) -> str:
+        """What is there of a file, by size and time."""
+        try:
+            found = os.lstat(self.place(path))
+        except FileNotFoundError:
+            return ABSENT
+        except OSError:
+            return FOREIGN
+        if not stat.S_ISREG(found.st_mode):
+            return FOREIGN
+        ours = self.ours(path, found)
+        if ours and (size, mtime) == (ours.size, ours.source_mtime):
+            return HAS
+        if found.st_size == size:
+            return SAME_SIZE
+        return OLDER if ours or self.replace else FOREIGN
+
+    def ours(self, path: str, found: os.stat_result) -> KnownFile | None:
+        """What is known of a file, where it is as a transfer put it there."""
+        known = self.record.files.get(path)
+        return known if known and known[:2] == (found.st_size, found.st_mtime_ns) else None
+
+    def compare(self, request: dict[str, Any]) -> None:
+        """Whether the file that is there is the one that would come."""
+        path = request["path"]
+        place, state = self.place(path), FOREIGN
+        with contextlib.suppress(OSError):
+            ours = self.ours(path, os.lstat(place))
+            have = ours.sha256 if ours else sha256_of(place)
+            if have == request["sha256"]:
+                state = HAS
+                self.note(path, request["mtime"], have)
+            elif ours or self.replace:
+                state = OLDER
+        self.say({"i": request["i"], "state": state})
+
+    def folders(self, request: dict[str, Any]) -> None:
+        """Folders that hold nothing."""
+        for path in request["paths"]:
+            with contextlib.suppress(OSError):
+                os.makedirs(self.place(path), exist_ok=True)
+
+    def put(self, request: dict[str, Any], body: bytes) -> None:
+        """A file: a small one whole, a large one's beginning, whose blocks and `done` follow."""
+        self.drop()
+        part = self.part(request["path"], request["size"], request["mtime"])
+        with self.telling(request):
+            os.makedirs(self.parts, mode=0o700, exist_ok=True)
+            self.incoming = Incoming(request, part)
+            if "sha256" in request:
+                self.incoming.write(body)
+                self.done(request)
+
+    def block(self, body: bytes) -> None:
+        """More of it. After a problem there is nothing that it could go to."""
+        if self.incoming is not None:
+            with self.telling(self.incoming.request):
+                self.incoming.write(body)
+
+    def done(self, request: dict[str, Any]) -> None:
+        """All of it is here: it gets its name. Without `sha256` it changed while it was read."""
+        if self.incoming is None:
+            return
+        incoming, asked = self.incoming, self.incoming.request
+        with self.telling(asked):
+            if "sha256" not in request or incoming.digest.hexdigest() != request["sha256"]:
+                os.unlink(incoming.part)
+                word = "damaged" if "sha256" in request else "changed"
+                self.say({"i": asked["i"], "problem": word})
+            elif self.state(asked["path"], asked["size"], asked["mtime"]) == FOREIGN:
+                self.say({"i": asked["i"], "problem": "foreign"})
+            else:
+                self.name(incoming, request["sha256"])
+                self.say({"i": asked["i"]})
+        self.drop()
+
+    def name(self, incoming: Incoming, sha256: str) -> None:
+        """Raises OSError."""
+        asked = incoming.request
+        place = self.place(asked["path"])
+        os.fchmod(incoming.file, asked["mode"] & 0o777 | 0o600)
+        os.utime(incoming.file, ns=(asked["mtime"], asked["mtime"]))
+        if asked["size"] > SYNCED:
+            os.fsync(incoming.file)
+        try:
+            os.rename(incoming.part, place)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.rename(incoming.part, place)
+        self.note(asked["path"], asked["mtime"], sha256)
+
+    def note(self, path: str, mtime: int, sha256: str) -> None:
+        """Raises OSError."""
+        found = os.lstat(self.place(path))
+        self.record.add(path, KnownFile(found.st_size, found.st_mtime_ns, mtime, sha256))
+
+    def end(self) -> None:
+        """The folder of parts goes where nothing is in it."""
+        self.drop()
+        if hasattr(self, "parts"):
+            with contextlib.suppress(OSError):
+                os.rmdir(self.parts)
+
+    def drop(self) -> None:
+        """Let go of the file under way; what is there of it stays."""
+        if self.incoming is not None:
+            os.close(self.incoming.file)
+            self.incoming = None
+
+    @contextlib.contextmanager
+    def telling(self, request: dict[str, Any]) -> Iterator[None]:
+        """Says what the system says against a file, which then is let go of."""
+        try:
+            yield
+        except OSError as error:
+            self.drop()
+            self.say({"i": request["i"], "problem": problem_of(error)})
+
+    def place(self, path: str) -> bytes:
+        """Where a file belongs."""
+        return os.path.join(self.root, encoded_name(path))
+
+    def part(self, path: str, size: int, mtime: int) -> bytes:
+        """Where it is while it comes."""
+        name = f"{path}\0{size}\0{mtime}".encode("utf-8", "surrogateescape")
+        return os.path.join(self.parts, hashlib.sha256(name).hexdigest()[:32].encode())

@@ -1,0 +1,170 @@
+"""A transfer as this side speaks it: requests go out in one stream, frames come back in theirs.
+
+The box's side is a program of ours (`bootstrap/box/transfer`) that comes along with the question.
+What it answers is a stranger's word: frames have a longest length, and who reads one takes each
+value of it by type (`text_of`, `number_of`).
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from bootstrap import box
+from bootstrap.box.transfer.frames import BadFrame, pack_frame, read_frame
+from bootstrap.errors import BoxLacksError, BoxstrapError
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import stream_answer
+from bootstrap.link.wire import PIECE, Wire
+from bootstrap.protocol.query import build_query
+from bootstrap.text.sanitize import sanitize
+
+Frame = tuple[Mapping[str, Any], bytes]
+"""Header and body."""
+MODULES = ("frames", "record", "take", "give", "serve")
+"""The program's, each after those that it imports."""
+_LONGEST = 300
+_MOST_NUMBER = 2**63
+_LOAD = """\
+import sys,types
+def load(name,text):
+ module=types.ModuleType('transfer.'+name)
+ module.__package__='transfer'
+ sys.modules[module.__name__]=module
+ exec(compile(text,name,'exec'),module.__dict__)
+sys.modules['transfer']=types.ModuleType('transfer')
+sys.modules['transfer'].__path__=[]
+"""
+
+
+@cache
+def box_program() -> str:
+    """The program of the box's side, as one argument of Python's."""
+    from bootstrap.render.pack import bare_python
+
+    folder = Path(box.__file__).parent / "transfer"
+    texts = {name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in MODULES}
+    loads = "".join(f"load({name!r},{bare_python(text)!r})\n" for name, text in texts.items())
+    whole = f"{_LOAD}{loads}sys.modules['transfer.serve'].main()\n"
+    packed = b64encode(zlib.compress(whole.encode(), 9)).decode()
+    return f"import zlib,base64;exec(zlib.decompress(base64.b64decode('{packed}')))"
+
+
+class Transfer:
+    """One exchange with that program. A context manager: leaving it lets go of the program."""
+
+    def __init__(self, wire: Wire, workdir: str) -> None:
+        """Begin; nothing is waited for. Raises LinkLost."""
+        self._wire = wire
+        query = build_query("transfer", workdir=workdir, program=box_program())
+        self._stream = stream_answer(wire, query)
+        self._held = bytearray()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Transfer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def run(self, requests: Iterable[Frame]) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Send the requests, and beside that give what is answered, until all is.
+
+        `requests` is gone through by a thread of its own; what it raises is raised here. Several
+        may follow each other. Raises LinkLost, NoAnswer, BoxLacksError (no Python there),
+        BoxstrapError (the program there ended).
+        """
+        feeder = threading.Thread(target=self._feed, args=(requests,), name="feeder", daemon=True)
+        feeder.start()
+        whole = False
+        try:
+            while True:
+                header, body = self._frame()
+                if "end" in header:
+                    break
+                if "v" not in header:
+                    yield header, body
+            whole = True
+        finally:
+            if not whole:
+                self._stream.close()
+            feeder.join(5)
+
+    def _feed(self, requests: Iterable[Frame]) -> None:
+        """What is small goes together: each write is a packet."""
+        waiting, size = [], 0
+        try:
+            for header, body in requests:
+                frame = pack_frame(header, body)
+                waiting.append(frame)
+                size += len(frame)
+                if size >= PIECE:
+                    self._stream.write(b"".join(waiting))
+                    waiting, size = [], 0
+            waiting.append(pack_frame({"op": "end"}))
+            self._stream.write(b"".join(waiting))
+        except (LinkLost, BrokenPipeError, ValueError):
+            pass  # whoever reads hears of it
+        except BaseException as error:  # raised where the answers are read
+            self._failure = error
+            self._stream.close_write()
+
+    def _frame(self) -> tuple[dict[str, Any], bytes]:
+        try:
+            frame = read_frame(self._read)
+        except BadFrame as error:
+            raise NoAnswer(
+                f"what it sends is not what a transfer is made of: {error}.",
+                where=self._wire.label,
+                hint="Log in with ssh and look at its rc files.",
+            ) from None
+        if frame is None:
+            raise self._why_it_ended()
+        if frame[0].get("problem") == "python":
+            raise BoxLacksError(
+                "there is no Python 3.8 or later to take and give files with.",
+                where=self._wire.label,
+                hint="Set the box up first: boxstrap setup",
+            )
+        return frame
+
+    def _read(self, count: int) -> bytes:
+        while len(self._held) < count:
+            piece = self._stream.read(PIECE)
+            if not piece:
+                break
+            self._held += piece
+        taken = bytes(memoryview(self._held)[:count])
+        del self._held[:count]
+        return taken
+
+    def _why_it_ended(self) -> BaseException:
+        if self._failure is not None:
+            return self._failure
+        if not self._wire.alive():
+            return LinkLost(self._wire.label)
+        said = sanitize(self._stream.read_err()).strip().rpartition("\n")[2][-_LONGEST:]
+        return BoxstrapError(
+            f"the box ended the transfer{said and ': ' + said}.",
+            where=self._wire.label,
+            hint="What has arrived stays. Run the same command again to go on.",
+        )
+
+
+def text_of(header: Mapping[str, Any], name: str) -> str:
+    """A text of a frame; "" where it is none."""
+    value = header.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def number_of(header: Mapping[str, Any], name: str) -> int:
+    """A number of a frame, from 0 on; -1 where it is none."""
+    value = header.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value >= _MOST_NUMBER:
+        return -1
+    return max(value, -1)

@@ -1,0 +1,283 @@
+"""Sends a file or a folder to a place on a box; what is there already is not sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.wire import Wire
+from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
+from bootstrap.text.sizes import number, size
+from bootstrap.transfer.outgoing import Outgoing, PushProgress
+from bootstrap.transfer.source import SourceFile, read_source
+
+AT_ONCE = 1000
+"""Files that one request asks about."""
+TRIES = 3
+"""How often a file that changes while it is read is sent."""
+MOST_NAMED = 20
+_HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN = "h", "a", "s", "r", "f"
+_WHY = {
+    "denied": "the box does not let it be written",
+    "place": "something else stands where it belongs",
+    "foreign": "the box has another file there, which no push put there",
+    "damaged": "it arrived damaged",
+    "changed": "it changes while it is read",
+    "unread": "it can't be read here",
+}
+
+
+@dataclass
+class Pushed:
+    """What a push did."""
+
+    files: int = 0
+    """Sent."""
+    bytes: int = 0
+    """Sent, in files that arrived."""
+    had: int = 0
+    """Files that the box had already."""
+    kept: list[str] = field(default_factory=list)
+    """Files that the box has otherwise, from elsewhere: they stay as they are there."""
+    failed: list[str] = field(default_factory=list)
+    """Files that could not be sent, each with its reason."""
+    left_out: list[str] = field(default_factory=list)
+    """What is never sent, as devices, each with its reason."""
+    seconds: float = 0.0
+
+    def check(self, where: str) -> None:
+        """Raises NotSafeError where files of the box are in the way; BoxstrapError where others
+        are not there."""
+        if self.kept:
+            raise NotSafeError(
+                f"{_files(len(self.kept))} of the box are other ones than here, and no push put "
+                f"them there. They stay as they are:\n{_listed(self.kept)}",
+                where=where,
+                hint="Everything else is there. To replace them too: --replace",
+            )
+        if self.failed:
+            raise BoxstrapError(
+                f"{_files(len(self.failed))} could not be sent:\n{_listed(self.failed)}",
+                where=where,
+                hint="Everything else is there. Run the same command again to go on.",
+            )
+
+
+def push_folder(  # noqa: PLR0913 - each has its own name where it is called
+    link: ReconnectingLink | Wire,
+    source: Path,
+    target: str,
+    *,
+    workdir: str = "",
+    exclude: Sequence[str] = (),
+    replace: bool = False,
+    progress: Callable[[PushProgress], None] = lambda _progress: None,
+) -> Pushed:
+    """Bring the file `source`, or all that is in the folder `source`, into the folder `target`.
+
+    `target` is a folder of the box below its working folder `workdir`, absolute or relative to
+    that. `exclude` is in `.gitignore` style. Over a link that comes back it goes on by itself; over
+    a wire it raises LinkLost, and the same call goes on over the next one. Nothing is deleted, and
+    a file that no push put there is replaced only with `replace`.
+
+    Raises UsageError, BusyError (another push to that folder), BoxLacksError (no Python, or no
+    room), BoxstrapError, UnreachableError, CancelledError.
+    """
+    push = Push(source, target, workdir, exclude, replace=replace, progress=progress)
+    if not isinstance(link, ReconnectingLink):
+        return push.over(link)
+    backoff = Backoff(cancel=link.cancel)
+    while True:
+        try:
+            return push.over(link.wire)
+        except LinkLost as lost:
+            backoff.lost(lost, news=push.sent)
+            link.reconnect(lost)
+
+
+class Push:
+    """One push, over one wire after another."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        source: Path,
+        target: str,
+        workdir: str,
+        exclude: Sequence[str],
+        *,
+        replace: bool,
+        progress: Callable[[PushProgress], None],
+    ) -> None:
+        self._began = time.monotonic()
+        self._source = read_source(source, exclude)
+        self._target, self._workdir, self._replace = target, workdir, replace
+        self._outgoing = Outgoing(self._source.root, progress)
+        self._who = _who(source, target)
+        self._label = ""
+        self._arrived: set[int] = set()
+
+    @property
+    def sent(self) -> int:
+        """Bytes of files that went out so far."""
+        return self._outgoing.sent
+
+    def over(self, wire: Wire) -> Pushed:
+        """Send what the box lacks. Raises LinkLost, after which the same goes on."""
+        self._label = wire.label
+        files = self._source.files
+        pushed = Pushed(left_out=self._source.left_out)
+        with Transfer(wire, self._workdir) as transfer:
+            states, begun = self._look(transfer)
+            self._compare(transfer, states, pushed)
+            pushed.kept = [files[i].path for i, state in enumerate(states) if state == _FOREIGN]
+            if wanted := [i for i, state in enumerate(states) if state in {_ABSENT, _OLDER}]:
+                self._send(transfer, wanted, begun, pushed)
+        pushed.had = sum(state == _HAS for state in states)
+        pushed.had -= sum(states[i] == _HAS for i in self._arrived)
+        pushed.files = len(self._arrived)
+        pushed.bytes = sum(files[i].size for i in self._arrived)
+        pushed.seconds = time.monotonic() - self._began
+        return pushed
+
+    def _look(self, transfer: Transfer) -> tuple[list[str], dict[int, int]]:
+        """A letter for each file, and how much is there of those that were begun."""
+        states, begun = list[str](), dict[int, int]()
+        free = 0
+        for header, _ in transfer.run(self._questions()):
+            if problem := text_of(header, "problem"):
+                raise self._refused(problem)
+            free = max(free, number_of(header, "free"))
+            parts = header.get("begun")
+            for key, value in parts.items() if isinstance(parts, dict) else ():
+                if key.isdecimal() and isinstance(value, int) and value > 0:
+                    begun[len(states) + int(key)] = value
+            states += text_of(header, "states")
+        files = self._source.files
+        if len(states) != len(files):
+            raise BoxstrapError(
+                "it answered about other files than it was asked.", where=self._label
+            )
+        begun = {i: min(there, files[i].size) for i, there in begun.items() if i < len(files)}
+        lacking = sum(files[i].size for i, state in enumerate(states) if state in {_ABSENT, _OLDER})
+        if lacking - sum(begun.values()) > free:
+            raise self._no_room(f"{size(lacking)} are to be sent, and {size(free)} are free")
+        return states, begun
+
+    def _questions(self) -> Iterator[Frame]:
+        target = {"target": self._target, "who": self._who, "replace": self._replace}
+        yield {"op": "to", **target}, b""
+        files = self._source.files
+        for at in range(0, len(files), AT_ONCE):
+            yield {"op": "look", "files": [file[:3] for file in files[at : at + AT_ONCE]]}, b""
+        if self._source.empty:
+            yield {"op": "folders", "paths": self._source.empty}, b""
+
+    def _refused(self, problem: str) -> BoxstrapError:
+        where = f"{self._label}: {self._target}"
+        if problem == "outside":
+            return UsageError("files go below the box's working folder only.", where=where)
+        if problem == "busy":
+            return BusyError(
+                "another push to that folder is at work; wait for its end.", where=where
+            )
+        if problem == "full":
+            return self._no_room("its disk is full")
+        return BoxstrapError(f"{_WHY.get(problem, 'the box refuses it')}.", where=where)
+
+    def _no_room(self, why: str) -> BoxLacksError:
+        return BoxLacksError(
+            f"there is no room for it: {why}.",
+            where=f"{self._label}: {self._target}",
+            hint="What has arrived stays. Make room there, and run the same command again.",
+        )
+
+    def _compare(self, transfer: Transfer, states: list[str], pushed: Pushed) -> None:
+        """Which of those that have the same size and another time are the same?"""
+        files = self._source.files
+        alike = [(i, files[i]) for i, state in enumerate(states) if state == _SAME_SIZE]
+        if not alike:
+            return
+        for header, _ in transfer.run(self._outgoing.comparisons(alike)):
+            i, state = number_of(header, "i"), text_of(header, "state")
+            if 0 <= i < len(states) and state in {_HAS, _OLDER, _FOREIGN}:
+                states[i] = state
+        self._note_unread(pushed)
+
+    def _send(
+        self, transfer: Transfer, wanted: list[int], begun: dict[int, int], pushed: Pushed
+    ) -> None:
+        """Send files; those that change meanwhile once more."""
+        files, outgoing = self._source.files, self._outgoing
+        tries: Counter[int] = Counter()
+        progress = outgoing.progress
+        progress.files, progress.all_files = 0, len(wanted)
+        progress.bytes = sum(begun.get(i, 0) for i in wanted)
+        progress.all_bytes = sum(files[i].size for i in wanted)
+        while wanted:
+            again: list[int] = []
+            frames = outgoing.frames([(i, files[i], begun.get(i, 0)) for i in wanted])
+            for header, _ in transfer.run(frames):
+                i, problem = number_of(header, "i"), text_of(header, "problem")
+                if problem == "full":
+                    there = number(len(self._arrived))
+                    raise self._no_room(f"its disk is full; {there} files have arrived")
+                if not 0 <= i < len(files):
+                    continue
+                if not problem:
+                    self._arrived.add(i)
+                    progress.files += 1
+                    outgoing.tell()
+                elif problem in {"changed", "damaged"}:
+                    again.append(i)
+                elif problem == "foreign":
+                    pushed.kept.append(files[i].path)
+                else:
+                    pushed.failed.append(f"{files[i].path}: {_WHY.get(problem, 'refused')}")
+            again += outgoing.changed
+            outgoing.changed.clear()
+            self._note_unread(pushed)
+            tries.update(again)
+            begun = {}
+            wanted = [i for i in again if tries[i] < TRIES and self._listed_again(i)]
+            pushed.failed += [f"{files[i].path}: {_WHY['changed']}" for i in {*again} - {*wanted}]
+
+    def _note_unread(self, pushed: Pushed) -> None:
+        unread = self._outgoing.unread
+        pushed.failed += [f"{self._source.files[i].path}: {_WHY['unread']}" for i in unread]
+        unread.clear()
+
+    def _listed_again(self, i: int) -> bool:
+        """Take a file as it is now."""
+        file = self._source.files[i]
+        try:
+            found = os.stat(self._outgoing.path(file))  # noqa: PTH116 - bytes
+        except OSError:
+            return False
+        mode = stat.S_IMODE(found.st_mode)
+        self._source.files[i] = SourceFile(file.path, found.st_size, found.st_mtime_ns, mode)
+        return True
+
+
+def _who(source: Path, target: str) -> str:
+    """The same for the same push from this machine: the box lets it take its own place."""
+    mine = f"{socket.gethostname()}\0{os.getuid()}\0{source.absolute()}\0{target}"
+    return hashlib.sha256(mine.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _files(count: int) -> str:
+    return f"{number(count)} file{'' if count == 1 else 's'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = [f"  and {number(len(names) - MOST_NAMED)} more"] if len(names) > MOST_NAMED else []
+    return "\n".join([*(f"  {name}" for name in names[:MOST_NAMED]), *more])
