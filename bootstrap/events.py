@@ -55,8 +55,11 @@ WORDS: Mapping[str, frozenset[str]] = {
     "verdict": VERDICTS,
 }
 # done, total: of `unit`; secs: seconds; rc: exit code; free: as the code's
-# sentence says; need, have: a number or a version such as 3.11 in quotes.
-NUMBERS = frozenset({"done", "total", "secs", "rc", "count", "need", "have", "free", "pid"})
+# sentence says; need, have: a number or a version such as 3.11 in quotes;
+# files, all_files: how many of how many, where `unit` is bytes.
+NUMBERS = frozenset(
+    {"done", "total", "secs", "rc", "count", "need", "have", "free", "pid", "files", "all_files"}
+)
 
 _STEPS = frozenset({*NAMES, "setup"})
 _SETUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")

@@ -20,6 +20,8 @@ class Progress:
     done: float = 0.0
     total: float | None = None
     unit: str = ""
+    files: tuple[float, float] | None = None
+    """Of bytes: how many files are done, and how many there are."""
     _speed: float | None = None
     _from_done: float = 0.0
     _from_t: float | None = None

@@ -123,6 +123,8 @@ class Steps:
         done = event.number("done")
         if done is not None:
             row.progress.report(done, event.number("total"), event.word("unit"), event.t)
+            files, all_files = event.number("files"), event.number("all_files")
+            row.progress.files = (files or 0, all_files) if all_files else None
         return done is not None or bool(code)
 
     def _warn(self, row: StepRow, event: Event) -> bool:
@@ -168,8 +170,21 @@ def progress_words(progress: Progress) -> list[str]:
     left = "" if progress.left is None else f"{sizes.duration(progress.left)} left"
     amount = _amount(progress)
     share = "" if progress.share is None else f"{progress.share:.0%}"
-    wordings = ([amount, _speed(progress), left], [amount, left], [share or amount, left], [share])
+    wordings = (
+        [_files(progress), amount, _speed(progress), left],
+        [amount, _speed(progress), left],
+        [amount, left],
+        [share or amount, left],
+        [share],
+    )
     return [", ".join(filter(None, wording)) for wording in wordings if any(wording)]
+
+
+def _files(progress: Progress) -> str:
+    if progress.files is None:
+        return ""
+    done, count = (sizes.number(number) for number in progress.files)
+    return f"{done} of {count} files"
 
 
 def _amount(progress: Progress) -> str:

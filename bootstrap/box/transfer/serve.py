@@ -70,7 +70,7 @@ def serve(home: bytes) -> None:
         "get": giver.get,
     }
     channel.say({"v": VERSION})
-    while True:
+    while not taker.is_over:
         frame = read_frame(channel.read)
         if frame is None:
             break
@@ -84,6 +84,7 @@ def serve(home: bytes) -> None:
             channel.say({"end": True})
         else:
             plain[header["op"]](header)
+    channel.flush()
 
 
 def main() -> None:

@@ -101,29 +101,34 @@ class Taker:
     def __init__(self, home: bytes, say: Callable[..., None]) -> None:
         self.home, self.say = home, say
         self.incoming: Incoming | None = None
+        self.is_over = False
 
     def to(self, request: dict[str, Any]) -> None:
-        """The folder that files go to; it is made."""
-        workdir = os.path.dirname(self.home)
-        asked = os.path.normpath(os.path.join(workdir, encoded_name(request["target"])))
-        if not (asked + b"/").startswith(workdir.rstrip(b"/") + b"/"):
-            self.say({"problem": "outside"})
-            return
+        """The folder that files go to; it is made. A problem with it ends the transfer."""
+        problem, free = "", 0
         try:
-            os.makedirs(asked, exist_ok=True)
-            self.root = os.path.realpath(asked)
-            self.parts = os.path.join(self.root, PARTS)
-            self.record = TargetRecord(os.path.join(self.home, b"data"), self.root)
-            if not hold(self.record.lock, request["who"]):
-                self.say({"problem": "busy"})
-                return
-            self.record.load()
-            disk = os.statvfs(self.root)
+            problem = self.open(encoded_name(request["target"]), request["who"])
+            if not problem:
+                self.record.load()
+                disk = os.statvfs(self.root)
+                free = disk.f_bavail * disk.f_frsize
         except OSError as error:
-            self.say({"problem": problem_of(error)})
-            return
+            problem = problem_of(error)
         self.replace = bool(request.get("replace"))
-        self.say({"free": disk.f_bavail * disk.f_frsize})
+        self.say({"problem": problem} if problem else {"free": free})
+        self.is_over = bool(problem)
+
+    def open(self, target: bytes, who: str) -> str:
+        """A word for what stands in the way, "" for nothing. Raises OSError."""
+        workdir = os.path.dirname(self.home)
+        asked = os.path.normpath(os.path.join(workdir, target))
+        if not (asked + b"/").startswith(workdir.rstrip(b"/") + b"/"):
+            return "outside"
+        os.makedirs(asked, exist_ok=True)
+        self.root = os.path.realpath(asked)
+        self.parts = os.path.join(self.root, PARTS)
+        self.record = TargetRecord(os.path.join(self.home, b"data"), self.root)
+        return "" if hold(self.record.lock, who) else "busy"
 
     def look(self, request: dict[str, Any]) -> None:
         """What is there of each file: a letter each, and how much of those that were begun."""
@@ -152,6 +157,15 @@ class Taker:
         if found.st_size == size:
             return SAME_SIZE
         return OLDER if ours or self.replace else FOREIGN
+
+    def is_in_the_way(self, path: str) -> bool:
+        """Whether something is there that no transfer put there."""
+        try:
+            found = os.lstat(self.place(path))
+        except OSError:
+            return False
+        is_file = stat.S_ISREG(found.st_mode)
+        return not is_file or (not self.replace and self.ours(path, found) is None)
 
     def ours(self, path: str, found: os.stat_result) -> KnownFile | None:
         """What is known of a file, where it is as a transfer put it there."""
@@ -205,7 +219,7 @@ class Taker:
                 os.unlink(incoming.part)
                 word = "damaged" if "sha256" in request else "changed"
                 self.say({"i": asked["i"], "problem": word})
-            elif self.state(asked["path"], asked["size"], asked["mtime"]) == FOREIGN:
+            elif self.is_in_the_way(asked["path"]):
                 self.say({"i": asked["i"], "problem": "foreign"})
             else:
                 self.name(incoming, request["sha256"])

@@ -1,0 +1,123 @@
+"""`push`: from what was typed to a place on a box that is set up, and what is said of it."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.events import Event
+from bootstrap.link.handle import BoxOptions
+from bootstrap.paths import expanded, real
+from bootstrap.repo.place import repository_root
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.text.sizes import duration, number, size, speed
+from bootstrap.transfer.outgoing import PushProgress
+from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder
+from bootstrap.ui.screen import Screen
+
+
+@dataclass(frozen=True)
+class PushWish:
+    """What is to be sent, and where to."""
+
+    path: str
+    to: str | None = None
+    exclude: tuple[str, ...] = ()
+    replace: bool = False
+
+
+def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
+    """Send a file or a folder, and say what that did.
+
+    Raises as `push_folder` and `connect`; NotSafeError where files of the box are in the way.
+    """
+    source = expanded(wish.path)
+    if not source.exists():
+        raise UsageError("there is no such file or folder.", where=wish.path)
+    with connect(options, screen) as connection:
+        target = _target(connection, source, wish, options.place)
+        screen.note("to", target)
+        pushed = push_folder(
+            connection.link,
+            source,
+            target,
+            workdir=connection.workdir,
+            exclude=wish.exclude,
+            replace=wish.replace,
+            progress=ShownProgress(screen, "push"),
+        )
+        for name in pushed.left_out[:MOST_NAMED]:
+            screen.warn(f"not sent: {name}")
+        if more := len(pushed.left_out[MOST_NAMED:]):
+            screen.warn(f"not sent: {number(more)} more")
+        screen.result({"box": connection.box.known.name, "to": target, **_document(pushed)}, "")
+        pushed.check(connection.link.label)
+        screen.result({}, f"{connection.box.known.name}: {_said(pushed)}")
+
+
+def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: Path) -> str:
+    """The folder that the files go to: where the same lies here, or what was asked for."""
+    tree = connection.box_state.repo_dir
+    root = repository_root(stood_in)
+    if wish.to is not None:
+        return posixpath.join(tree, wish.to)
+    inside = None
+    if root is not None and tree:
+        whole = real(source.absolute().parent) / source.name  # a link itself stays one
+        if whole.is_relative_to(root) and whole != root:
+            inside = whole.relative_to(root)
+    if inside is None:
+        if source.is_dir():
+            raise UsageError(
+                "it lies outside of the repository: where is it to go?",
+                where=wish.path,
+                hint="Name a folder of the box: --to data/corpus",
+            )
+        return tree
+    folder = inside if source.is_dir() else inside.parent
+    return posixpath.join(tree, folder.as_posix())
+
+
+def _document(pushed: Pushed) -> dict[str, object]:
+    return {
+        "files": pushed.files,
+        "bytes": pushed.bytes,
+        "had": pushed.had,
+        "kept": pushed.kept,
+        "failed": pushed.failed,
+        "left_out": pushed.left_out,
+        "seconds": round(pushed.seconds, 3),
+    }
+
+
+def _said(pushed: Pushed) -> str:
+    had = f"{number(pushed.had)} files were there already" if pushed.had else ""
+    if not pushed.files:
+        return had or "there is nothing to send"
+    rate = speed(pushed.bytes / max(pushed.seconds, 0.001))
+    sent = f"{number(pushed.files)} files, {size(pushed.bytes)} in {duration(pushed.seconds)}"
+    return "; ".join(filter(None, [f"{sent} ({rate})", had]))
+
+
+class ShownProgress:
+    """A transfer as a row of the screen."""
+
+    def __init__(self, screen: Screen, name: str) -> None:
+        self._screen, self._name = screen, name
+        self._telling = threading.Lock()
+
+    def __call__(self, progress: PushProgress) -> None:
+        """Show how far it is; from any thread."""
+        fields: dict[str, float | str] = {
+            "done": progress.bytes,
+            "total": progress.all_bytes,
+            "files": progress.files,
+            "all_files": progress.all_files,
+            "unit": "bytes",
+        }
+        with self._telling:
+            self._screen.event(Event("", 0, time.time(), self._name, "progress", fields))

@@ -1,0 +1,307 @@
+"""A push to this machine as a box, through the program that travels: what arrives, what is kept."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.transfer import outgoing
+from bootstrap.transfer.push import Pushed, push_folder
+
+MIB = 2**20
+Push = Callable[..., Pushed]
+
+
+@pytest.fixture
+def wire() -> Iterator[LocalWire]:
+    wire = LocalWire()
+    yield wire
+    wire.close()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "work dir/tree/data"
+
+
+@pytest.fixture
+def push(wire: LocalWire, source: Path, target: Path) -> Push:
+    def push(**options: Any) -> Pushed:
+        return push_folder(wire, source, "tree/data", workdir=str(target.parents[1]), **options)
+
+    return push
+
+
+def contents(folder: Path) -> dict[bytes, tuple[bytes, int, int]]:
+    """Bytes, permissions and time of each file below, and folders that are empty."""
+    found = {}
+    for path in folder.rglob("*"):
+        name = os.fsencode(path.relative_to(folder))
+        if path.is_file():
+            facts = path.stat()
+            found[name] = (path.read_bytes(), facts.st_mode & 0o777, facts.st_mtime_ns)
+        elif not any(path.iterdir()):
+            found[name] = (b"", 0, 0)
+    return found
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(folder: Path, **files: str | bytes) -> None:
+    for name, text in files.items():
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def test_what_stands_here_is_there_byte_for_byte_and_once(
+    push: Push, source: Path, target: Path
+) -> None:
+    write(source, a="1", zero="", large=os.urandom(3 * MIB))
+    (source / "empty/folder").mkdir(parents=True)
+    (source / "a\n\x1b[31m é").write_text("odd")
+    odd = source / os.fsdecode(b"\xff\xfe/\x80")
+    odd.parent.mkdir()
+    odd.write_bytes(b"no text")
+    (source / "a").chmod(0o755)
+    os.utime(source / "a", ns=(1, 1_234_567_890_123_456_789))
+    first = push()
+    assert (first.files, first.bytes, first.had) == (5, 3 * MIB + 11, 0)
+    assert contents(target) == contents(source)
+    # Equal sizes and times: nothing is read, on either side, or it would be seen.
+    for folder, text in ((source, "2"), (target, "3")):
+        times = (folder / "a").stat().st_mtime_ns
+        write(folder, a=text)
+        os.utime(folder / "a", ns=(times, times))
+    again = push()
+    assert (again.files, again.had, again.failed) == (0, 5, [])
+    assert (target / "a").read_text() == "3"
+
+
+def test_what_a_push_put_there_is_replaced_and_nothing_else(
+    push: Push, source: Path, target: Path
+) -> None:
+    write(source, ours="1", touched="1", same="1", other="1", longer="1")
+    target.mkdir(parents=True)
+    write(target, same="1", other="2", longer="made there", more="stays")
+    first = push()
+    assert (first.files, first.had, first.kept) == (2, 1, ["longer", "other"])
+    with pytest.raises(NotSafeError, match=r"2 files of the box.*\n  longer\n  other"):
+        first.check("box")
+    assert (target / "other").read_text() == "2"
+    write(source, ours="22")
+    os.utime(source / "touched", ns=(5, 5))
+    second = push()
+    assert (second.files, second.had, second.kept) == (1, 2, ["longer", "other"])
+    assert (target / "ours").read_text() == "22"
+    write(target, ours="33")  # by a training
+    write(source, ours="4")
+    assert push().kept == ["longer", "other", "ours"]
+    third = push(replace=True)
+    assert (third.files, third.kept) == (3, [])
+    assert {name: file[0] for name, file in contents(target).items()} == {
+        **{name: file[0] for name, file in contents(source).items()},
+        b"more": b"stays",
+    }
+
+
+def test_a_single_file_goes_into_the_folder(wire: LocalWire, tmp_path: Path) -> None:
+    write(tmp_path, one="1", other="2")
+    pushed = push_folder(wire, tmp_path / "one", "to", workdir=str(tmp_path / "box"))
+    assert (pushed.files, names(tmp_path / "box/to")) == (1, ["one"])
+
+
+def test_what_gitignore_lines_exclude_stays(push: Push, source: Path, target: Path) -> None:
+    for name in ("keep.txt", "a.log", "sub/b.log", "sub/kept.log", "cache/x", "sub/cache/y"):
+        (source / name).parent.mkdir(exist_ok=True, parents=True)
+        (source / name).write_text(name)
+    push(exclude=["*.log", "!kept.log", "/cache/"])
+    assert sorted(contents(target)) == [b"keep.txt", b"sub/cache/y", b"sub/kept.log"]
+
+
+def test_links_are_followed_within_the_source_alone(
+    push: Push, source: Path, target: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").write_text("s")
+    (source / "sub").mkdir()
+    write(source / "sub", a="1")
+    for name, to in {
+        "file": "sub/a",
+        "folder": "sub",
+        "out": "../secret",
+        "circle": ".",
+        "nowhere": "gone",
+    }.items():
+        (source / name).symlink_to(to)
+    os.mkfifo(source / "pipe")
+    pushed = push()
+    assert sorted(contents(target)) == [b"file", b"folder/a", b"sub/a"]
+    assert [line.partition(":")[0] for line in pushed.left_out] == [
+        "circle",
+        "nowhere",
+        "out",
+        "pipe",
+    ]
+
+
+class CutStream(LocalStream):
+    """One that is gone after so many bytes were written to it."""
+
+    left = 0
+    wire: CutWire
+
+    def write(self, b: bytes) -> None:
+        self.left -= len(b)
+        if self.left < 0:
+            self.wire.close()
+            raise LinkLost("box")
+        super().write(b)
+
+    def read(self, n: int) -> bytes:
+        piece = super().read(n)
+        if not piece and not self.wire.alive():
+            raise LinkLost("box")
+        return piece
+
+
+class CutWire(LocalWire):
+    """A login that is cut in the middle of what is sent over it."""
+
+    def __init__(self, lives: int) -> None:
+        super().__init__()
+        self.lives = lives
+
+    def start(self, command: str) -> LocalStream:
+        stream = CutStream("/bin/sh", command)
+        stream.left, stream.wire = self.lives, self
+        self._streams.append(stream)
+        return stream
+
+
+def test_after_each_cut_only_what_was_under_way_is_sent_again(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, large=os.urandom(40 * MIB), **{f"small{n}": str(n) for n in range(50)})
+    lives = iter([1 * MIB, 9 * MIB, 0, 12 * MIB, 5 * MIB])
+    back: list[None] = []
+    link = ReconnectingLink(
+        lambda: CutWire(next(lives, 10**12)),
+        lost=lambda _seconds: None,
+        back=lambda: back.append(None),
+        warn=str,
+    )
+    counts: list[int] = []
+    written = LocalStream.write
+    monkeypatch.setattr(
+        LocalStream, "write", lambda self, b: (counts.append(len(b)), written(self, b))[1]
+    )
+    pushed = push_folder(link, source, "tree/data", workdir=str(target.parents[1]))
+    link.close()
+    assert contents(target) == contents(source)
+    assert (pushed.files, len(back)) == (51, 5)
+    # Of each cut: what lay in pipes, and a block; the questions about 51 files.
+    assert sum(counts) < 40 * MIB + 5 * 2 * MIB
+    assert not (target / ".boxstrap-parts").exists()
+
+
+def test_a_file_that_changes_while_it_is_read_is_sent_as_it_is_then(
+    push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, large=bytes(2 * MIB), small="1")
+    looked, is_as_listed = [0], outgoing._is_as_listed
+
+    def changed(file: Any, listed: Any) -> bool:
+        looked[0] += 1
+        if looked[0] == 2:  # the large one was read, and its name is not given yet
+            write(source, large=bytes(2 * MIB) + b"more")
+        return is_as_listed(file, listed)
+
+    monkeypatch.setattr(outgoing, "_is_as_listed", changed)
+    assert push().files == 2
+    assert contents(target) == contents(source)
+
+
+def test_a_file_that_is_gone_meanwhile_is_said(
+    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, a="1", gone="2")
+    path = outgoing.Outgoing.path
+    monkeypatch.setattr(
+        outgoing.Outgoing,
+        "path",
+        lambda self, file: path(self, file) + (b"?" if file.path == "gone" else b""),
+    )
+    pushed = push()
+    assert (pushed.files, pushed.failed) == (1, ["gone: it can't be read here"])
+    with pytest.raises(BoxstrapError, match="1 file could not be sent"):
+        pushed.check("box")
+
+
+def test_there_must_be_room_before_anything_is_sent(push: Push, source: Path, target: Path) -> None:
+    write(source, a="1")
+    os.truncate(source / "a", 2**43)
+    with pytest.raises(BoxLacksError, match=r"8.8 TB are to be sent, and .* are free"):
+        push()
+    assert names(target) == []
+
+
+@pytest.mark.parametrize("place", ["../out", "/etc/boxstrap-test", "tree/../../out"])
+def test_no_place_outside_of_the_working_folder(
+    wire: LocalWire, source: Path, tmp_path: Path, place: str
+) -> None:
+    write(source, a="1")
+    with pytest.raises(UsageError, match="below the box's working folder"):
+        push_folder(wire, source, place, workdir=str(tmp_path / "work"))
+    assert names(tmp_path) == ["here"]
+
+
+def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
+    wire: LocalWire, source: Path, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program of a push whose link is gone may live on: the same push ends it."""
+    write(source, a="1")
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other", b="1")
+    reached, go_on = threading.Event(), threading.Event()
+    frames = outgoing.Outgoing.frames
+
+    def slow(self: outgoing.Outgoing, files: Any) -> Any:
+        reached.set()
+        go_on.wait(20)
+        yield from frames(self, files)
+
+    monkeypatch.setattr(outgoing.Outgoing, "frames", slow)
+    failed: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            push_folder(wire, source, "tree/data", workdir=str(target.parents[1]))
+        except BoxstrapError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert reached.wait(20)
+    monkeypatch.setattr(outgoing.Outgoing, "frames", frames)
+    with pytest.raises(BusyError, match="another push"):
+        push_folder(wire, tmp_path / "other", "tree/data", workdir=str(target.parents[1]))
+    assert push_folder(wire, source, "tree/data", workdir=str(target.parents[1])).files == 1
+    go_on.set()
+    thread.join()
+    assert len(failed) == 1
