@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
+from bootstrap.link import parsing
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Wire
@@ -27,6 +28,7 @@ TRIES = 3
 """How often a file that changes while it is read is sent."""
 MOST_NAMED = 20
 _HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN = "h", "a", "s", "r", "f"
+_LETTERS = {_HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN}
 _WHY = {
     "denied": "the box does not let it be written",
     "place": "something else stands where it belongs",
@@ -34,6 +36,7 @@ _WHY = {
     "damaged": "it arrived damaged",
     "changed": "it changes while it is read",
     "unread": "it can't be read here",
+    "silent": "the box says nothing of it",
 }
 
 
@@ -159,14 +162,13 @@ class Push:
             free = max(free, number_of(header, "free"))
             parts = header.get("begun")
             for key, value in parts.items() if isinstance(parts, dict) else ():
-                if key.isdecimal() and isinstance(value, int) and value > 0:
-                    begun[len(states) + int(key)] = value
+                at = parsing.number(key)
+                if at is not None and isinstance(value, int) and value > 0:
+                    begun[len(states) + at] = value
             states += text_of(header, "states")
         files = self._source.files
-        if len(states) != len(files):
-            raise BoxstrapError(
-                "it answered about other files than it was asked.", where=self._label
-            )
+        if len(states) != len(files) or not _LETTERS.issuperset(states):
+            raise BoxstrapError("it did not say what it has of the files.", where=self._label)
         begun = {i: min(there, files[i].size) for i, there in begun.items() if i < len(files)}
         lacking = sum(files[i].size for i, state in enumerate(states) if state in {_ABSENT, _OLDER})
         if lacking - sum(begun.values()) > free:
@@ -205,12 +207,15 @@ class Push:
         """Which of those that have the same size and another time are the same?"""
         files = self._source.files
         alike = [(i, files[i]) for i, state in enumerate(states) if state == _SAME_SIZE]
+        asked = {i for i, _ in alike}
         if not alike:
             return
         for header, _ in transfer.run(self._outgoing.comparisons(alike)):
             i, state = number_of(header, "i"), text_of(header, "state")
-            if 0 <= i < len(states) and state in {_HAS, _OLDER, _FOREIGN}:
+            if i in asked and state in {_HAS, _OLDER, _FOREIGN}:
                 states[i] = state
+        silent = {i for i, _ in alike if states[i] == _SAME_SIZE} - {*self._outgoing.unread}
+        pushed.failed += [f"{files[i].path}: {_WHY['silent']}" for i in sorted(silent)]
         self._note_unread(pushed)
 
     def _send(
@@ -225,14 +230,16 @@ class Push:
         progress.all_bytes = sum(files[i].size for i in wanted)
         while wanted:
             again: list[int] = []
+            silent = set(wanted)
             frames = outgoing.frames([(i, files[i], begun.get(i, 0)) for i in wanted])
             for header, _ in transfer.run(frames):
                 i, problem = number_of(header, "i"), text_of(header, "problem")
                 if problem == "full":
                     there = number(len(self._arrived))
                     raise self._no_room(f"its disk is full; {there} files have arrived")
-                if not 0 <= i < len(files):
+                if i not in silent:
                     continue
+                silent.discard(i)
                 if not problem:
                     self._arrived.add(i)
                     progress.files += 1
@@ -244,8 +251,10 @@ class Push:
                 else:
                     pushed.failed.append(f"{files[i].path}: {_WHY.get(problem, 'refused')}")
             again += outgoing.changed
+            silent -= {*outgoing.changed, *outgoing.unread}
             outgoing.changed.clear()
             self._note_unread(pushed)
+            pushed.failed += [f"{files[i].path}: {_WHY['silent']}" for i in sorted(silent)]
             tries.update(again)
             begun = {}
             wanted = [i for i in again if tries[i] < TRIES and self._listed_again(i)]

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import bootstrap
+from bootstrap.box.transfer.frames import pack_frame
 from bootstrap.cancel import CancelToken
 from bootstrap.codes import explain
 from bootstrap.editors import jsonc, needs, on_box
@@ -51,6 +52,7 @@ from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.transfer.push import push_folder
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 
@@ -199,6 +201,14 @@ def read_log(wire: Any) -> None:
     assert 0 <= reader.at < 10**18
 
 
+def pushed(wire: Any) -> None:
+    """Only what the box was asked about counts, and each file once."""
+    source = Path(__file__).parents[1] / "sync"
+    found = push_folder(wire, source, "data", exclude=["__pycache__"])
+    assert found.had + found.files + len(found.kept) + len(found.failed) == 3
+    found.check("box")
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -237,6 +247,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/send_uv.py": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
+    "protocol/transfer.py": pushed,
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module, and where it has several which -> what it makes of a box's words. Whoever asks a box
@@ -295,6 +306,43 @@ LINES = st.lists(st.tuples(WORDS, st.sampled_from("\t \n"), VALUES).map("".join)
 LOOKS = st.lists(st.sampled_from(sorted(TOP))).map(
     lambda keys: json.dumps({key: TOP[key] for key in keys}).encode() + b"\n"
 )
+HEADERS = st.dictionaries(
+    st.sampled_from(["v", "free", "states", "begun", "i", "state", "problem", "end"]),
+    st.sampled_from(
+        [
+            0,
+            1,
+            2,
+            -1,
+            10**30,
+            True,
+            None,
+            "",
+            "h",
+            "a",
+            "s",
+            "hhh",
+            "aaa",
+            "has",
+            "full",
+            "\x1b[31m",
+        ]
+    )
+    | st.dictionaries(st.sampled_from(["0", "²", DIGITS, "-1"]), st.sampled_from([1, -1, "x", {}])),
+    max_size=3,
+)
+# What is asked at first is answered well, and the rest at random.
+FRAMES = st.tuples(
+    st.sampled_from(["", "hhh", "aaa", "ssr", "aff"]), st.lists(HEADERS, max_size=6)
+).map(
+    lambda said: b"".join(
+        pack_frame(header)
+        for header in [
+            *([{"states": said[0], "free": 10**12}, {"end": 1}] if said[0] else []),
+            *said[1],
+        ]
+    )
+)
 CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"", b"-1", b"256"])
 
 
@@ -302,7 +350,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(said=st.binary(max_size=3000) | LINES | LOOKS, code=CODES)
+@given(said=st.binary(max_size=3000) | LINES | LOOKS | FRAMES, code=CODES)
 @example(said=b"x", code=DIGITS.encode())
 @example(said="free\t²\n".encode(), code=b"0")
 @example(said=b"{}\n", code=b"0")
