@@ -45,12 +45,12 @@ def render_carrier(
     """A script that takes the box it runs on to the profile.
 
     `wait`: it lasts as long as the training. `leave`: steps that are left out. `narrow`: without
-    comments and docstrings of Python, which nobody reads in what is packed.
+    comments, docstrings and indentation, which nobody reads in what is packed.
     """
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
     values = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
-    script = render_script(profile.name, values, steps, bare_files=narrow)
+    script = render_script(profile.name, values, steps, narrow=narrow)
     at_boot = profile.train.at_boot if profile.train else "leave"
     own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),

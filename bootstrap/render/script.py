@@ -70,11 +70,11 @@ def render_script(
     variables: Sequence[tuple[str, Value]],
     steps: Sequence[Step],
     *,
-    bare_files: bool = False,
+    narrow: bool = False,
 ) -> str:
     """The full script: all of the library, readable.
 
-    `bare_files`: of the box's programs only what is read there goes along, for a door with a limit.
+    `narrow`: without what its reader alone needs, for a door with a limit.
     """
     library = [shell_part("lib", name) for name in LIBRARY if name not in BESIDE_STEPS]
     beside = [shell_part("lib", name) for name in LIBRARY if name in BESIDE_STEPS]
@@ -82,8 +82,14 @@ def render_script(
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is asked for by its command
     parts = [*beside, *(shell_part("steps", name) for name in names)]
-    files = bare_box_files() if bare_files else box_files()
-    return assemble_script(profile_name, variables, Parts(library, parts, files))
+    whole = Parts(library, parts, box_files())
+    return assemble_script(profile_name, variables, _without_comments(whole) if narrow else whole)
+
+
+def _without_comments(parts: Parts) -> Parts:
+    """A quarter less, packed."""
+    library, steps = (list(map(bare_shell, texts)) for texts in (parts.library, parts.steps))
+    return Parts(library, steps, bare_box_files())
 
 
 @cache

@@ -63,6 +63,22 @@ def unpacked(text: str) -> str:
     return script
 
 
+def test_shell_without_comments_means_the_same() -> None:
+    """As bash understood it; where text has several lines, their indentation aside."""
+
+    def functions(*texts: str) -> list[str]:
+        script = "".join(texts) + "\ndeclare -f"
+        done = subprocess.run(
+            ["bash"], input=script, capture_output=True, text=True, check=True, timeout=20
+        )
+        return [line.strip() for line in done.stdout.splitlines()]
+
+    parts = [part.read_text() for part in static_parts() if part.parent.name in ("lib", "steps")]
+    whole = functions(*parts)
+    assert functions(*map(bare_shell, parts)) == whole
+    assert len(whole) > 2000
+
+
 @pytest.mark.parametrize("name", RENTED)
 def test_a_paste_fits_its_limit(name: str, key: str) -> None:
     what = profile(name, key)
