@@ -4,9 +4,10 @@
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
-"error", "run": {name, repo, state, rc, last}}. Bytes, watts, °C, MHz, percent; `throttle` are
-NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process belongs to. It ends
-when nobody reads, or when its standard input ends; with `--within S` after one sample of the GPUs.
+"error", "run": {name, repo, state, rc, last, metric}}. Bytes, watts, °C, MHz, percent;
+`throttle` are NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process
+belongs to. It ends when nobody reads, or when its standard input ends; with `--within S` after one
+sample of the GPUs.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ if not __package__:  # run as a file: PEP 366
 
 from .expected_hardware import parse_expected  # noqa: E402
 from .gpu_reader import GPU, ask, load_library  # noqa: E402
+from .metrics import newest, read_patterns  # noqa: E402
 
 VERSION = 1
-TAIL = 4096  # bytes of a log in which its last line is looked for
+TAIL = 32 * 1024  # bytes of a log in which its last lines are looked for
 MOST_PROCESSES = 16
 
 CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
@@ -167,12 +169,15 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
         return None
     run = max(found, key=lambda folder: (folder / "started").stat().st_mtime)
     state, _, code = run_state(run).partition(" ")
+    end = end_of(run / "log")
+    own = run / "metrics"
     return {
         "name": run.name,
         "repo": run.parent.name,
         "state": state,
         "rc": int(code) if code.isdigit() else None,
-        "last": last_line(run / "log"),
+        "last": last_line(end),
+        "metric": newest(end, read_patterns(own.read_text() if own.exists() else "")),
     }
 
 
@@ -182,14 +187,18 @@ def run_state(run: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def last_line(log: Path) -> str:
-    """The last line that says something; of a progress bar, what it shows now."""
+def end_of(log: Path) -> str:
+    """The end of a log; "" where it can't be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
-            text = file.read().decode("utf-8", "replace")
+            return file.read(TAIL).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def last_line(text: str) -> str:
+    """The last line that says something; of a progress bar, what it shows now."""
     lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
     return next((line for line in reversed(lines) if line), "")[:500]
 

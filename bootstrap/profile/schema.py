@@ -41,6 +41,7 @@ GpuName = Annotated[str, values.GPU_NAME]
 Driver = Annotated[str, values.DRIVER]
 Cuda = Annotated[str, values.CUDA]
 Command = Annotated[str, values.COMMAND]
+MetricLine = Annotated[str, values.METRIC]
 SessionName = Annotated[str, values.SESSION]
 
 
@@ -213,6 +214,10 @@ class Train(Section):
     session: Free[SessionName] = field("Name of the tmux session and of the run.", default="train")
     results: Free[list[RepoPath]] = field(
         "What training writes and you will want back; `out/` is made first."
+    )
+    metrics: Free[list[MetricLine]] = field(
+        "Lines of the log that have metrics, with a {name} where each number stands, as in "
+        "'score is {score}'; by default usual names, as in loss 0.42 or val_loss=0.42."
     )
     resume: Free[Command | None] = field(
         "The command that goes on from what a run left that died, as in python train.py --resume."

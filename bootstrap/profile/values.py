@@ -285,6 +285,11 @@ PACKAGE = Rule(
     r"[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?",
     128,
 )
+METRIC = Rule(
+    "a line of the log with a {name} where a number stands, as in 'score is {score}'",
+    r"[^{}]*\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}([^{}]+\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}){0,20}[^{}]*",
+    500,
+)
 SESSION = Rule("a session's name (letters, digits, _ -)", r"[A-Za-z0-9_-]+", 64)
 RUN = Rule(
     "the name of a run, as `status` has it",

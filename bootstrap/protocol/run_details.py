@@ -1,5 +1,5 @@
-"""What `status` asks beyond the probe, in the same exchange: how the logs of failed runs end, and
-what the GPUs do while a run lives."""
+"""What `status` asks beyond the probe, in the same exchange: how the logs of failed runs end, the
+newest metric of others, and what the GPUs do while a run lives."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bootstrap.box.metrics import LINE
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.probe import BoxState, read
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
 
 MOST_ENDS = 8
-"""Failed runs of which the log's end is read, the newest."""
+"""Failed runs of which the log's end is read, the newest; and others of which the metric is."""
 END_BYTES = 6000
 """Of each: room for the tracebacks of some ranks, and all of them within two round trips."""
+_METRIC_BYTES = 1000
 _MOST_BYTES = 256 * 1024
 _MOST_GPUS = 128
 _GPUS_S = 5
@@ -42,9 +44,11 @@ class UsedGpu:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """Runs by `KEY/NAME`. The ends of their logs are not clean yet."""
+    """Runs by `KEY/NAME`. What is from their logs is not clean yet."""
 
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
+    metrics: Mapping[str, bytes] = field(default_factory=dict)
+    """The last line that has a metric."""
     gpus: tuple[UsedGpu, ...] = ()
     """Where a run lives, and the box has some that answer."""
     trees: tuple[TreeUse, ...] = ()
@@ -72,6 +76,7 @@ def ask_details(
         most=MOST_ENDS,
         bytes=END_BYTES,
         patience=_GPUS_S,
+        usual_metrics=LINE,
     )
     answer, *parts = exchange(wire, query, timeout=60).split(f"\n{mark} ".encode())
     return read(answer, wire.label), parse_details(parts)
@@ -80,20 +85,29 @@ def ask_details(
 def parse_details(parts: Sequence[bytes]) -> RunDetails:
     """Read the parts of an answer: a word, perhaps a run, and below these what is told of it."""
     ends: dict[str, bytes] = {}
+    metrics: dict[str, bytes] = {}
     gpus: tuple[UsedGpu, ...] = ()
     trees: tuple[TreeUse, ...] = ()
-    for part in parts[: MOST_ENDS + 2]:
+    for part in parts[: MOST_ENDS + 3]:
         head, _, told = part.partition(b"\n")
         word, _, path = head.decode("utf-8", "replace").partition(" ")
         if word == "log":
             ends[path] = told[-END_BYTES:]
+        elif word == "metrics":
+            metrics = _metrics(told)
         elif word == "gpus":
             gpus = _gpus(told.partition(b"\n")[0][:_MOST_BYTES])
         elif word == "trees" and told.strip():
             from bootstrap.protocol.trees import parse_uses
 
             trees = parse_uses(told)
-    return RunDetails(ends, gpus, trees)
+    return RunDetails(ends, metrics, gpus, trees)
+
+
+def _metrics(told: bytes) -> dict[str, bytes]:
+    """Lines of a run, a tab, and the last line of its log that has a metric."""
+    rows = (row.partition(b"\t") for row in told.split(b"\n")[:MOST_ENDS])
+    return {run.decode("utf-8", "replace"): line[:_METRIC_BYTES] for run, _, line in rows if line}
 
 
 def _gpus(sample: bytes) -> tuple[UsedGpu, ...]:

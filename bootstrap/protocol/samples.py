@@ -69,13 +69,14 @@ class Machine(_SamplePart):
 
 
 class Newest(_SamplePart):
-    """The run that was begun last, and the last line of its log."""
+    """The run that was begun last, the last line of its log, and the last that has a metric."""
 
     name: Text
     repo: Text
     state: RunState
     rc: Annotated[int, Field(ge=-1000, le=1000)] | None = None
     last: Text
+    metric: Text = ""
 
 
 class Sample(_SamplePart):

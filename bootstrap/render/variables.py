@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
+from bootstrap.profile.metrics import as_row
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
 from bootstrap.render.index import default_index
@@ -134,6 +135,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("TRAIN_RESUME", (train.resume or "") if train else ""),
         ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
         ("RESULTS", train.results if train else []),
+        ("METRICS", [as_row(line) for line in train.metrics] if train else []),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
         ("UV_VERSION", uv_release.VERSION),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import UsedGpu
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.gpu_use import gpu_use, gpus_in_words
 from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration, size
 from bootstrap.ui.layout import aligned
 
 _SHOWN = 10
 """Runs that are over; those that live or wait for their turn are always shown."""
+_LINE = 160
+"""Characters of a line of a log."""
 _WIDEST = 60
 """Characters of a command; the whole is in --json."""
 _NEXT = {
@@ -29,9 +33,16 @@ def how_to_resume(run: Run, program: str = "boxstrap") -> str:
 
 
 def run_lines(
-    runs: Sequence[Run], now: int, gpus: Sequence[UsedGpu], failures: Mapping[Run, Failure]
+    runs: Sequence[Run],
+    now: int,
+    gpus: Sequence[UsedGpu],
+    failures: Mapping[Run, Failure],
+    metrics: Mapping[Run, str] = MappingProxyType({}),
 ) -> list[str]:
-    """The newest first; of the newest that failed the end of its log, of the others a sentence."""
+    """The newest first; of the newest that failed the end of its log, of the others a sentence.
+
+    `metrics` is the newest line of each that has a metric.
+    """
     names = repository_names({run.repo_key for run in runs})
     shown = _chosen(runs)
     rows = [
@@ -43,10 +54,19 @@ def run_lines(
     newest = next((run for run in shown if run in failures), None)
     lines: list[str] = []
     for run, line in zip(shown, aligned(kept), strict=True):
-        lines += [line, *_below(run, failures.get(run), whole=run is newest)]
+        lines += [line, *([f"      {metrics[run]}"] if run in metrics else [])]
+        lines += _below(run, failures.get(run), whole=run is newest)
     if len(runs) > len(shown):
         lines.append(f"  and {len(runs) - len(shown)} older ones: --json has all")
     return lines
+
+
+def metric_lines(
+    runs: Sequence[Run], said: Mapping[str, bytes], redact: Callable[[str], str]
+) -> dict[Run, str]:
+    """The newest line with a metric of each run that has one, clean; `said` is by `KEY/NAME`."""
+    found = ((run, said.get(f"{run.repo_key}/{run.name}")) for run in runs)
+    return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
 
 def _chosen(runs: Sequence[Run]) -> list[Run]:

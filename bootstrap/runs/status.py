@@ -29,7 +29,7 @@ from bootstrap.runs.connection import (
 )
 from bootstrap.runs.failure import Failure, find_failures
 from bootstrap.runs.gpu_use import gpu_use
-from bootstrap.runs.run_lines import run_lines
+from bootstrap.runs.run_lines import metric_lines, run_lines
 from bootstrap.runs.selection import repository_names
 from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.text.sizes import size
@@ -112,18 +112,22 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
         if any(failure.lines for failure in failures.values()):
             known, values = connection.box.known, connection.redactor.secrets
             warn_of_unredacted(known, box_state, screen, values)
+        metrics = metric_lines(box_state.runs, connection.details.metrics, connection.redactor.text)
         why = _why(connection, _setup(box_state))
         return BoxStatus(
-            _document(connection, why, failures),
+            _document(connection, why, failures, metrics),
             [
-                *status_lines(name, box_state, why, connection.details.gpus, failures),
+                *status_lines(name, box_state, why, connection.details.gpus, failures, metrics),
                 *_tree_lines(connection.details.trees),
             ],
         )
 
 
 def _document(
-    connection: BoxConnection, why: Event | None, failures: Mapping[Run, Failure]
+    connection: BoxConnection,
+    why: Event | None,
+    failures: Mapping[Run, Failure],
+    metrics: Mapping[Run, str],
 ) -> dict[str, object]:
     box_state, gpus = connection.box_state, connection.details.gpus
     now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
@@ -138,6 +142,7 @@ def _document(
             "repository": names[run.repo_key],
             "seconds": run.seconds(now),
             "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
+            "metric": metrics.get(run),
             "failure": failures[run].as_dict() if run in failures else None,
         }
         for run in box_state.runs
@@ -146,19 +151,20 @@ def _document(
     return {"box": connection.box.known.name, "setup": setup, "runs": runs, "trees": trees}
 
 
-def status_lines(
+def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
     name: str,
     box_state: BoxState,
     why: Event | None = None,
     gpus: Sequence[UsedGpu] = (),
     failures: Mapping[Run, Failure] = MappingProxyType({}),
+    metrics: Mapping[Run, str] = MappingProxyType({}),
 ) -> list[str]:
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
-    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures)
+    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures, metrics)
     return [*lines, *(runs or ["no run was started here"])]
 
 

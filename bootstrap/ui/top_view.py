@@ -215,6 +215,8 @@ def box_lines(sample: Sample) -> list[str]:
         failed = run.state == "finished" and run.rc
         what = f"ended with exit code {run.rc}" if failed else run.state
         lines.append(f"{run.name} {what}" + (f": {run.last}" if run.last else ""))
+        # Where it is not that line: a log may say much between two of its steps.
+        lines += [f"  {run.metric}"] if run.metric not in ("", run.last) else []
     return lines
 
 

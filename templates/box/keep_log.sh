@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# keep_log: while a run's command lives, notes when its log grew, and lets the oldest part go above its limit.
+# keep_log: while a run's command lives, notes when its log grew, and lets the oldest part go above its limit. Sees to it
+# that the box has its monitor.
 # usage: bash keep_log.sh COMMAND RUN_DIR
 # COMMAND is its process, as `identity` writes it. That writes its log itself: nothing of ours stands between.
 {
@@ -70,15 +71,23 @@
     rm -f "$aside"
   }
 
+  # One a box: where it is there already, this one leaves. A run that ends at once needs none.
+  start_monitor() {
+    local box_home=${run%/*/*/*}
+    monitor=begun
+    setsid "$box_home/agent/bin/python" -B "${0%/*}/monitor.py" "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
+  }
+
   # A pipe that nobody writes to: waiting for it takes no process of its own.
   exec {quiet}<> <(:)
   # Not in the midst of letting go.
   trap 'over=yes' TERM
-  pause=0.1 over=''
+  pause=0.1 over='' monitor=
   note
   while [ -z "$over" ] && alive "$command"; do
     read -rt "$pause" -u "$quiet" _
     [ ! "$log" -nt "$times" ] || look
+    [ -n "$monitor" ] || [ "$SECONDS" -lt 5 ] || start_monitor
   done
   look
   exit

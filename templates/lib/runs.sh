@@ -105,6 +105,7 @@ new_run() {
   [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
+  [ "${#METRICS[@]}" = 0 ] || printf '%s\n' "${METRICS[@]}" >"$tmp/metrics" # full
   [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
   [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full

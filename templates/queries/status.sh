@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; probe.sh comes before it
-# status: after what the probe says, the end of the log of each run that failed, trees beside, and what the GPUs do.
+# status: after what the probe says, the end of the log of each run that failed, the newest metric of others, trees
+# beside, and what the GPUs do.
 # Each part begins with a line that only who asks can know: a log may hold anything.
 
 show_log_ends() {
@@ -14,11 +15,45 @@ show_log_ends() {
 failed_runs() {
   all_runs | while IFS='	' read -r run state; do
     case $state in 'finished 0' | running | waiting | queued) continue ;; esac
-    ended='' started=0
+    ended=''
     { read -r ended <"$run/ended"; } 2>/dev/null
+    [ "$ended" = stop ] || printf '%s\n' "$run"
+  done | newest
+}
+
+# newest: the newest few of the runs on standard input, each behind when it began.
+newest() {
+  while read -r run; do
+    started=0
     { read -r started <"$run/started"; } 2>/dev/null
-    [ "$ended" = stop ] || printf '%s %s\n' "$started" "$run"
+    printf '%s %s\n' "$started" "$run"
   done | sort -rn | head -n "$most"
+}
+
+# The last line with a metric of those that live or ended well. A run may have patterns of its own, each behind its
+# names. However many there are, it takes the same few processes.
+show_metrics() {
+  set --
+  while read -r _ run; do set -- "$@" "$run/log"; done <<E
+$(all_runs | while IFS='	' read -r run state; do
+    case $state in 'finished 0' | running) printf '%s\n' "$run" ;; esac
+  done | newest)
+E
+  printf '\n%s metrics\n' "$mark"
+  [ ! -f "$1" ] || tail -v -c 16384 -- "$@" 2>/dev/null | tr '\r' '\n' | LC_ALL=C usual=$usual_metrics awk '
+    function tell() { if (last != "") print run "\t" substr(last, 1, 1000); last = "" }
+    /^==> .*\/log <==$/ {
+      tell()
+      dir = substr($0, 5, length($0) - 12)
+      count = split(dir, part, "/")
+      run = part[count - 1] "/" part[count]
+      own = ""
+      while ((getline line <(dir "/metrics")) > 0) own = own "|" substr(line, index(line, "\t") + 1)
+      wanted = tolower(own == "" ? ENVIRON["usual"] : substr(own, 2))
+      next
+    }
+    tolower($0) ~ wanted { last = $0 }
+    END { tell() }'
 }
 
 # Trees beside the main ones: of each the run that was made in it last, then sizes, as far as a moment is enough.
@@ -51,6 +86,8 @@ show_gpus() {
   "$box_home/agent/bin/python" -B "$box_home/box/top_stream.py" --within "$patience" </dev/null 2>/dev/null
 }
 
-if [ -n "$redact" ]; then show_log_ends | redacted; else show_log_ends; fi
+show_logs() { show_log_ends && show_metrics; }
+
+if [ -n "$redact" ]; then show_logs | redacted; else show_logs; fi
 show_trees
 show_gpus

@@ -70,6 +70,7 @@ TRAIN_GRACE=10
 TRAIN_RESUME=''
 LOG_MAX_MIB=1024
 RESULTS=()
+METRICS=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
   'nvidia-ml-py>=12.560,<14'
@@ -236,6 +237,12 @@ unpack_box() {
 @@
 @@ machine_reader.py
 # (the file machine_reader.py)
+@@
+@@ metrics.py
+# (the file metrics.py)
+@@
+@@ monitor.py
+# (the file monitor.py)
 @@
 @@ network_checks.py
 # (the file network_checks.py)

@@ -37,6 +37,7 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
     assert [(line["v"], line["state"]) for line in found] == [(1, "live")] * 3
     assert found[0]["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
     assert found[0]["run"]["last"] == "step 7 loss 0.5"
+    assert found[0]["run"]["metric"] == "step 7 loss 0.5"
     assert found[0]["run"]["state"] == "running"
     after = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
     assert after - logins in (0, 1)
@@ -46,10 +47,19 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
         assert time.monotonic() < deadline
         time.sleep(0.2)
     # `status` takes one sample of it, in the exchange that it has anyway.
-    use = with_gpu.status()["runs"][0]["gpu_use"]
+    run = with_gpu.status()["runs"][0]
+    assert run["metric"] == "step 7 loss 0.5"
+    use = run["gpu_use"]
     assert [(one["index"], one["memory_total"]) for one in use] == [(0, 80 * 2**30)]
     shown = with_gpu.run("status").must(0).out
     assert re.search(r"running +started .+ ago +GPU 0: \d+ %, \d+\.\d of 80\.0 GiB", shown), shown
+    assert "\n      step 7 loss 0.5\n" in shown
+    # The monitor came with the run, by itself.
+    samples = "until [ $(cat samples | wc -l) -ge 2 ]; do sleep 0.2; done; cat samples"
+    noted = with_gpu.box.run(f"cd /workspace/.boxstrap/runs/*/train-1; {samples}", timeout=30)
+    head, first, *_ = map(json.loads, noted.splitlines())
+    assert head["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
+    assert first[3] == [[0, 4 * 2**20, None, 31]]
 
 
 def test_two_boxes_at_once_and_one_that_drops_comes_back(

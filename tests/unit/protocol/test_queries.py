@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.box.metrics import LINE
 from bootstrap.link.exchange import shell_command
 from bootstrap.protocol.probe import parse
 from bootstrap.protocol.query import build_query
@@ -36,6 +37,7 @@ ASKED: dict[str, dict[str, Value]] = {
     "status": {
         **{"repo_key": "homework-1", "repo_root": "", "script_id": "", "hint_names": ""},
         **{"hint_files": "", "mark": "m" * 32, "most": 8, "bytes": 8, "patience": 5},
+        "usual_metrics": LINE,
     },
     "tail": {"file": "runs/homework-1/train-2/log", "bytes": 5},
     "run_end": RUN,
@@ -123,6 +125,28 @@ def test_status_has_the_ends_of_failed_logs_and_no_word_of_the_others(
     assert next(iter(found)) == "homework-1/train-6"
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_status_sends_the_newest_metric_of_who_trains_or_is_done(
+    shell: str, box_home: BoxHome, tmp_path: Path
+) -> None:
+    alive = (box_home.path / "runs/homework-1/train-3/pid").read_text()
+    bar = "x\nstep 1 loss 3\r step 2 loss 2\r step 3 loss 1"
+    for name, files in {
+        "train-1": {"exit": "0\n", "started": "10\n", "log": "loss 1\nloss 2\nsaved\n"},
+        "train-2": {"exit": "1\n", "started": "20\n", "log": "loss 5\nValueError\n"},
+        "train-3": {"pid": alive, "started": "30\n", "log": bar},
+        "train-4": {"pid": alive, "started": "40\n", "metrics": "a\tis (9)\nb\tdice ([0-9]+)\n"},
+    }.items():
+        box_home.run(name, **{"exit": "", "metrics": "", "log": "loss 1\ndice 7\nx\n", **files})
+    said = answer(SHELLS[shell], asked("status", box_home), tmp_path)
+    found = parse_details(said.split(b"\n" + b"m" * 32 + b" ")[1:]).metrics
+    assert {path.rpartition("/")[2]: line.strip() for path, line in found.items()} == {
+        "train-4": b"dice 7",
+        "train-3": b"step 3 loss 1",
+        "train-1": b"loss 2",
+    }
+
+
 def test_status_names_the_trees_beside_the_main_one(box_home: BoxHome, tmp_path: Path) -> None:
     for number in (2, 10, 3):
         tree = box_home.workdir / f"homework@{number}"
@@ -198,6 +222,7 @@ def test_more_runs_start_no_more_programs(name: str, box_home: BoxHome, tmp_path
     shims.mkdir()
     for program in (
         "bash",
+        "awk",
         "cat",
         "cut",
         "date",

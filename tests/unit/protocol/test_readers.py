@@ -43,7 +43,7 @@ from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.resume import _begun
-from bootstrap.runs.run_lines import run_lines
+from bootstrap.runs.run_lines import metric_lines, run_lines
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
@@ -177,12 +177,14 @@ def resumed(wire: Any) -> None:
 
 def detailed(wire: Any) -> None:
     said = exchange(wire, "x")
-    details = parse_details([said, b"log r-1/train-1\n" + said, b"gpus\n" + said])
+    parts = [b"log r-1/train-1\n", b"metrics\nr-1/train-1\t", b"gpus\n"]
+    details = parse_details([said, *(part + said for part in parts)])
     assert RUN
     failed = dataclasses.replace(RUN, state="finished", rc=137)
     failure = find_failure(failed, details.log_ends["r-1/train-1"])
     assert failure
-    told = run_lines([failed, RUN], 9, details.gpus, {failed: failure})
+    metrics = metric_lines([RUN], details.metrics, str)
+    told = run_lines([failed, RUN], 9, details.gpus, {failed: failure}, metrics)
     assert "\x1b" not in "".join(told)
     ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
 

@@ -11,7 +11,7 @@ from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import UsedGpu, parse_details
 from bootstrap.runs.failure import Failure
 from bootstrap.runs.gpu_use import gpu_use
-from bootstrap.runs.run_lines import run_lines
+from bootstrap.runs.run_lines import metric_lines, run_lines
 
 NOW = 100_000
 RUN = Run("k-1", "train-1", "running", None, NOW - 90, "c" * 40, "w", "train", 0, 12, "python x.py")
@@ -100,6 +100,16 @@ def test_where_processes_are_not_seen_it_is_what_the_run_was_given(
     assert (f"  GPU {gpus}  " in run_lines([queued], NOW, (), {})[0]) is bool(gpus)
     over = dataclasses.replace(mine, state="finished", rc=0)
     assert gpu_use(over, [over], [gpu(0)]) == ()
+
+
+def test_the_newest_metric_stands_below_its_run() -> None:
+    other = run("train-2", state="finished", rc=0)
+    said = {"k-1/train-1": b"\x1b[2Jstep 7   loss 0.5 of hunter22\n", "k-2/train-2": b"loss 3\n"}
+    metrics = metric_lines([RUN, other], said, lambda text: text.replace("hunter22", "***"))
+    assert metrics == {RUN: "step 7 loss 0.5 of ***"}
+    lines = run_lines([RUN, other], NOW, (), {}, metrics)
+    assert lines[1] == "      step 7 loss 0.5 of ***"
+    assert len(lines) == 3
 
 
 def test_of_what_a_box_says_of_its_gpus_only_what_makes_sense_is_read() -> None:

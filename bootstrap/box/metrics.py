@@ -1,0 +1,115 @@
+"""The numbers that a training logs: `loss 0.42`, `val_loss=0.42`, `{"loss": 0.42}`, as they come.
+
+Usual names are known. Where a profile has patterns (`train.metrics`), these alone count: lines
+of `NAME,NAME<TAB>EXPRESSION`, with a group for each name (`bootstrap/profile/metrics.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+WORDS = (
+    "loss|acc|accuracy|ppl|perplexity|reward|rewards|score|f1|bleu|rouge|wer|cer|auc|iou"
+    "|miou|dice|map|psnr|ssim|fid|mae|mse|rmse|lr|learning_rate|grad_norm|bpb|nll|elbo"
+)
+NUMBER = r"([-+]?[0-9.][-+0-9.eE]*|[-+]?nan|[-+]?inf)"
+LINE = f"""({WORDS})[a-z0-9_./@-]*["']? *[:=]? *["']?([-+]?[0-9.]|[-+]?nan|[-+]?inf)"""
+"""For `grep -iE` and awk: a line without it has no metric."""
+LONGEST = 1000
+"""Characters of a line: what lies further back is not read."""
+STEPS = ("step", "epoch")
+
+_CELL = r"[\w./@-]{0,60}"
+_METRIC = re.compile(
+    r"(?<![\w./@-])((?:(?:train|training|val|valid|validation|test|eval)[ ])?"
+    rf"(?:{_CELL}[_./@-])?(?:{WORDS})(?:[_./@-]{_CELL})?[0-9]{{0,3}})"
+    rf"(?=[\"'\s:=])[\"']?\s{{0,4}}[:=]?\s{{0,4}}[\"']?{NUMBER}(?![\w/])",
+    re.IGNORECASE,
+)
+_IN_OBJECT = re.compile(rf"[\"']([A-Za-z][\w./@ -]{{0,60}})[\"']\s{{0,4}}:\s{{0,4}}[\"']?{NUMBER}")
+_STEP = {
+    "step": re.compile(
+        r"(?<![A-Za-z])(?:global_?)?(?:step|iter|iteration)s?[\"']?[ :=#\[]{0,4}(\d{1,15})", re.I
+    ),
+    "epoch": re.compile(r"(?<![A-Za-z])epoch[\"']?[ :=#\[]{0,4}(\d{1,9}(?:\.\d{1,9})?)", re.I),
+}
+_ANY_WORD = WORDS.split("|")
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_MOST = 24
+"""Metrics of a line."""
+
+
+def read_patterns(text: str) -> list[Any]:
+    """Those that a run was begun with; none for the usual names."""
+    found: list[Any] = []
+    for line in text.splitlines()[:100]:
+        names, _, expression = line.partition("\t")
+        try:
+            compiled = re.compile(expression)
+        except re.error:
+            continue
+        if expression and compiled.groups == len(names.split(",")):
+            found.append((names.split(","), compiled))
+    return found
+
+
+def find_metrics(line: str, patterns: Sequence[Any] = ()) -> dict[str, float]:
+    """The metrics of a line, by name, with `step` and `epoch` where it has them; {} for none."""
+    line = plain(line)
+    found = _by_patterns(line, patterns) if patterns else _by_names(line)
+    if not found.keys() - set(STEPS):
+        return {}
+    for name, expression in _STEP.items():
+        step = expression.search(line)
+        if step and name not in found:
+            found[name] = float(step[1])
+    return found
+
+
+def plain(line: str) -> str:
+    """The line without colours, as much of it as is read."""
+    line = line[-LONGEST:]
+    return _COLOUR.sub("", line) if "\x1b" in line else line
+
+
+def newest(text: str, patterns: Sequence[Any] = ()) -> str:
+    """The last line that has a metric; of a progress bar, what it shows now. "" for none."""
+    for line in reversed(text.replace("\r", "\n").split("\n")):
+        if find_metrics(line, patterns):
+            return plain(line).strip()
+    return ""
+
+
+def _by_patterns(line: str, patterns: Sequence[Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for names, expression in patterns:
+        match = expression.search(line)
+        for name, text in zip(names, match.groups()) if match else ():  # noqa: B905 - as old a Python as a box has
+            _take(found, name, text)
+    return found
+
+
+def _by_names(line: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    lower = line.lower()
+    if not any(word in lower for word in _ANY_WORD):  # most lines of a log: quickly
+        return found
+    # An object of JSON, or of Python: whoever logs one means all of its numbers.
+    expression = _IN_OBJECT if line.lstrip()[:1] == "{" else _METRIC
+    for match in expression.finditer(line):
+        _take(found, match[1], match[2])
+        if len(found) == _MOST:
+            break
+    return found
+
+
+def _take(found: dict[str, float], name: str, text: str) -> None:
+    try:
+        value = float(text.rstrip("eE.+-"))
+    except ValueError:
+        return
+    name = name.strip().replace(" ", "_").lower()
+    name = {"iteration": "step", "iter": "step", "global_step": "step"}.get(name, name)
+    found.setdefault(name, value)

@@ -1,0 +1,197 @@
+"""The one process of ours that stays on a box: while runs live it notes what GPUs and machine do.
+
+`python box/monitor.py BOX_HOME` is begun with each run; where one is at work already, it leaves. It
+ends a minute after the last run did. Of each live run `samples` has, as lines of JSON:
+{"v": 1, "cpus", "memory_total", "gpus": [{index, name, memory_total, power_limit}]}, then
+[t, cpu, memory_used, [[load, memory_used, power, temperature], ...]]: seconds since 1970, percent,
+bytes, watts, °C; null is "not known", a GPU's row too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+HERE = Path(__file__).resolve().parent
+sys.dont_write_bytecode = True
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(HERE.parent), HERE.name
+
+from .gpu_reader import GPU, ask, load_library  # noqa: E402
+from .top_stream import POWER, host, known, run_state, watts  # noqa: E402
+
+VERSION = 1
+EVERY_S = 10.0
+STAYS_S = 60.0
+"""How long it stays when no run lives: the next one of a queue, or of a person, finds it here."""
+MOST_LINES = 8640
+"""Of a run's samples: those of a day. Then every other one goes, and the rest are as many again."""
+
+
+class GpuWatch(threading.Thread):
+    """What the GPUs do, read beside the rest: a call of a sick driver can hang for good."""
+
+    def __init__(self, every: float) -> None:
+        super().__init__(name="gpus", daemon=True)
+        self.every = every
+        self.still: list[dict[str, Any]] = []
+        self._rows: list[list[Any] | None] = []
+        self._read = 0.0
+        self.is_ready = threading.Event()
+
+    def run(self) -> None:
+        """Read again and again."""
+        load_library()
+        failed = ask([("nvmlInit",)])
+        count = None if failed else known(ask([("nvmlDeviceGetCount",)]))
+        handles = [ask([("nvmlDeviceGetHandleByIndex", index)]) for index in range(count or 0)]
+        self.still = [still(index, handle) for index, handle in enumerate(handles)]
+        while handles:
+            self._rows, self._read = [moving(handle) for handle in handles], time.monotonic()
+            self.is_ready.set()
+            time.sleep(self.every)
+        self.is_ready.set()
+
+    def rows(self) -> list[list[Any] | None]:
+        """One for each GPU; None of all that were not read lately."""
+        is_fresh = time.monotonic() - self._read < 3 * self.every
+        return self._rows if is_fresh else [None for _ in self._rows]
+
+
+def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
+    """What of a GPU stays as it is."""
+    memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
+    return {
+        "index": index,
+        "name": known(ask(GPU["name"], handle)) if memory else None,
+        "memory_total": memory["total"] if memory else None,
+        "power_limit": watts(ask(GPU["power_limit"], handle)) if memory else None,
+    }
+
+
+def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
+    """What changes: load, memory, power, temperature; None where it does not answer."""
+    memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
+    if memory is None:
+        return None
+    load = known(ask(GPU["load"], handle))
+    return [
+        load["gpu"] if load else None,
+        memory["used"],
+        watts(ask(POWER, handle)),
+        known(ask(GPU["temperature"], handle)),
+    ]
+
+
+class Monitor:
+    """The samples of all runs of a box."""
+
+    def __init__(self, box_home: Path, every: float = EVERY_S) -> None:
+        self.runs = box_home / "runs"
+        self.gpus = GpuWatch(every)
+        self._over: set[Path] = set()
+        self._lines: dict[Path, int] = {}
+
+    def live_runs(self) -> list[Path]:
+        """Those that live. What is over never lives again, and is not asked about twice."""
+        begun = {note.parent for note in self.runs.glob("*/*/pid")} - self._over
+        live = {run for run in begun if not (run / "exit").exists() and run_state(run) == "running"}
+        self._over |= begun - live
+        return sorted(live)
+
+    def sample(self, runs: list[Path]) -> None:
+        """One line for each of the runs."""
+        machine = host(self.runs)
+        row = [round(time.time()), machine["cpu"], machine["memory_used"], self.gpus.rows()]
+        head = {
+            "v": VERSION,
+            "cpus": machine["cpus"],
+            "memory_total": machine["memory_total"],
+            "gpus": self.gpus.still,
+        }
+        for run in runs:
+            try:
+                self._write(run / "samples", head, row)
+            except OSError:  # a full disk, or the run was removed: the next sample may fit
+                continue
+
+    def _write(self, file: Path, head: dict[str, Any], row: list[Any]) -> None:
+        if file not in self._lines:
+            self._lines[file] = len(file.read_bytes().splitlines()) if file.exists() else 0
+        with file.open("a") as out:
+            if not self._lines[file]:
+                out.write(json.dumps(head) + "\n")
+            # What a full disk cut off ends here: a line that makes no sense is passed over.
+            out.write(json.dumps(row, separators=(",", ":")) + "\n")
+        self._lines[file] += 1
+        if self._lines[file] > MOST_LINES:
+            self._lines[file] = thin_out(file)
+
+
+def thin_out(file: Path) -> int:
+    """Every other sample goes, for a run of weeks; how many are left."""
+    head, *rows = file.read_text().splitlines()
+    kept = rows[1::2]
+    file.with_suffix(".new").write_text("\n".join([head, *kept]) + "\n")
+    file.with_suffix(".new").replace(file)
+    return len(kept)
+
+
+def watch(box_home: Path, every: float, stays: float) -> None:
+    """Sample while runs live, and a while longer."""
+    monitor, alone_since = Monitor(box_home, every), time.monotonic()
+    monitor.gpus.start()
+    host(monitor.runs)  # the processor's load is that since the look before
+    monitor.gpus.is_ready.wait(every)
+    while monitor.runs.is_dir():
+        began = time.monotonic()
+        live = monitor.live_runs()
+        if live:
+            monitor.sample(live)
+            alone_since = began
+        elif began - alone_since >= stays:
+            return
+        time.sleep(max(0.0, every - (time.monotonic() - began)))
+
+
+def serve(box_home: Path, every: float, stays: float) -> None:
+    """Be the box's monitor until none is needed, unless it has one."""
+    with (box_home / "monitor.lock").open("a") as lock:
+        # A run that began while this one was about to leave found the place taken: it looks again.
+        while has_place(lock):
+            watch(box_home, every, stays)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            if not Monitor(box_home).live_runs():
+                return
+
+
+def has_place(lock: TextIO) -> bool:
+    """Whether no other monitor is at work on this box."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    """Out of everybody's way: no folder is held, and whatever trains comes first."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
+    parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")
+    parser.add_argument("--stays", type=float, default=STAYS_S, help="seconds after the last run")
+    options = parser.parse_args()
+    os.chdir("/")
+    os.nice(10)
+    serve(options.box_home, options.every, options.stays)
+
+
+if __name__ == "__main__":
+    main()

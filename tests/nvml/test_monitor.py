@@ -1,0 +1,174 @@
+"""The monitor, as it lies on a box: what it notes of live runs, and when it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bootstrap.box import monitor, top_stream
+from bootstrap.render.parts import box_files
+from tests.nvml import stub
+from tests.nvml.scenarios import A100
+from tests.run_states import CASES, Processes, lay, some_processes
+
+LIVE, DIED = "at work", "both were killed"
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    found = some_processes()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Begins monitors of a box whose folder is `tmp_path`."""
+    (tmp_path / "box").mkdir()
+    for name, text in box_files():
+        (tmp_path / "box" / name).write_text(f"{text}\n")
+    (tmp_path / "runs").mkdir()
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(scenario: str = A100, stays: float = 0.6) -> subprocess.Popen[bytes]:
+        (tmp_path / "scenario").write_text(scenario)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "NVML_SCENARIO": str(tmp_path / "scenario"),
+            "LD_LIBRARY_PATH": str(rig.library.parent),
+        }
+        words = ["box/monitor.py", str(tmp_path), "--every", "0.2", "--stays", str(stays)]
+        begun.append(subprocess.Popen([str(rig.python), *words], cwd=tmp_path, env=environment))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def samples(run: Path) -> list[Any]:
+    """What was noted of it, line by line."""
+    file = run / "samples"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def await_samples(run: Path, count: int) -> list[Any]:
+    limit = time.monotonic() + 15
+    while len(found := samples(run)) < count:
+        assert time.monotonic() < limit, found
+        time.sleep(0.05)
+    return found
+
+
+Begin = Callable[..., subprocess.Popen[bytes]]
+
+
+def test_live_runs_are_sampled_until_none_lives(
+    begin: Begin, processes: Processes, tmp_path: Path
+) -> None:
+    run, other = tmp_path / "runs/homework-1/train-1", tmp_path / "runs/other-2/train-1"
+    lay(CASES[LIVE], processes, run)
+    lay(CASES[DIED], processes, other)
+    first = begin()
+    head, *rows = await_samples(run, 4)
+    assert head["v"] == 1
+    assert head["memory_total"] == psutil.virtual_memory().total
+    (gpu,) = head["gpus"]
+    assert gpu["name"] == "NVIDIA A100-SXM4-80GB"
+    assert (gpu["memory_total"], gpu["power_limit"]) == (80 * 2**30, 400.0)
+    for when, cpu, memory, gpus in rows:
+        assert abs(when - time.time()) < 20
+        assert 0 <= cpu <= 100
+        assert 0 < memory < head["memory_total"]
+        assert gpus == [[0, 4 * 2**20, None, 31]]
+    assert not samples(other)
+    # One a box.
+    assert begin().wait(10) == 0
+    assert first.poll() is None
+    # A run that ended is sampled no more; the next one finds the same monitor.
+    (run / "exit").write_text("0\n")
+    lay(CASES[LIVE], processes, tmp_path / "runs/homework-1/train-2")
+    await_samples(tmp_path / "runs/homework-1/train-2", 3)
+    count = len(samples(run))
+    processes.living.kill()
+    assert first.wait(10) == 0
+    assert len(samples(run)) == count
+
+
+def test_a_run_that_began_as_it_left_is_taken_up(
+    begin: Begin, processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top_stream, "HERE", tmp_path / "box")
+    times = 0
+
+    def watch(box_home: Path, *_: float) -> None:
+        nonlocal times
+        times += 1
+        if times == 1:
+            lay(CASES[LIVE], processes, tmp_path / "runs/homework-1/train-1")
+            # The monitor that this run began.
+            assert begin().wait(10) == 0
+        else:
+            processes.living.kill()
+
+    monkeypatch.setattr(monitor, "watch", watch)
+    monitor.serve(tmp_path, 0.1, 0.1)
+    assert times == 2
+
+
+def test_a_driver_that_hangs_leaves_the_rest(
+    begin: Begin, processes: Processes, tmp_path: Path
+) -> None:
+    run = tmp_path / "runs/homework-1/train-1"
+    lay(CASES[LIVE], processes, run)
+    begin(f"{A100}\ngpu.0.memory_v2 = hang")
+    head, *rows = await_samples(run, 3)
+    assert head["gpus"] == []
+    assert [row[3] for row in rows] == [[]] * len(rows)
+    assert rows[0][2] > 0
+
+
+def test_it_ends_where_its_folder_is_gone_and_bears_what_it_finds(
+    begin: Begin, processes: Processes, tmp_path: Path
+) -> None:
+    run = tmp_path / "runs/homework-1/train-1"
+    lay(CASES[LIVE], processes, run)
+    # As a full disk may leave it: the rest of the line is missing.
+    (run / "samples").write_text('{"v": 1, "gpus": []}\n[17000')
+    going = begin()
+    limit = time.monotonic() + 15
+    while (run / "samples").read_text().count("\n") < 3:
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    (tmp_path / "runs").rename(tmp_path / "elsewhere")
+    assert going.wait(10) == 0
+
+
+def test_samples_of_weeks_stay_few(tmp_path: Path) -> None:
+    file = tmp_path / "samples"
+    file.write_text("head\n" + "".join(f"{number}\n" for number in range(101)))
+    assert monitor.thin_out(file) == 50
+    assert file.read_text().split() == ["head", *map(str, range(1, 101, 2))]
+
+
+def test_it_is_light(begin: Begin, processes: Processes, tmp_path: Path) -> None:
+    """A sample each 10 s may take 0.5 % of a core: 50 ms, the shell that looks at the run too."""
+    run = tmp_path / "runs/homework-1/train-1"
+    lay(CASES[LIVE], processes, run)
+    going = psutil.Process(begin(stays=60).pid)
+    await_samples(run, 3)
+    before, count = going.cpu_times(), len(samples(run))
+    await_samples(run, count + 10)
+    spent = sum(going.cpu_times()[:4]) - sum(before[:4])
+    print(f"{spent / (len(samples(run)) - count):.4f} s")
+    assert spent / (len(samples(run)) - count) < 0.05
+    assert going.memory_info().rss < 40 * 2**20

@@ -1,0 +1,113 @@
+"""The metrics of a log: usual ways of logging them, and lines that have none."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bootstrap.box.metrics import LINE, find_metrics, newest, read_patterns
+from bootstrap.profile.metrics import as_row
+from bootstrap.profile.values import METRIC
+
+LINES = {
+    "step 7 loss 0.5": {"step": 7, "loss": 0.5},
+    "Epoch 3/10, Loss: 0.4321, Acc: 87.5%": {"epoch": 3, "loss": 0.4321, "acc": 87.5},
+    # Keras, nanoGPT, Hugging Face's Trainer by its versions, torch's ImageNet example, tqdm.
+    "391/391 [====] - 5s 12ms/step - loss: 0.42 - accuracy: 0.87 - val_loss: 0.5": {
+        "loss": 0.42,
+        "accuracy": 0.87,
+        "val_loss": 0.5,
+    },
+    "step 20: train loss 4.28, val loss 4.27": {"step": 20, "train_loss": 4.28, "val_loss": 4.27},
+    "iter 100: loss 2.4567, time 123.45ms, mfu 12.3%": {"step": 100, "loss": 2.4567},
+    "{'loss': 0.42, 'learning_rate': 5e-05, 'epoch': 0.1}": {
+        "loss": 0.42,
+        "learning_rate": 5e-05,
+        "epoch": 0.1,
+    },
+    "{'loss': '0.42', 'epoch': '0.1'}": {"loss": 0.42, "epoch": 0.1},
+    "Epoch: [2][ 10/5005] Time 0.5 (0.6) Loss 6.9e+00 (7.0e+00) Acc@1 0.00 (0.1)": {
+        "epoch": 2,
+        "loss": 6.9,
+        "acc@1": 0.0,
+    },
+    "Epoch 0: 100%|##| 391/391 [00:05<00:00, 72.1it/s, v_num=0, train_loss=0.42]": {
+        "epoch": 0,
+        "train_loss": 0.42,
+    },
+    '{"step": 100, "loss": 0.42, "tokens_per_sec": 1234.5}': {
+        "step": 100,
+        "loss": 0.42,
+        "tokens_per_sec": 1234.5,
+    },
+    "2026-11-22 12:00:00 INFO step=100 loss=0.42 lr=1e-4": {"step": 100, "loss": 0.42, "lr": 1e-4},
+    "\x1b[32mloss\x1b[0m: 0.4": {"loss": 0.4},
+    "eval/loss: -inf": {"eval/loss": -math.inf},
+    "exit code 3": {},
+    "lossless 3": {},
+    "loss: tensor(0.3)": {},
+    "GPU 0 of 8 at port 8080": {},
+    "step 3/10": {},
+    "": {},
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_metrics_of_a_line(line: str) -> None:
+    assert find_metrics(line) == LINES[line]
+    # What a box's grep lets through is all that there is to find.
+    if LINES[line]:
+        command = ["grep", "-ciE", LINE]
+        grep = subprocess.run(command, input=line, text=True, capture_output=True, check=False)
+        assert grep.stdout == "1\n" or "\x1b" in line
+
+
+def test_a_loss_that_is_no_number_any_more_is_found() -> None:
+    assert math.isnan(find_metrics("step 8 loss nan")["loss"])
+
+
+def test_the_newest_line_of_a_log() -> None:
+    assert newest("loss 1\nsaved\nloss 2 of rank 0\nsaved x\n") == "loss 2 of rank 0"
+    assert newest("  0%| loss=3\r 10%| loss=2\r 20%| loss=1") == "20%| loss=1"
+    assert newest("nothing\n") == newest("") == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "found"),
+    [
+        ("score is {score}", "The score is   0.5!", {"score": 0.5}),
+        ("[{step}] dice (val) {val/dice}", "[3] dice (val) 5e-1", {"step": 3, "val/dice": 0.5}),
+        ("a|b.* {x}", "a|b.* 3", {"x": 3}),
+        ("a|b.* {x}", "a 3", {}),
+        ("score is {score}", "loss 3", {}),
+    ],
+)
+def test_a_pattern_of_the_profile(pattern: str, line: str, found: dict[str, float]) -> None:
+    row = as_row(METRIC(pattern))
+    assert find_metrics(line, read_patterns(row)) == found
+    command = ["grep", "-ciE", row.partition("\t")[2]]
+    grep = subprocess.run(command, input=line, text=True, capture_output=True, check=False)
+    assert (grep.stdout, grep.stderr) == (f"{int(bool(found))}\n", "")
+
+
+@pytest.mark.parametrize("pattern", ["no number", "{a}{b}", "{a", "{1}", "{a\tb}", "x" * 501])
+def test_a_pattern_that_is_none(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"a line of the log|control|too long"):
+        METRIC(pattern)
+
+
+def test_damaged_patterns_are_none() -> None:
+    assert read_patterns("a\t(\nb\nc,d\t(x)\n\te\n") == []
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="time counts")
+def test_no_line_takes_long() -> None:
+    for hostile in ("loss_" * 9999, "train_" * 9999, "{" + "'a" * 9999, "loss " * 9999, "/" * 9999):
+        began = time.monotonic()
+        find_metrics(hostile)
+        assert time.monotonic() - began < 0.1, re.escape(hostile[:20])
