@@ -151,6 +151,8 @@ def _together(profile: Profile) -> Wrong:
     ]
     if python.lock and python.requirements is not None:
         wrong.append((("python", "lock"), "python.requirements is set too; one of them decides"))
+    if python.lock and python.conda:
+        wrong.append((("python", "lock"), "python.conda is set too; one of them decides"))
     if python.lock and python.installer == "pip":
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
     if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:

@@ -25,8 +25,10 @@ ReadFiles = Callable[[list[str]], dict[str, str]]
 _MOST_INCLUDED = 8
 _SCHEMES = "|".join(kind.value for kind in UrlKind)
 _INCLUDE = re.compile(
-    r"^\s*(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))([^\s#]+)", re.MULTILINE
+    r"^\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))([^\s#\"']+)",
+    re.MULTILINE,
 )
+"""A file that another one includes; of an environment.yml in a list."""
 # `git+URL@REF#FRAGMENT` of a requirement; pip takes `git+user@host:path` too.
 _REQUIRED = re.compile(
     rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
@@ -60,12 +62,15 @@ def find_git_dependencies(python: Python, read: ReadFiles) -> list[GitDependency
 def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
     """In the order of `find_kind` in templates/lib/sources.sh."""
     lock, listed = python.lock or "uv.lock", python.requirements
+    named = [python.conda, *(listed or [])] if python.conda else listed or ["requirements.txt"]
     beside_lock = str(PurePosixPath(lock).parent / "pyproject.toml")
-    texts = read([lock, *(listed or ["requirements.txt"]), beside_lock, "pyproject.toml"])
-    if python.lock or (listed is None and lock in texts):
+    texts = read([lock, *named, beside_lock, "pyproject.toml"])
+    if python.conda:
+        yield from _in_requirements(named, texts, read)
+    elif python.lock or (listed is None and lock in texts):
         yield from _in_lock(texts.get(lock, ""), texts.get(beside_lock, ""))
     elif listed or (listed is None and "requirements.txt" in texts):
-        yield from _in_requirements(listed or ["requirements.txt"], texts, read)
+        yield from _in_requirements(named, texts, read)
     elif listed is None:
         yield from _in_project(texts.get("pyproject.toml", ""), python.extras, [])
     if python.groups:

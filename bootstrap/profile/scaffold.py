@@ -80,7 +80,9 @@ def _python(found: Environment) -> list[str]:
     else:
         asked = f"pyproject.toml asks for {found.requires_python}" if found.requires_python else ""
         lines.append(f'  # version: "3.11"{_why(asked)}')
-    if found.lock:
+    if found.conda:
+        lines.append(f"  conda: {found.conda.value}{_why(found.conda.why)}")
+    elif found.lock:
         lines.append(f"  lock: {found.lock}{_why('the exact versions that the project has')}")
     elif found.requirements:
         lines.append(f"  requirements: {_listed(found.requirements)}{_why(found.why)}")

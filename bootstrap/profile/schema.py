@@ -158,6 +158,9 @@ class Python(Section):
     requirements: Free[list[RepoPath] | None] = field(
         "Requirements files; by default what the repository has; [] for none."
     )
+    conda: Free[RepoPath | None] = field(
+        "An environment.yml to build by conda's packages, its pip section by the installer."
+    )
     lock: Free[RepoPath | None] = field("A uv.lock to install from, to the letter.")
     extras: Free[list[Extra]] = field("Extras of the project to install with it.")
     groups: Free[list[Group]] = field("Dependency groups of pyproject.toml to install with it.")

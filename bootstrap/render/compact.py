@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.render import uv_release
 from bootstrap.render.carrier import by_address, carried_steps
+from bootstrap.render.editions import COMPACT, no_conda
 from bootstrap.render.pack import bare_python
 from bootstrap.render.parts import LIBRARY, box_files, known_hosts, shell_part
 from bootstrap.render.quote import Value
@@ -36,7 +37,12 @@ _IMPORTED = re.compile(r"^from \.(\w*) import (.*)$", re.MULTILINE)
 
 
 def render_compact(profile: Profile, source: Source) -> str:
-    """The compact script, bare: no comments, no indentation."""
+    """The compact script, bare: no comments, no indentation.
+
+    Raises UsageError for a profile that needs more than it can.
+    """
+    if profile.python.conda:
+        raise no_conda(COMPACT)
     steps = carried_steps(profile, LEFT_OUT_STEPS)
     library = [*own_parts(), *library_parts()]
     step_parts = [shell_part("steps", step.name) for step in steps]

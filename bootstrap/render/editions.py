@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bootstrap.errors import UsageError
+
 FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 
 IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
@@ -19,6 +21,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
         "a limit for the log, its times, and train.grace",
+        "python.conda",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",
@@ -29,6 +32,15 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     ),
 }
 """What the shorter editions do not do, for people."""
+
+
+def no_conda(edition: str) -> UsageError:
+    """The error where an edition would have to build an environment of conda's packages."""
+    return UsageError(
+        f"the {edition} script makes no environment of conda's packages.",
+        where="python.conda",
+        hint="Let the box fetch the full one: boxstrap oneliner --url https://…",
+    )
 
 
 def left_out(edition: str) -> tuple[str, ...]:

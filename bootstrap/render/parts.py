@@ -36,6 +36,7 @@ LIBRARY = (
     "venv",
     "dependencies",
     "sources",
+    "conda",
     "fits",
     "reuse",
     "runs",
@@ -43,7 +44,9 @@ LIBRARY = (
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
-BESIDE_STEPS = frozenset({"packages", "uv", "venv", "dependencies", "sources", "fits", "reuse"})
+BESIDE_STEPS = frozenset(
+    {"packages", "uv", "venv", "dependencies", "sources", "conda", "fits", "reuse"}
+)
 """Those of the library that stand among the steps, whose words they are: what a box runs from
 memory goes to it as two arguments, library and steps, and each has a limit."""
 

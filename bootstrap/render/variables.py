@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, Python
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
+CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
+"""What makes an environment of conda's packages, where the profile has one."""
 MIN_FREE_MB = 512
 COMMIT_PATIENCE_S = 600
 """How long the box waits for a commit whose sender is gone, in seconds."""
@@ -113,6 +115,8 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("REQUIREMENTS_SET", python.requirements is not None),
         ("REQUIREMENTS", python.requirements or []),
         ("LOCK", python.lock or ""),
+        ("CONDA", python.conda or ""),
+        ("CONDA_TOOLS", list(CONDA_TOOLS) if python.conda else []),
         ("EXTRAS", python.extras),
         *requirement_words(python).items(),
         ("DEPENDENCIES", list(dependencies)),

@@ -18,6 +18,8 @@
   # shellcheck disable=SC1091 # written by the step `shell`
   [ ! -r "$box_home/env" ] || . "$box_home/env"
   [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
+  # shellcheck disable=SC1091 # of an environment of conda's packages
+  [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
   [ "$#" -eq 0 ] || exec -- "$@"
 
   # A shell reads rc files of its own; images' own ones activate other environments, so ours comes after.
@@ -26,7 +28,8 @@
   # shellcheck disable=SC2016,SC2086 # for that shell; three words
   case ${shell##*/} in
     bash) exec bash --rcfile <(printf '%s\n' '[ ! -r ~/.bashrc ] || . ~/.bashrc' "set --$place" \
-      '[ ! -r "$1" ] || . "$1"; [ ! -d "$2" ] || export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"; cd -- "$3"; set --') -i ;;
+      '[ ! -r "$1" ] || . "$1"; [ ! -d "$2" ] || export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"
+        [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh"; cd -- "$3"; set --') -i ;;
     fish) ENTER_VENV=$venv exec fish -i -C 'if test -d "$ENTER_VENV"
       set -gx VIRTUAL_ENV "$ENTER_VENV"
       set -gx PATH "$ENTER_VENV/bin" $PATH

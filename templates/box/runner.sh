@@ -20,6 +20,8 @@
     [ ! -r "$2" ] || . "$2"
     [ ! -f "$1/gpus" ] || { CUDA_VISIBLE_DEVICES=$(cat "$1/gpus") && export CUDA_VISIBLE_DEVICES; } # full
     [ ! -d "$3" ] || export VIRTUAL_ENV="$3" PATH="$3/bin:$PATH"
+    # shellcheck disable=SC1091 # of an environment of conda's packages
+    [ ! -r "$3/etc/conda/activate.sh" ] || . "$3/etc/conda/activate.sh" # full
     export BOXSTRAP_RUN="$1"
     # What stands in its command line is looked for by others: of a simple command its own process has it alone.
     # shellcheck disable=SC2016 # for the command's own shell

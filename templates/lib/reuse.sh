@@ -4,7 +4,7 @@
 
 # find_image: what there is, in $SETUP_DIR/images; what `image_path` prints: where its interpreters lie, to be asked first.
 find_image() {
-  [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL" ] || return 0
+  [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL$CONDA" ] || return 0
   reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" >"$SETUP_DIR/image_path"
 }
 

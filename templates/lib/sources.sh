@@ -1,9 +1,10 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
 # sources: what the environment is made of, and how uv or pip is told.
 
-# SOURCE_KIND, in this order: the profile's word, uv.lock, requirements.txt, pyproject.toml.
+# SOURCE_KIND, in this order: the profile's words, uv.lock, requirements.txt, pyproject.toml.
 find_kind() {
   SOURCE_KIND=nothing
+  if [ -n "$CONDA" ]; then SOURCE_KIND=conda && return; fi # full
   if [ -n "$LOCK" ]; then
     SOURCE_KIND=lock
   elif [ -n "$REQUIREMENTS_SET" ]; then
@@ -29,6 +30,7 @@ find_sources() {
       ;;
     project) SOURCES=(pyproject.toml) ;;
     requirements) for file in "${REQUIREMENTS[@]}"; do with_included "$file" 8; done ;;
+    conda) conda_sources ;; # full
   esac
   case $SOURCE_KIND:${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
@@ -40,6 +42,7 @@ holds_project() {
     cd "$REPO_DIR" && case $kind in
       lock) grep -qE '^source = \{ (editable|directory|path) = ' -- "${SOURCES[0]}" ;;
       project) grep -q '^\[build-system\]' pyproject.toml ;;
+      conda) grep -qE '^ *- *["'\'']?(-e|--editable|file:|\.)' -- "${SOURCES[0]}" ;; # full
       requirements) grep -qE '^[[:space:]]*(-e|--editable|file:|\.|[A-Za-z0-9_.~-]*/)|@[[:space:]]*(file:|[./])' -- "${SOURCES[@]}" ;;
       *) return 1 ;;
     esac
@@ -110,6 +113,7 @@ install_sources() {
   for file in ${SOURCES[@]+"${SOURCES[@]}"}; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done
+  if [ -n "$CONDA" ]; then add_to_conda; fi # full
   if find_arguments; then run_installer; fi
   exact=
   # A lock knows nothing of what the profile names beside it.
@@ -151,6 +155,7 @@ find_arguments() {
     lock) lock_arguments && return ;;
     project) project_arguments ;;
     requirements) requirements_arguments ;;
+    conda) conda_arguments || return ;; # full
     nothing) [ "${#BESIDE_FILES[@]}" -gt 0 ] || return 1 ;;
   esac
   arguments+=(${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"})

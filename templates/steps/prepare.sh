@@ -41,5 +41,8 @@ run_in_environment() {
   # shellcheck disable=SC1090 # written by the step `shell`
   [ ! -r "$1" ] || . "$1"
   export VIRTUAL_ENV="$2" PATH="$2/bin:$PATH"
+  set +eu # full
+  # shellcheck disable=SC1091 # of an environment of conda's packages
+  [ ! -r "$2/etc/conda/activate.sh" ] || . "$2/etc/conda/activate.sh" # full
   exec bash -o pipefail -c "$4" </dev/null 3>&- 9>&-
 }

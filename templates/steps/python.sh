@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# python: the environment, built at its final path by uv (or pip where asked), or an existing one adopted.
+# python: the environment, built at its final path by uv (or pip or conda where asked), or an existing one adopted.
 
 inputs_python() {
   local sums=
@@ -40,6 +40,10 @@ apply_python() {
     check_python || again=(--reinstall)
   fi
   [ -e "$VENV_DIR" ] || made="made $VENV_DIR"
+  if is_remade; then # full
+    made="made $VENV_DIR" # full
+    [ -n "$CONDA" ] || rm -rf -- "$VENV_DIR" # full
+  fi # full
   mkdir -p "$NOTES"
   write_file "$noted.building" 600 "$made"$'\n'
   [ -z "$made${again[*]-}" ] || rm -f "$noted.reused" # full
@@ -62,6 +66,7 @@ apply_python() {
 
 make_environment() {
   local python seed=()
+  if [ -n "$CONDA" ]; then make_conda_environment; return; fi # full
   if [ -x "$VENV_DIR/bin/python" ]; then
     [ -z "$PYTHON_VERSION" ] || fits_version "$VENV_DIR/bin/python" ||
       fail python-version "$VENV_DIR has Python $(version_of "$VENV_DIR/bin/python"); the profile wants $PYTHON_VERSION" \

@@ -43,6 +43,8 @@ REUSE='auto'
 REQUIREMENTS_SET=''
 REQUIREMENTS=()
 LOCK=''
+CONDA=''
+CONDA_TOOLS=()
 EXTRAS=()
 PYTHON_INDEX=()
 LOCK_OPTIONS=()
@@ -165,6 +167,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/sources.sh)
 
+# (templates/lib/conda.sh)
+
 # (templates/lib/fits.sh)
 
 # (templates/lib/reuse.sh)
@@ -195,6 +199,9 @@ unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
 @@ command.sh
 # (the file command.sh)
+@@
+@@ conda.py
+# (the file conda.py)
 @@
 @@ copy_packages.py
 # (the file copy_packages.py)

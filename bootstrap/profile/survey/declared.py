@@ -19,6 +19,7 @@ _REQUIRED = re.compile(r"^\s*([A-Za-z0-9][^#\n]*)", re.MULTILINE)
 _LOCKED = re.compile(r'^name = "([A-Za-z0-9][A-Za-z0-9._-]*)"', re.MULTILINE)
 _EXTRA = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*) = \[(.*?)^\]", re.MULTILINE | re.DOTALL)
 _OWN_PACKAGE = re.compile(r'^source = \{ (?:editable|virtual) = "\." \}', re.MULTILINE)
+CONDA_FILES = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 _CONDA_WORD = re.compile(r"(?:[\w-]+::)?([A-Za-z0-9_][\w.-]*)\s*(.*)")
 _REQUIREMENTS = re.compile(r"(?:.*[-_.])?requirements?(?:[-_.].*)?\.txt", re.IGNORECASE)
 _NOT_FOR_TRAINING = re.compile(r"dev|doc|test|lint|ci\b|mac|windows|win32|rocm|cpu|freeze", re.I)
@@ -142,7 +143,7 @@ def pipfile(root: Path) -> Declared | None:
 
 def conda(root: Path) -> Declared | None:
     """What an environment.yml asks for, by the names that an index of Python packages has."""
-    for name in ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml"):
+    for name in CONDA_FILES:
         needs = files.yaml(root / name).get("dependencies")
         if isinstance(needs, list):
             return _conda(name, needs)

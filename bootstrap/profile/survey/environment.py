@@ -41,6 +41,8 @@ class Environment:
     packages: tuple[Reasoned, ...] = ()
     index: tuple[Reasoned, ...] = ()
     last: tuple[Reasoned, ...] = ()
+    conda: Reasoned | None = None
+    """The file to build by conda's packages, where an index of Python packages won't do."""
     remarks: tuple[str, ...] = ()
 
 
@@ -53,9 +55,11 @@ def find_environment(root: Path, said: commands.Said, brought: scripts.Imported)
     other = None
     if not (has_lock or listed or takes_project):
         other = next(filter(None, (kind(root) for kind in _OTHERS)), declared.Declared(""))
+    by_conda = _by_conda(other) if other else None
     required = [each for file in listed for each in declared.with_includes(root, file).requirements]
     required += project.dependencies if takes_project else ()
-    packages = _of_other(other, said, project.name) if other else []
+    packages = _of_other(other, said, project.name) if other and not by_conda else []
+    required += [*other.requirements, *other.left_out] if other and by_conda else []
     names = declared.locked(lock) | _names([*required, *(each.value for each in packages)])
     packages += _of_imports(
         said, brought, names | ({same(project.name)} if takes_project else set())
@@ -69,21 +73,37 @@ def find_environment(root: Path, said: commands.Said, brought: scripts.Imported)
         requirements=listed,
         why=why,
         project=takes_project,
-        python=_python(root, other.python if other else project.python, torch),
+        python=None
+        if by_conda
+        else _python(root, other.python if other else project.python, torch),
         requires_python=project.python or None,
         torch_extras=extras,
         extras=tuple(_extras(said, extras, project, named=has_lock or takes_project)),
         packages=early,
         index=tuple(_indexes(said)) if other else (),
         last=last,
-        remarks=tuple(_left_out(other)) if other else (),
+        conda=by_conda,
+        remarks=tuple(_left_out(other)) if other and not by_conda else (),
     )
+
+
+def _by_conda(other: declared.Declared) -> Reasoned | None:
+    """An environment.yml that asks for more than an index of Python packages has."""
+    beyond = [each for each in other.left_out if not _OF_TORCH.fullmatch(each)]
+    if not beyond or other.file not in declared.CONDA_FILES:
+        return None
+    more = ", …" if len(beyond) > _NAMED else ""
+    return Reasoned(other.file, f"for {', '.join(beyond[:_NAMED])}{more}")
 
 
 def _left_out(other: declared.Declared) -> Iterator[str]:
     if other.left_out:
         named = ", ".join(other.left_out[:10])
-        yield f"{other.file} also asks for {named}, which no index of Python packages may have"
+        yield f"{other.file} also asks for {named}, which no index of Python packages may have" + (
+            f" (python.conda: {other.file} takes all of it from conda's channels)"
+            if other.file in declared.CONDA_FILES
+            else ""
+        )
 
 
 def _names(requirements: Iterable[str]) -> set[str]:
@@ -109,6 +129,9 @@ def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Rea
 
 
 _OTHERS = (declared.conda, declared.pipfile, declared.setup_py, declared.setup_cfg)
+# What conda's channels call the build of torch: that comes by the box's driver.
+_OF_TORCH = re.compile(r"pytorch-(?:cuda|mutex)|cudatoolkit|cudnn|cuda(?:-\w+)*|cpuonly|mkl|blas")
+_NAMED = 3
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 

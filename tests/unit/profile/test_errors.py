@@ -139,6 +139,10 @@ ONE_LINERS = [
         "a.yaml:3: python.lock: python.requirements is set too; one of them decides",
     ),
     (
+        "python:\n  conda: environment.yml\n  lock: uv.lock",
+        "a.yaml:3: python.lock: python.conda is set too; one of them decides",
+    ),
+    (
         "python: {installer: pip, lock: uv.lock}",
         "a.yaml:1: python.lock: pip can't read it; use python.installer: uv",
     ),

@@ -52,6 +52,15 @@ def test_files_that_a_file_includes_are_read_and_comments_are_not() -> None:
     assert found(files) == [(SSH, "a"), (SSH, "b"), (SSH, "c")]
 
 
+def test_the_pip_section_of_an_environment_of_conda() -> None:
+    text = f'dependencies:\n- python\n- pip:\n  - "-r more.txt"\n  - lib @ git+{SSH}@a\n'
+    files = {"deep/environment.yml": text, "deep/more.txt": f"lib @ git+{SSH}@b\n"}
+    files |= {"requirements.txt": f"lib @ git+{SSH}@no\n", "own.txt": f"lib @ git+{SSH}@own\n"}
+    assert found(files, conda="deep/environment.yml") == [(SSH, "a"), (SSH, "b")]
+    beside = found(files, conda="deep/environment.yml", requirements=["own.txt"])
+    assert beside == [(SSH, "a"), (SSH, "b"), (SSH, "own")]
+
+
 PROJECT = f"""
 [project]
 dependencies = ["lib @ git+{SSH}"]

@@ -249,6 +249,7 @@ python:
   torch_backend: auto
   reuse: auto
   requirements: [requirements.txt]
+  conda: environment.yml
   extras: [train]
   groups: [train]
   packages: [torch>=2.4]
@@ -292,4 +293,4 @@ shared: [data/]
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:59"
+    assert str(loaded.origins["train.results"]) == "a.yaml:60"

@@ -145,6 +145,20 @@ def test_a_folder_of_outputs_is_no_package(here: Path) -> None:
     assert (found.packages, found.unknown) == ({"wandb": "train.py"}, {})
 
 
+def test_an_environment_of_conda_is_built_by_conda_where_it_has_more_than_packages(
+    here: Path,
+) -> None:
+    file = "dependencies: [python=3.10, pytorch, pytorch-cuda=12.1, {}, {{pip: [einx]}}]"
+    python = written(here, environment_yml=file.format("ffmpeg<7")).python
+    assert (python.conda, python.requirements, python.version) == ("environment.yml", None, None)
+    assert python.packages == []
+    text = (here / "boxstrap.yaml").read_text()
+    assert "  conda: environment.yml    # for ffmpeg\n" in text
+    python = written(here, environment_yml=file.format("numpy")).python
+    assert (python.conda, python.version) == (None, "3.10")
+    assert python.packages == ["torch", "numpy", "einx"]
+
+
 def test_a_module_that_nobody_knows_is_no_package(here: Path) -> None:
     """On an index its name may be anybody's."""
     profile = written(here, train_py="import torhc_utils\n" + LEARNS)

@@ -1,0 +1,68 @@
+# shellcheck shell=bash disable=SC2034 # set here, read elsewhere
+# conda: an environment of conda's packages, made by rattler, which uv keeps in its cache. What the file asks of pip
+# comes afterwards.
+
+# conda_sources: the files that it is made of.
+conda_sources() {
+  local file folder=.
+  SOURCES=("$CONDA")
+  case $CONDA in */*) folder=${CONDA%/*} ;; esac
+  while IFS= read -r file; do
+    with_included "$folder/$file" 8
+  done < <(sed -nE 's/^ *- *["'\'']?(-r|-c|--requirement|--constraint)[= ]*([^ #"'\'']+).*/\2/p' "$REPO_DIR/$CONDA" 2>/dev/null)
+  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do with_included "$file" 8; done
+}
+
+# is_remade: whether the environment that is there goes: one of ours, where conda's packages are in it or wanted.
+is_remade() { { [ -n "$CONDA" ] || [ -d "$VENV_DIR/conda-meta" ]; } && ours; }
+
+make_conda_environment() {
+  local rc=0
+  [ -f "$CONDA" ] || fail requirements-missing "$CONDA is not in the repository at ${REPO_COMMIT:0:12}"
+  [ ! -e "$VENV_DIR" ] || ours ||
+    fail build-failed "$VENV_DIR is there, and python.conda makes an environment of its own" 'choose another python.venv'
+  with_retries run_conda || rc=$?
+  case $rc in
+    0) : >"$VENV_DIR/.boxstrap" ;;
+    3) fail resolve-failed "no environment can be what $CONDA asks for" ;;
+    *) fail "$(classify_error "$STEP_LOG")" "no environment could be made of $CONDA" ;;
+  esac
+}
+
+# Where its tools come from the box says, as for our own.
+run_conda() {
+  local tool tools=() word first second
+  for tool in "${CONDA_TOOLS[@]}"; do tools+=(--with "$tool"); done
+  (
+    follow_the_box_alone
+    read_indexes
+    run_uv run --quiet --isolated --no-project --python-preference system --python '>=3.10' "${tools[@]}" -- \
+      python -B "$PROGRAMS/conda.py" "$REPO_DIR/$CONDA" "$VENV_DIR" "$WORKDIR/.boxstrap/cache/conda" \
+      "$SETUP_DIR/of_pip" "$PYTHON_VERSION"
+  ) 2>&1 | while read -r word first second; do
+    case $word in
+      progress) emit progress "done=$first" "total=$second" unit=bytes ;;
+      *) printf '%s\n' "$word $first $second" ;;
+    esac
+  done
+  return "${PIPESTATUS[0]}"
+}
+
+# add_to_conda: what the file asks of pip, whose paths begin in the file's folder. Nothing is taken out: uv would take
+# conda's packages for what nobody requires.
+add_to_conda() {
+  local words=() PWD_BEFORE=$PWD
+  exact=
+  mapfile -t words <"$SETUP_DIR/of_pip"
+  case $CONDA in */*) cd "${CONDA%/*}" || return ;; esac
+  # As for a requirements file that names one.
+  case " ${words[*]-}" in *' --extra-index-url'*) words+=(--index-strategy unsafe-best-match) ;; esac
+  add_requirements ${words[@]+"${words[@]}"}
+  cd "$PWD_BEFORE" || return
+}
+
+# conda_arguments: what the profile requires beside the file; 1 where that is nothing.
+conda_arguments() {
+  [ "${#REQUIREMENTS[@]}" -eq 0 ] || requirements_arguments
+  [ "${#REQUIREMENTS[@]}" -gt 0 ] || [ "${#BESIDE_FILES[@]}" -gt 0 ]
+}
