@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import UsageError, cant_write
-from bootstrap.link import record, registry
+from bootstrap.errors import HostKeyError, UnreachableError, UsageError, cant_write
+from bootstrap.link import record, registry, rented
 from bootstrap.link.local import LocalWire
 from bootstrap.link.record import KnownBox, route_of
 from bootstrap.link.resolve import Endpoint, resolve
@@ -83,7 +83,30 @@ class BoxHandle:
         return dial(self.endpoint, self.known.seen)
 
     def login(self) -> Wire:
-        """Log in, over the connection that was begun, or a new one. Raises as `link.ssh.login`."""
+        """Log in, over the connection that was begun, or a new one. Raises as `link.ssh.login`.
+
+        A rented box that was restarted may have another address: its account is asked for it.
+        """
+        try:
+            return self._login()
+        except (UnreachableError, HostKeyError):
+            if not self._found_elsewhere():
+                raise
+            return self._login()
+
+    def _found_elsewhere(self) -> bool:
+        if self.endpoint is None or not self.target.is_rented:
+            return False
+        target = rented.look_up(self.target)
+        if (target.address, target.port) == (self.endpoint.hostname, self.endpoint.port):
+            return False
+        identity = self.options.identity or _identity_of(self.known, self.target)
+        self.endpoint = resolve(target, identity=identity)
+        self.known = _now_at(self.known, self.endpoint)
+        self.say(f"{self.target.text} is at {self.endpoint.address} now")
+        return True
+
+    def _login(self) -> Wire:
         dialing, self._dialing = self._dialing or self._dialed(), None
         if dialing is None:
             return LocalWire()
@@ -148,8 +171,13 @@ def find_box(  # noqa: PLR0913
     if target.is_local:
         box = record.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return BoxHandle(options, target, box, None, say)
+    if target.is_rented and box is None:
+        box = registry.find(target)
+        if box is None:
+            rented.refuse_alias(target)
     identity = options.identity or identity or _identity_of(box, target)
-    endpoint = resolve(target, user=user, identity=identity)
+    reached = rented.reached(target, box) if target.is_rented else target
+    endpoint = resolve(reached, user=user, identity=identity)
     box = _registered(options, target, endpoint, box)
     return BoxHandle(options, target, box, endpoint, say, first_contact)
 
@@ -171,10 +199,14 @@ def _registered(
 ) -> KnownBox:
     """A host that is a known box's own name means that box, whatever else has its address."""
     if box is not None and not options.new_box and options.name in (None, box.name):
-        return dataclasses.replace(
-            box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
-        )
+        return _now_at(box, endpoint)
     return registry.get_or_create(target, endpoint, name=options.name, new_box=options.new_box)
+
+
+def _now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:
+    return dataclasses.replace(
+        box, address=endpoint.hostname, port=endpoint.port, user=endpoint.user
+    )
 
 
 def _identity_of(box: KnownBox | None, target: Target) -> str | None:

@@ -33,8 +33,14 @@ def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
         return box
     for box in all_boxes():
         if box.host_text == target.text or (endpoint and _is_at(box, endpoint)):
-            return box
+            return None if _is_another(box, target) else box
     return None
+
+
+def _is_another(box: KnownBox, target: Target) -> bool:
+    """Whether accounts say that it is one: they never give an id twice."""
+    both = target.is_rented and parse_host(box.host_text).is_rented
+    return both and box.host_text != target.text
 
 
 def at(endpoint: Endpoint) -> KnownBox | None:
@@ -82,10 +88,11 @@ def get_or_create(
         )
     # A clock that was wrong once must not make an earlier box the newest one.
     newest = max((box.created for box in all_boxes()), default=0.0)
+    before = at(endpoint)
     fresh = KnownBox(
         name=name or _free_name(default, taken),
         host_text=target.text,
-        own_pin=new_box,
+        own_pin=new_box or (before is not None and _is_another(before, target)),
         created=max(time.time(), newest + 0.001),
     )
     return _at(fresh, target, endpoint)
@@ -108,7 +115,9 @@ def check_name(name: str) -> None:
 
 
 def name_for(target: Target, endpoint: Endpoint) -> str:
-    """A readable default: an alias as it is, else address-port."""
+    """A readable default: an alias as it is, an account's id, else address-port."""
+    if target.is_rented:
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", target.text)[:56]
     is_alias = endpoint.hostname.lower() != target.address.lower()
     text = target.address if is_alias else f"{endpoint.hostname}-{endpoint.port}"
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", text.replace(":", "-")).strip("-._")

@@ -12,6 +12,7 @@ import hashlib
 import os
 import pwd
 import re
+import secrets as random
 import shlex
 import socket
 import subprocess
@@ -25,6 +26,9 @@ from bootstrap.paths import expanded
 
 CONNECT_TIMEOUT = 10.0
 """Seconds until a connection counts as timed out, where the ssh config says nothing."""
+
+
+_OF_AN_ENTRY = ("hostname", "user", "port", "identityfile", "proxyjump", "hostkeyalias")
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,16 @@ def resolve(
         address_family=settings.first("addressfamily") or "any",
         connect_timeout=_seconds(settings.first("connecttimeout")),
     )
+
+
+def has_alias(name: str) -> bool:
+    """Whether the user's ssh config has an entry for this name. Raises as `resolve`."""
+    return _entry(name) != _entry(f"{name}-{random.token_hex(4)}")
+
+
+def _entry(host: str) -> list[list[str]]:
+    settings = _ask_ssh(["ssh", "-G", "--", host])
+    return [[value for value in settings.all(key) if value != host] for key in _OF_AN_ENTRY]
 
 
 class _Settings:

@@ -2,6 +2,7 @@
 
     user@address:port     ssh://user@address:port     [2001:db8::1]:22
     an alias of ~/.ssh/config, the name of a known box, or `local`
+    vast:12345678     runpod:a1b2c3     lambda:…     paperspace:…     by the account's id
     "ssh -p 46769 root@5.17.27.63 -L 8080:localhost:8080"   as a dashboard shows it
 
 What a shell or ssh could take for more than a name is refused here, before
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bootstrap.errors import UsageError
+from bootstrap.providers import NAMES
 
 _T = TypeVar("_T")
 
@@ -27,9 +29,11 @@ _KEPT = {"p": "port", "i": "identity", "l": "user", "J": "jump", "L": "forwards"
 _WITH_VALUE = set("BbcDEeFIiJLlmOoPpRSWwQ")
 _FORBIDDEN = set("\"'`$;\\&|<>(){}!*?#^")
 _FORWARD = re.compile(r"[A-Za-z0-9._:\[\]/-]+")
+_RENTED = re.compile(rf"(?:{'|'.join(NAMES)}):[A-Za-z0-9][A-Za-z0-9_-]{{0,62}}")
 _FORMS = (
     "A host is user@address:port, ssh://user@address:port, an alias of your ssh config, "
-    "the name of a known box, `local`, or the provider's whole ssh command in quotes: "
+    "the name of a known box, `local`, the id that your account has (vast:12345678), or the "
+    "provider's whole ssh command in quotes: "
     '--host "ssh -p 46769 root@5.17.27.63"'
 )
 
@@ -46,6 +50,8 @@ class Target:
     jump: str | None = None
     forwards: tuple[str, ...] = ()
     is_local: bool = False
+    is_rented: bool = False
+    """`provider:id`: the account that pays for it knows its address."""
 
 
 @dataclass
@@ -69,6 +75,8 @@ def parse_host(text: str) -> Target:
         return _parse_command(stripped, [word for word in words[1:] if word])
     if len(words) > 1:
         raise _wrong(text, "it has a space in it")
+    if _RENTED.fullmatch(stripped):
+        return Target(text=stripped, address="", is_rented=True)
     user, address, port = _parse_destination(stripped)
     return Target(text=stripped, address=address, user=user, port=port)
 

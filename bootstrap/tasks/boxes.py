@@ -21,13 +21,14 @@ _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in
 
 @command(
     JSON,
+    Option("all_", "What the accounts have that you pay for: asks the providers.", False),
     Option("forget", f"Forget this box: {', '.join(_REMOVED)}."),
     changes=("forget",),
 )
 def boxes(call: Call) -> None:
-    """List the boxes that are known here, the newest first. Asks none of them.
+    """List the boxes that are known here, the newest first; or all that your accounts pay for.
 
-    Example: boxstrap boxes --forget old-box
+    Example: boxstrap boxes --all
     """
     from bootstrap.errors import UsageError
     from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
@@ -36,6 +37,11 @@ def boxes(call: Call) -> None:
     from bootstrap.ui.layout import aligned
 
     name = call.given["forget"]
+    if call.given["all_"]:
+        if name:
+            raise UsageError("--all lists, and --forget forgets: name one of them.")
+        _list_rented(call)
+        return
     if name:
         box = by_name(name) or next((lost for lost in unreadable() if lost.name == name), None)
         if box is None:
@@ -84,6 +90,15 @@ def boxes(call: Call) -> None:
         },
         "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
     )
+
+
+def _list_rented(call: Call) -> None:
+    from bootstrap.runs.rented import ask_accounts
+
+    found = ask_accounts()
+    if found.accounts:
+        call.screen.result(found.as_dict(), found.text())
+    found.raise_for_status()
 
 
 @command(

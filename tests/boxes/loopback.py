@@ -81,6 +81,13 @@ class LoopbackBox:
         _keygen(self._host_key)
         self.start_sshd()
 
+    def move(self) -> None:
+        """Let it come back at another port, as a container that was restarted does."""
+        self.kill_sshd()
+        self.port = _free_port()
+        self._configure()
+        self.start_sshd()
+
     def kill_sshd(self) -> None:
         """kill -9 the listener and every login with it; what they started lives on."""
         if self._sshd is None:

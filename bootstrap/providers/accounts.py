@@ -1,0 +1,65 @@
+"""The accounts that this person has, by the keys that are there; and one box of one of them."""
+
+from __future__ import annotations
+
+from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.lambda_cloud import Lambda
+from bootstrap.providers.paperspace import Paperspace
+from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.runpod import RunPod
+from bootstrap.providers.vast import Vast
+
+PROVIDERS: dict[str, type[CloudAccount]] = {
+    provider.name: provider for provider in (Vast, RunPod, Lambda, Paperspace)
+}
+
+
+def find_account(name: str) -> CloudAccount | None:
+    """The account at this provider; None where there is no key of it."""
+    key = PROVIDERS[name].keys.find()
+    return PROVIDERS[name](key) if key else None
+
+
+def find_rented(host: str) -> RentedBox:
+    """The box that `provider:id` names, where it can be reached.
+
+    Raises UsageError where there is no key or no such box, UnreachableError where the account
+    can't be asked, or says that the box can't be reached now.
+    """
+    name, _, box_id = host.partition(":")
+    account = find_account(name)
+    if account is None:
+        raise UsageError(
+            f"there is no key of your account at {PROVIDERS[name].title}.",
+            where=host,
+            hint=f"Put it into {PROVIDERS[name].keys}. It stays on this machine.",
+        )
+    box = account.box(box_id)
+    if box is None or box.state is RentedState.GONE:
+        raise UsageError(
+            f"your account at {account.title} has no box {box_id}.",
+            where="--host",
+            hint="See which it has: boxstrap boxes --all",
+        )
+    if not box.address:
+        raise UnreachableError(_why_not(box), where=host, hint=_WHAT_NEXT[box.state])
+    return box
+
+
+_WHAT_NEXT = {
+    RentedState.STARTING: "Wait a minute or two, and run the same command again.",
+    RentedState.STOPPED: "Start it on the provider's page. What is stopped still costs its disk.",
+    RentedState.BROKEN: "Look at the provider's page: a box that stays so is one to give back.",
+}
+_WHAT_NEXT |= dict.fromkeys(
+    (RentedState.RUNNING, RentedState.UNKNOWN),
+    "Look at the provider's page how it is reached by SSH.",
+)
+
+
+def _why_not(box: RentedBox) -> str:
+    said = f" ({box.said})" if box.said else ""
+    if box.state is RentedState.RUNNING:
+        return f"it runs, and can't be reached by SSH{said}."
+    return f"it can't be reached: it is {box.state.value}{said}."

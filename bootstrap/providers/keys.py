@@ -1,0 +1,61 @@
+"""The key of an account: from the environment, or the provider's own file. Never kept by us."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bootstrap.errors import UsageError
+from bootstrap.paths import expanded
+
+_LONGEST = 4096
+
+
+@dataclass(frozen=True)
+class ApiKey:
+    """A key, and where it was found."""
+
+    value: str = field(repr=False)
+    source: str
+
+
+@dataclass(frozen=True)
+class KeyPlaces:
+    """Where the key of one provider may be."""
+
+    variable: str
+    files: tuple[str, ...]
+    """Those that its own tools write, in the order in which they are looked at."""
+    pattern: str = ""
+    """What precedes the key in such a file, and the key as a group; "": the file is the key."""
+
+    def find(self) -> ApiKey | None:
+        """The key; None where there is none. Raises UsageError for one that can't be."""
+        if value := os.environ.get(self.variable, "").strip():
+            return _checked(value, self.variable)
+        for name in self.files:
+            text = _read(expanded(name))
+            found = re.search(self.pattern, text, re.MULTILINE) if self.pattern else None
+            value = found[1] if found else "" if self.pattern else text.strip()
+            if value:
+                return _checked(value, name)
+        return None
+
+    def __str__(self) -> str:
+        return " or ".join((self.variable, *self.files[:1]))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_LONGEST)
+    except OSError:
+        return ""
+
+
+def _checked(value: str, source: str) -> ApiKey:
+    if not (value.isascii() and value.isprintable() and " " not in value):
+        raise UsageError(f"what {source} holds is no API key.", hint="Put the key there, alone.")
+    return ApiKey(value, source)

@@ -1,0 +1,161 @@
+"""What the accounts of a person pay for, beside what is known here of those boxes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.providers.accounts import PROVIDERS, find_account
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import duration
+from bootstrap.ui.layout import aligned
+
+
+@dataclass(frozen=True)
+class AccountAnswer:
+    """One account, as it answered; or `error`, where it did not."""
+
+    provider: type[CloudAccount]
+    boxes: Sequence[RentedBox] = ()
+    balance: float | None = None
+    error: BoxstrapError | None = None
+
+
+@dataclass(frozen=True)
+class RentedBoxes:
+    """All accounts that a key was found for, and those boxes that are known here."""
+
+    accounts: Sequence[AccountAnswer]
+    known: Sequence[KnownBox]
+    now: float
+
+    def text(self) -> str:
+        """A line for each box, then what each account says of itself."""
+        rows = [self._row(box) for account in self.accounts for box in account.boxes]
+        lines = aligned(rows)
+        if not rows and not any(account.error for account in self.accounts):
+            lines = ["nothing is rented"]
+        elif (total := self._total()) is not None:
+            lines += ["", f"all of it costs {_dollars(total)} an hour{self._unpriced()}"]
+        for account in self.accounts:
+            if account.error:
+                lines.append(f"{account.provider.title}: {account.error.what}")
+            elif account.balance is not None:
+                lines.append(f"{account.provider.title}: {_dollars(account.balance)} left")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it. Dollars; seconds since 1970."""
+        return {
+            "accounts": [
+                {
+                    "provider": account.provider.name,
+                    "balance": account.balance,
+                    "error": account.error.what if account.error else None,
+                }
+                for account in self.accounts
+            ],
+            "boxes": [
+                {
+                    "host": box.host,
+                    "name": box.name,
+                    "state": box.state.value,
+                    "gpu": box.gpu,
+                    "address": box.address,
+                    "port": box.port,
+                    "price": box.price,
+                    "stopped_price": box.stopped_price,
+                    "since": box.since,
+                    "spent": self._spent(box),
+                    "known_as": self._known_as(box),
+                }
+                for account in self.accounts
+                for box in account.boxes
+            ],
+            "price": self._total(),
+        }
+
+    def raise_for_status(self) -> None:
+        """Raise what stood in the way of asking an account: a list without it is not all."""
+        if not self.accounts:
+            places = "\n".join(f"  {one.title}: {one.keys}" for one in PROVIDERS.values())
+            raise UsageError(
+                f"no key of an account was found. Looked at:\n{places}",
+                hint="Put the key of yours there; it stays on this machine.",
+            )
+        error = next((account.error for account in self.accounts if account.error), None)
+        if error:
+            raise error
+
+    def _row(self, box: RentedBox) -> tuple[str, ...]:
+        price = box.price_now()
+        spent = self._spent(box)
+        since = f"for {duration(max(0.0, self.now - box.since))}" if box.since else ""
+        if box.state is RentedState.STOPPED:
+            since = ""
+        known = self._known_as(box)
+        return (
+            box.host,
+            sanitize(box.name) or "-",
+            sanitize(box.gpu) or "-",
+            box.state.value,
+            "price not told" if price is None else f"{_dollars(price)}/h",
+            since,
+            "" if spent is None else f"about {_dollars(spent)} so far",
+            f"known as {known}" if known else "not known here: nobody looks after it",
+        )
+
+    def _spent(self, box: RentedBox) -> float | None:
+        """Since it was started; nothing of before that, nor of traffic, is known."""
+        if box.price is None or box.since is None or box.state is not RentedState.RUNNING:
+            return None
+        return round(box.price * max(0.0, self.now - box.since) / 3600, 4)
+
+    def _known_as(self, box: RentedBox) -> str:
+        named = next((one for one in self.known if one.host_text == box.host), None)
+        if named is None and box.address:
+            place = (box.address.lower(), box.port)
+            at = (one for one in self.known if (one.address.lower(), one.port) == place)
+            named = next((one for one in at if not _is_rented_as_another(one)), None)
+        return named.name if named else ""
+
+    def _total(self) -> float | None:
+        prices = [box.price_now() for account in self.accounts for box in account.boxes]
+        told = [price for price in prices if price is not None]
+        return round(sum(told), 4) if told else None
+
+    def _unpriced(self) -> str:
+        every = [box for account in self.accounts for box in account.boxes]
+        count = sum(box.price_now() is None for box in every if box.state is not RentedState.GONE)
+        return f", and {count} of which no price is told" if count else ""
+
+
+def ask_accounts() -> RentedBoxes:
+    """Ask each account that has a key here, side by side. One that fails hides no other."""
+    with ThreadPoolExecutor(len(PROVIDERS)) as pool:
+        answers = list(pool.map(_ask, PROVIDERS.values()))
+    return RentedBoxes([each for each in answers if each], all_boxes(), time.time())
+
+
+def _ask(provider: type[CloudAccount]) -> AccountAnswer | None:
+    try:
+        account = find_account(provider.name)
+        if account is None:
+            return None
+        return AccountAnswer(provider, account.boxes(), account.balance())
+    except BoxstrapError as error:
+        return AccountAnswer(provider, error=error)
+
+
+def _is_rented_as_another(box: KnownBox) -> bool:
+    return box.host_text.partition(":")[0] in PROVIDERS
+
+
+def _dollars(amount: float) -> str:
+    return f"${amount:.2f}" if amount >= 0.1 or not amount else f"${amount:.3f}"

@@ -1,0 +1,1 @@
+"""Accounts of providers, against simulations that are held to their own documents."""

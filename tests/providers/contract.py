@@ -1,0 +1,132 @@
+"""A provider's own OpenAPI document, and whether requests and answers keep to it.
+
+`documents/` holds what is used of Vast.ai's and RunPod's documents (2026-11), without prose. An
+unknown field or query is a violation too, which the documents alone would let pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from openapi_core import Config, OpenAPI
+from openapi_core.exceptions import OpenAPIError
+from openapi_core.testing import MockRequest, MockResponse
+
+DOCUMENTS = Path(__file__).with_name("documents")
+_ANSWERS = "paths.{}.get.responses.200.content.application/json.schema.properties"
+OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "vast": {
+        # `vastai show user` prints `credit`, which the document leaves out.
+        _ANSWERS.format("/api/v0/users/current"): {"credit": {"type": ["number", "null"]}},
+        # One instance has the ports that a list of them has; the document has a list of numbers.
+        "components.schemas.Instance.properties": {"ports": {"type": ["object", "array", "null"]}},
+        # An instance that is gone: clients see null.
+        _ANSWERS.format("/api/v0/instances/{id}"): {
+            "instances": {"anyOf": [{"$ref": "#/components/schemas/Instance"}, {"type": "null"}]}
+        },
+    },
+    "runpod": {},
+}
+"""Reviewed: where what clients send and see differs from the document."""
+
+
+class Contract:
+    """One document. `check` says how an exchange breaks it."""
+
+    def __init__(self, provider: str) -> None:
+        document = json.loads((DOCUMENTS / f"{provider}.json").read_text("utf-8"))
+        for place, fields in OVERLAYS[provider].items():
+            node = document
+            for word in place.split("."):
+                node = node[word]
+            node |= fields
+        _refuse_unknown(document, frozenset(_parts(document)))
+        kinds = {"application/problem+json": json.loads}
+        self._openapi = OpenAPI.from_dict(document, Config(extra_media_type_deserializers=kinds))
+        self._paths = document["paths"]
+        self._host = document["servers"][0]["url"]
+
+    def check(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        status: int,
+        answer: bytes,
+    ) -> str:
+        """How this exchange breaks the document; "" where it doesn't.
+
+        Clients send a slash at the end of Vast.ai's paths; its document has none.
+        """
+        parts = urlsplit(target)
+        path = parts.path.rstrip("/")
+        query = dict(parse_qsl(parts.query))
+        request = MockRequest(
+            self._host,
+            method.lower(),
+            path,
+            args=query,
+            headers=dict(headers),
+            data=body or None,
+            content_type=headers.get("Content-Type", "application/json"),
+        )
+        try:
+            self._openapi.validate_request(request)
+            if unknown := query.keys() - self._queries(method.lower(), path):
+                return f"{method} {path}: unknown query {sorted(unknown)}"
+            kind = "application/json" if status < 400 else "application/problem+json"
+            told = MockResponse(answer, status_code=status, content_type=kind)
+            self._openapi.validate_response(request, told)
+        except OpenAPIError as error:
+            return f"{method} {target}: {error!r} {error.__cause__!r}"
+        return ""
+
+    def _queries(self, method: str, path: str) -> set[str]:
+        named = self._paths.get(path) or next(
+            node for name, node in self._paths.items() if _matches(name, path)
+        )
+        parameters = named[method].get("parameters", ())
+        return {each["name"] for each in parameters if each.get("in") == "query"}
+
+
+_LISTED = "one of several"
+
+
+def _matches(template: str, path: str) -> bool:
+    words, given = template.split("/"), path.split("/")
+    return len(words) == len(given) and all(
+        word == part or word.startswith("{") for word, part in zip(words, given, strict=True)
+    )
+
+
+def _refuse_unknown(node: object, parts: frozenset[str], name: str = "") -> None:
+    """Objects that name their fields have no others; of an `allOf` the whole is meant."""
+    if isinstance(node, list):
+        for each in node:
+            _refuse_unknown(each, parts, _LISTED)
+    if not isinstance(node, dict):
+        return
+    is_part = name in parts or name == _LISTED or "$ref" in node
+    names_fields = bool({"properties", "allOf"} & node.keys())
+    if names_fields and not is_part and not node.get("additionalProperties"):
+        node["unevaluatedProperties"] = False
+    for key, child in node.items():
+        _refuse_unknown(child, parts, key)
+
+
+def _parts(node: object) -> Iterator[str]:
+    """Names of schemas that stand in an `allOf`: others add to their fields."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _parts(each)
+    elif isinstance(node, dict):
+        for each in node.get("allOf", ()):
+            if "$ref" in each:
+                yield each["$ref"].rpartition("/")[2]
+        for child in node.values():
+            yield from _parts(child)

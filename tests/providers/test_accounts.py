@@ -1,0 +1,223 @@
+"""What the accounts of a person have, and a box that is named by its id there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from bootstrap.providers import NAMES
+from bootstrap.providers.accounts import PROVIDERS
+from tests.boxes.loopback import LoopbackBox
+from tests.cli import User
+from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
+from tests.providers.contract import Contract
+
+
+@pytest.fixture
+def accounts(user: User) -> Iterator[dict[str, SimulatedAccount]]:
+    """An account of each provider, and a user who has their keys."""
+    with contextlib.ExitStack() as stack:
+        made = {name: stack.enter_context(simulated(name)) for name in NAMES}
+        for account in made.values():
+            user.env |= account.environment()
+        yield made
+
+
+def test_the_names_are_those_of_the_providers() -> None:
+    assert tuple(PROVIDERS) == NAMES
+
+
+def test_all_that_the_accounts_have_is_listed(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    accounts["vast"].boxes = [SimulatedBox(str(1000 + n), price=0.25) for n in range(60)]
+    accounts["vast"].boxes[3].state = "stopped"
+    accounts["runpod"].boxes = [SimulatedBox("pod-a", price=1.0), SimulatedBox("pod-b", "starting")]
+    accounts["lambda"].boxes = [SimulatedBox("0920582c7ff041399e34823a0be62549", price=2.0)]
+    accounts["paperspace"].boxes = [SimulatedBox(f"ps{n}", "stopped") for n in range(5)]
+    said = user.run("boxes", "--all", "--json").must(0).json()
+    boxes = {box["host"]: box for box in said["boxes"]}
+    assert len(boxes) == len(said["boxes"]) == 68
+    assert boxes["vast:1000"]["state"] == "running"
+    assert (boxes["vast:1003"]["state"], boxes["vast:1003"]["stopped_price"]) == ("stopped", 0.0025)
+    assert boxes["vast:1000"]["since"] == boxes["runpod:pod-a"]["since"] == STARTED
+    assert boxes["vast:1003"]["spent"] is None
+    assert boxes["runpod:pod-a"]["spent"] > 1000
+    assert boxes["runpod:pod-b"]["state"] == "starting"
+    assert {box["known_as"] for box in boxes.values()} == {""}
+    # 59 that run and one that is stopped; two pods, one of them at the usual price; one of Lambda.
+    assert said["price"] == pytest.approx(59 * 0.25 + 0.0025 + 1.5 + 2.0)
+    assert {one["provider"]: one["balance"] for one in said["accounts"]}["vast"] == 12.5
+    text = user.run("boxes", "--all").must(0).out
+    assert "not known here: nobody looks after it" in text
+    assert "$0.25/h" in text
+    assert "price not told" in text
+    assert "and 5 of which no price is told" in text
+    assert "Vast.ai: $12.50 left" in text
+
+
+def test_without_a_key_it_says_where_one_belongs(user: User) -> None:
+    said = user.run("boxes", "--all").must(2).err
+    assert "VAST_API_KEY or ~/.config/vastai/vast_api_key" in said
+    assert "Paperspace: PAPERSPACE_API_KEY" in said
+    assert "your account at Lambda" in user.run("status", "--host", "lambda:abc").must(2).err
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text"),
+    [
+        ("vast", ".config/vastai/vast_api_key", f"{KEY}\n"),
+        ("vast", ".vast_api_key", KEY),
+        ("runpod", ".runpod/config.toml", f'[default]\napi_key = "{KEY}"\n'),
+        ("runpod", ".runpod/config.toml", f"apikey = '{KEY}'\napiurl = 'https://x'\n"),
+        ("lambda", ".lambda_cloud/lambda_keys", f"api_key = {KEY}\n"),
+        ("paperspace", ".paperspace/config.json", f'{{"apiKey": "{KEY}", "name": "x"}}'),
+    ],
+)
+def test_keys_are_found_in_the_providers_own_files(
+    user: User, accounts: dict[str, SimulatedAccount], name: str, file: str, text: str
+) -> None:
+    for other in NAMES:
+        del user.env[f"{other.upper()}_API_KEY"]
+    assert user.run("boxes", "--all").must(2)
+    user.home.joinpath(file).parent.mkdir(parents=True, exist_ok=True)
+    user.home.joinpath(file).write_text(text)
+    accounts[name].boxes = [SimulatedBox("77")]
+    said = user.run("boxes", "--all", "--json").must(0).json()
+    assert [box["host"] for box in said["boxes"]] == [f"{name}:77"]
+
+
+def test_one_account_that_fails_hides_no_other(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    accounts["runpod"].boxes = [SimulatedBox("pod-a")]
+    # A moment's trouble is none.
+    accounts["runpod"].faults = [(500, {}), (429, {"title": "x", "status": 429, "detail": "slow"})]
+    accounts["lambda"].faults = [(403, {"error": {"message": f"no \x1b[31m {KEY}"}})]
+    accounts["vast"].faults = [(200, {"instances": [{"id": "none"}]})]
+    accounts["paperspace"].faults = [(200, b"<html>")]
+    ended = user.run("boxes", "--all")
+    assert ended.rc in {2, 3}
+    assert "runpod:pod-a" in ended.out
+    assert "instances.0.id is not what its API promises" in ended.out
+    assert "Lambda: it refuses the key of LAMBDA_API_KEY" in ended.out
+    assert "\x1b" not in ended.text
+    assert KEY not in ended.text
+    assert len(accounts["runpod"].asked) == 3
+
+
+def test_a_list_that_is_not_found_is_not_an_empty_one(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    for name in NAMES:
+        accounts[name].faults = [(404, {})]
+    ended = user.run("boxes", "--all").must(3)
+    assert ended.out.count("it answers with 404") == 4
+    assert "nothing is rented" not in ended.out
+
+
+def test_nothing_but_a_simulation_here_can_stand_in(user: User) -> None:
+    user.env |= {"VAST_API_KEY": KEY, "BOXSTRAP_VAST_API": "http://example.invalid:80"}
+    user.env["HTTPS_PROXY"] = "http://127.0.0.1:1"
+    ended = user.run("boxes", "--all").must(3)
+    assert "vast" in ended.text
+    assert "example.invalid" not in ended.text
+
+
+def test_what_breaks_a_document_is_seen() -> None:
+    vast, runpod = Contract("vast"), Contract("runpod")
+    ask = {"Authorization": f"Bearer {KEY}"}
+
+    def check(contract: Contract, target: str, answer: bytes, status: int = 200) -> str:
+        return contract.check("GET", target, ask, b"", status, answer)
+
+    assert check(vast, "/api/v1/instances/?limit=25", b'{"instances": [{"id": 1}]}') == ""
+    assert "unknown query" in check(vast, "/api/v1/instances/?pages=2", b"{}")
+    assert check(vast, "/api/v1/instances/?limit=many", b"{}")
+    assert check(vast, "/api/v1/instances/?limit=30", b"{}")
+    assert check(vast, "/api/v1/instances/", b'{"instances": [{"id": 1, "colour": "red"}]}')
+    assert check(vast, "/api/v1/instances/", b'{"instances": [{"id": "1"}]}')
+    assert check(vast, "/api/v1/nothing/", b"{}")
+    assert check(runpod, "/v2/pods", b'{"pods": []}') == ""
+    assert check(runpod, "/v2/pods", b'{"pods": [{"id": "x"}]}')
+    assert check(runpod, "/v2/pods", b'{"pods": [], "more": 1}')
+
+
+@pytest.fixture
+def there() -> Iterator[LoopbackBox]:
+    """A box without root."""
+    box = LoopbackBox()
+    yield box
+    box.stop()
+
+
+def rented(box: LoopbackBox, box_id: str = "pod-a") -> SimulatedBox:
+    return SimulatedBox(box_id, port=box.port, user=box.user)
+
+
+def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    pods.boxes = [rented(there)]
+    words = ("--host", "runpod:pod-a", "--identity", str(there.identity))
+    assert "runpod-pod-a" in user.run("status", *words).must(0).text
+    # What is known needs no account.
+    asked = len(pods.asked)
+    user.run("status", *words).must(0)
+    user.run("status", "--host", "runpod-pod-a", *words[2:]).must(0)
+    assert len(pods.asked) == asked
+    found = user.run("boxes", "--all", "--json").must(0).json()["boxes"]
+    assert [box["known_as"] for box in found] == ["runpod-pod-a"]
+    # It was restarted, and has another port.
+    there.move()
+    pods.boxes = [rented(there)]
+    assert (
+        f"runpod:pod-a is at 127.0.0.1:{there.port} now" in user.run("status", *words).must(0).err
+    )
+    assert "is at" not in user.run("status", *words).must(0).err
+    # Where it was, there is another box now; where it is, is its own key.
+    other = LoopbackBox()
+    try:
+        pods.boxes = [rented(other), rented(other, "pod-b")]
+        there.kill_sshd()
+        said = user.run("status", *words).must(4).err
+        assert "its host key changed" in said
+        # A box of another id is another box, whoever was at its address.
+        pods.boxes = [rented(other, "pod-b")]
+        user.run("status", "--host", "runpod:pod-b", "--identity", str(other.identity)).must(0)
+    finally:
+        other.stop()
+
+
+def test_a_box_that_cant_be_reached_is_named_with_why(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    def status(host: str, rc: int) -> str:
+        return user.run("status", "--host", host).must(rc).err
+
+    accounts["vast"].boxes = [SimulatedBox("1", "stopped"), SimulatedBox("2", "offline")]
+    accounts["runpod"].boxes = [SimulatedBox("pod-a", "starting")]
+    assert "it is stopped" in status("vast:1", 3)
+    assert "Start it on the provider's page" in status("vast:1", 3)
+    assert "it is broken (offline)" in status("vast:2", 3)
+    assert "Wait a minute" in status("runpod:pod-a", 3)
+    for host in ("vast:3", "vast:x", "runpod:none", "lambda:none", "paperspace:none"):
+        assert f"has no box {host.partition(':')[2]}" in status(host, 2)
+
+
+def test_words_that_ssh_knows_too_have_two_readings(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    config = user.home / ".ssh/config"
+    config.parent.mkdir(mode=0o700, exist_ok=True)
+    config.write_text("Host vast\n  HostName 127.0.0.1\nHost runpod:pod-a\n  User me\n")
+    accounts["vast"].boxes = [SimulatedBox("2222", "stopped"), SimulatedBox("222222", "stopped")]
+    said = user.run("status", "--host", "vast:2222").must(2).err
+    assert "two readings: the box 2222 of your account at vast, and port 2222 of vast" in said
+    assert "ssh://vast:2222" in said
+    assert "two readings" in user.run("status", "--host", "runpod:pod-a").must(2).err
+    assert "it is stopped" in user.run("status", "--host", "vast:222222").must(3).err
+    assert accounts["runpod"].asked == []
