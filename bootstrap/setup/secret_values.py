@@ -6,19 +6,16 @@ whatever it says from then on: here, or on the box itself where no value of them
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import os
-import secrets as random
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.paths import state_dir, write_private
+from bootstrap.machine_key import machine_key
 from bootstrap.setup.secret_sources import (
     BYTES,
     COMMAND,
@@ -36,8 +33,6 @@ if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.ui.reporter import Reporter
 
-_KEY_BYTES = 32
-_ONE_KEY = threading.Lock()
 _COMMANDS_MARK = "\0"  # no value has one
 
 
@@ -202,17 +197,4 @@ def fingerprint(values: Mapping[str, str]) -> str:
     """Changes when a value does, and tells nothing about it: keyed with a key of this machine."""
     if not values:
         return ""
-    with _ONE_KEY:  # two setups of one program must not make two
-        key = _key()
-    return hmac.new(key, packed(values), hashlib.sha256).hexdigest()[:32]
-
-
-def _key() -> bytes:
-    file = state_dir() / "secrets.key"
-    with contextlib.suppress(FileNotFoundError):
-        key = file.read_bytes()
-        if len(key) == _KEY_BYTES:  # a power cut leaves an empty one, which keys nothing
-            return key
-    key = random.token_bytes(_KEY_BYTES)
-    write_private(file, key)
-    return key
+    return hmac.new(machine_key(), packed(values), hashlib.sha256).hexdigest()[:32]

@@ -30,7 +30,7 @@ from bootstrap.tasks.usage import wrong_usage_exits_2
 FAMILIES = (
     (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
     (setup.plan, setup.verify),
-    (run.run, sync.sync, transfer.push),
+    (run.run, sync.sync, transfer.push, transfer.pull),
     (runs.wait, runs.attach, runs.shell, runs.exec_, top.top),
     (editors.code, editors.ssh_config),
     (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),

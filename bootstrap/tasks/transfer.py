@@ -1,7 +1,9 @@
-"""push: files in, without a setup."""
+"""push, pull: files in, and a run's results out."""
 
 from __future__ import annotations
 
+from bootstrap.errors import UsageError
+from bootstrap.paths import expanded
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 
@@ -27,3 +29,31 @@ def push(call: Call) -> None:
     given = call.given
     wish = PushWish(given["path"], given["to"], tuple(given["exclude"] or ()), given["replace"])
     push_path(call.options(), call.screen, wish)
+
+
+@command(
+    HOST,
+    Option("run", "The run, as `status` names it; default: this repository's newest."),
+    Option("watch", "Go on while it trains: what becomes complete comes, to its end.", False),
+    Option("to", "The folder here; default: boxstrap-results/BOX/RUN in the repository."),
+    Option("max_size", "What the results may be at the most, as in 200G.", "50G"),
+    JSON,
+    Option("profile", "A profile: its name, or a path."),
+    Option("repo", "The repository that is meant; default: the one you stand in."),
+    Option("identity", "The private key to log in with."),
+    interrupted="What came stays. To go on, run the same command again: boxstrap pull",
+)
+def pull(call: Call) -> None:
+    """Bring a run's results here: complete files alone, verified, and nothing of yours replaced.
+
+    Example: boxstrap pull --host my-box --watch
+    """
+    from bootstrap.runs.pull import PullWish, pull_results
+    from bootstrap.text.sizes import bytes_of
+
+    given = call.given
+    most = bytes_of(given["max_size"])
+    if most is None:
+        raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
+    to = expanded(given["to"]) if given["to"] else None
+    pull_results(call.options(), call.screen, PullWish(most, given["run"], to, given["watch"]))

@@ -6,7 +6,10 @@ transfer tools show them; a GPU's memory is GiB everywhere and isn't printed her
 
 from __future__ import annotations
 
+import re
+
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_TYPED = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kMGTP]?)B?", re.IGNORECASE)
 
 
 def size(count: float) -> str:
@@ -17,6 +20,14 @@ def size(count: float) -> str:
         value, unit = value / 1000, unit + 1
     digits = 1 if unit and value < 9.95 else 0
     return f"{value:.{digits}f} {_UNITS[unit]}"
+
+
+def bytes_of(text: str) -> int | None:
+    """A size as a person types it, `50G` or `1.5 TB`; None where it is none."""
+    typed = _TYPED.fullmatch(text.strip())
+    if not typed:
+        return None
+    return int(float(typed[1]) * 1000 ** "_kmgtp".index(typed[2].lower() or "_"))
 
 
 def size_of(done: float, total: float) -> str:

@@ -109,6 +109,7 @@ new_run() {
   [ -z "$RUN_ID" ] || printf '%s\n' "$RUN_ID" >"$tmp/id"       # full
   [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
+  [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }

@@ -15,9 +15,9 @@ KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"
 
 
 def facts(found: os.stat_result) -> list[Any]:
-    """Kind, size, time of change in nanoseconds, and the number of the file on its disk."""
+    """Kind, size, time of content in nanoseconds, inode, and the time of that."""
     kind = next((word for test, word in KINDS if test(found.st_mode)), "other")
-    return [kind, found.st_size, found.st_mtime_ns, found.st_ino]
+    return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
 def walk(root: bytes, path: bytes) -> Iterator[list[Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from .frames import pack_frame, read_frame
 from .give import Giver
+from .results import ResultTeller
 from .take import Taker
 
 VERSION = 1
@@ -68,6 +69,7 @@ def serve(home: bytes) -> None:
         **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
         "list": giver.list_below,
         "get": giver.get,
+        "results": ResultTeller(home, channel.say).results,
     }
     channel.say({"v": VERSION})
     while not taker.is_over:

@@ -31,17 +31,20 @@ from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.probe import parse, probe
+from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_dependencies import DependencySender, refs_there
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.protocol.sync_state import SyncState, SyncStream
+from bootstrap.protocol.transfer import Transfer
 from bootstrap.protocol.trees import clean_trees, parse_uses
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.log_reader import LogReader
+from bootstrap.runs.pull import goes_on
 from bootstrap.runs.resume import _begun
 from bootstrap.runs.run_lines import metric_lines, run_lines
 from bootstrap.runs.status import status_lines
@@ -211,11 +214,24 @@ def pushed(wire: Any) -> None:
     found.check("box")
 
 
+def pulled(wire: Any) -> None:
+    """Files with sound names, types and bounds; of one that was asked for how it ended, once."""
+    with Transfer(wire, "/w") as transfer:
+        results = BoxResults(transfer, "root@box", "r-1/train-1", "/w", ["out/"])
+        look = results.look(live=True)
+        assert all(file.size >= 0 and len(file.state) == 5 for file in look.files.values())
+        assert all(isinstance(path, str) for path in (*look.links, *look.left, *results.paths))
+        file = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
+        given = [item for _, item in results.get([WantedFile(file, 0)])]
+        assert isinstance(given[-1], GivenFile)
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
     "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/log_reader.py, where it is kept": read_log,
+    "runs/pull.py": lambda wire: goes_on(wire, "/w", RUN),  # type: ignore[arg-type]
     "runs/resume.py": resumed,
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
@@ -250,6 +266,7 @@ READERS: dict[str, Callable[[Any], object]] = {
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
     "protocol/transfer.py": pushed,
+    "protocol/results.py": pulled,
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),
 }
 """Module, and where it has several which -> what it makes of a box's words. Whoever asks a box
@@ -309,9 +326,16 @@ LOOKS = st.lists(st.sampled_from(sorted(TOP))).map(
     lambda keys: json.dumps({key: TOP[key] for key in keys}).encode() + b"\n"
 )
 HEADERS = st.dictionaries(
-    st.sampled_from(["v", "free", "states", "begun", "i", "state", "problem", "end"]),
     st.sampled_from(
         [
+            *("v", "free", "states", "begun", "i", "state", "problem", "end"),
+            *("files", "gone", "left", "looked", "tree", "read", "sha256"),
+        ]
+    ),
+    st.sampled_from(
+        [
+            *([["out/a", "", "", 1, 2, 3, 4, 5]], [["out/a", "", "", 1, 2, -3, 4, 5]]),
+            *([["out/a", "link"]], [["out/a", "outside"]], [["\x1b[31m", [], None]], [[]], ["x"]),
             0,
             1,
             2,

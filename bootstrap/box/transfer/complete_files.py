@@ -1,0 +1,249 @@
+"""Which result files of a box are complete, found by looking again and again; for Python 3.8.
+
+A file is complete when no process holds it open for writing, and when it stood as it is for
+`STOOD_S` on the monotonic clock. A checkpoint of several files is complete when all of them are
+and, while its run lives, none of them is still to come.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from .held_files import held_files
+
+STOOD_S = 2.0
+MOST_FILES = 1000000
+"""Of more, the rest is left out, and said to be."""
+
+
+_NUMBERED = r"(?:checkpoint|ckpt|global_step|step|epoch|iter|iteration)[-_.=]*[0-9]+"
+_FOLDER = re.compile(rf"(?:{_NUMBERED}[-_.]?)+(?:ckpt|hf)?|.+\.ckpt", re.IGNORECASE)
+"""A folder with this name is one checkpoint: its files belong together."""
+_SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})(\..*)")
+_DISTRIBUTED, _ITS_LAST = ".distcp", ".metadata"
+"""PyTorch's distributed checkpoint: its parts, and what is written when all of them are."""
+
+
+class FileState(NamedTuple):
+    """By what a file is known to be as it was. Nanoseconds: of its content, and of its inode."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+class ResultFile(NamedTuple):
+    """A plain file below the results; `path` is relative to the tree."""
+
+    path: str
+    state: FileState
+    why: str
+    """Why it isn't complete: young, held, checkpoint (another file of it isn't); "" where it is."""
+    checkpoint: str
+    """The files of one checkpoint have one word; "" for a file that stands alone."""
+
+
+class LeftOut(NamedTuple):
+    """What can't come along, and why: see `Finder`."""
+
+    path: str
+    why: str
+
+
+class Look(NamedTuple):
+    """What stood there at one moment."""
+
+    files: list[ResultFile]
+    left_out: list[LeftOut]
+
+
+class Finder:
+    """The files below the results of one tree, and what lies there beside files.
+
+    `left_out` says why: link (it leads to results, which come along), outside (a link that leads
+    elsewhere, or nowhere), special (a device, socket or pipe), unreadable, name (it is no UTF-8),
+    missing (no such result), many.
+    """
+
+    def __init__(self, tree: str, results: Iterable[str]) -> None:
+        self.tree = tree
+        self.results = [path.rstrip("/") for path in results]
+        self.files: dict[str, FileState] = {}
+        self.left_out: list[LeftOut] = []
+        self._places = [os.path.realpath(os.path.join(tree, path)) for path in self.results]
+
+    def find(self) -> None:
+        """Fill `files` and `left_out`."""
+        for path in self.results:
+            try:
+                # Where the profile's own path is a link, as of a shared folder, it is followed.
+                found = os.stat(os.path.join(self.tree, path))
+            except FileNotFoundError:
+                self._leave(path, "missing")
+            except OSError:
+                self._leave(path, "unreadable")
+            else:
+                self._take(path, found)
+
+    def _take(self, path: str, found: os.stat_result) -> None:
+        if stat.S_ISDIR(found.st_mode):
+            self._walk(path)
+        elif not stat.S_ISREG(found.st_mode):
+            self._leave(path, "special")
+        elif len(self.files) >= MOST_FILES:
+            if not self.left_out or self.left_out[-1].why != "many":
+                self._leave(path, "many")
+        elif not os.access(os.path.join(self.tree, path), os.R_OK):
+            self._leave(path, "unreadable")
+        else:
+            self.files[path] = state_of(found)
+
+    def _walk(self, folder: str) -> None:
+        try:
+            with os.scandir(os.path.join(self.tree, folder)) as entries:
+                inside = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            self._leave(folder, "unreadable")
+            return
+        for entry in inside:
+            path = f"{folder}/{entry.name}"
+            if not _is_text(path):
+                self._leave(path.encode("utf-8", "replace").decode(), "name")
+            elif entry.is_symlink():
+                self._leave(path, "link" if self._is_inside(path) else "outside")
+            else:
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    self._leave(path, "unreadable")
+                    continue
+                self._take(path, found)
+
+    def _is_inside(self, link: str) -> bool:
+        place = os.path.realpath(os.path.join(self.tree, link))
+        inside = any(f"{place}/".startswith(f"{one}/") for one in self._places)
+        return inside and os.path.exists(place)
+
+    def _leave(self, path: str, why: str) -> None:
+        if len(self.left_out) < MOST_FILES:
+            self.left_out.append(LeftOut(path, why))
+
+
+class CompleteFiles:
+    """Looks at the results of one tree again and again, and says which of them are complete."""
+
+    def __init__(
+        self,
+        tree: str,
+        results: Iterable[str],
+        *,
+        stood_s: float = STOOD_S,
+        clock: Callable[[], float] = time.monotonic,
+        proc: str = "/proc",
+    ) -> None:
+        self._tree, self._results, self._stood_s = tree, list(results), stood_s
+        self._clock, self._proc = clock, proc
+        self._since: dict[str, tuple[FileState, float]] = {}
+        self._settled: dict[str, FileState] = {}
+        """What was found to be complete by itself. Opened again it is still what it was."""
+
+    def look(self, *, live: bool) -> Look:
+        """What is there now; `live`: its run may still write."""
+        finder = Finder(self._tree, self._results)
+        finder.find()
+        now, before = self._clock(), self._since
+        self._since = {}
+        for path, state in finder.files.items():
+            last = before.get(path)
+            self._since[path] = last if last and last[0] == state else (state, now)
+        why = self._judge(finder.files, now)
+        together = checkpoints(finder.files, live=live)
+        broken = {one for path, (one, whole) in together.items() if why[path] or not whole}
+        files = []
+        for path, state in finder.files.items():
+            checkpoint = together[path][0] if path in together else ""
+            reason = why[path] or ("checkpoint" if checkpoint in broken else "")
+            files.append(ResultFile(path, state, reason, checkpoint))
+        return Look(files, finder.left_out)
+
+    def _judge(self, files: dict[str, FileState], now: float) -> dict[str, str]:
+        why = {}
+        asked = {}
+        for path, state in files.items():
+            if self._settled.get(path) == state:
+                why[path] = ""
+            elif now - self._since[path][1] < self._stood_s:
+                why[path] = "young"
+            else:
+                asked[path] = state
+        held = held_files({state[:2] for state in asked.values()}, self._proc) if asked else set()
+        why.update({path: "held" if state[:2] in held else "" for path, state in asked.items()})
+        self._settled = {path: state for path, state in files.items() if not why[path]}
+        return why
+
+
+def state_of(found: os.stat_result) -> FileState:
+    """By what a file is known to be the same as before."""
+    times = (found.st_mtime_ns, found.st_ctime_ns)
+    return FileState(found.st_dev, found.st_ino, found.st_size, *times)
+
+
+def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, bool]]:
+    """For each file of a checkpoint of several: which one, and whether all of its parts are there.
+
+    When its run is over nothing more comes, and what is there counts as all.
+    """
+    paths = list(paths)
+    folders = {os.path.dirname(path) for path in paths if path.endswith(_DISTRIBUTED)}
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        one = _checkpoint_of(path, folders)
+        if one:
+            found.setdefault(one, []).append(path)
+    return {
+        path: (one, not live or _has_all_parts(files))
+        for one, files in found.items()
+        for path in files
+    }
+
+
+def _checkpoint_of(path: str, folders: set[str]) -> str:
+    parts = path.split("/")[:-1]
+    for end, name in enumerate(parts, 1):
+        folder = "/".join(parts[:end])
+        if _FOLDER.fullmatch(name) or folder in folders:
+            return f"{folder}/"
+    shard = _SHARD.fullmatch(path)
+    if shard:
+        return f"{shard[1]}{shard[4]}"
+    # The index of such shards, beside them: model.safetensors.index.json
+    return path[: -len(".index.json")] if path.endswith(".index.json") else ""
+
+
+def _has_all_parts(files: list[str]) -> bool:
+    shards: dict[tuple[str, str, str], set[str]] = {}
+    for path in files:
+        shard = _SHARD.fullmatch(path)
+        if shard:
+            shards.setdefault((shard[1], shard[3], shard[4]), set()).add(shard[2])
+    distributed = {os.path.dirname(path) for path in files if path.endswith(_DISTRIBUTED)}
+    return all(len(parts) >= int(of) for (_, of, _), parts in shards.items()) and all(
+        f"{folder}/{_ITS_LAST}" in files for folder in distributed
+    )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

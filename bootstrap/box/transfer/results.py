@@ -1,0 +1,63 @@
+"""Tells a run's results: which files there are, and which of them are complete."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .complete_files import CompleteFiles, ResultFile
+
+AT_ONCE = 250  # files in a frame
+OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
+"""What is noted of a run that its profile said."""
+
+
+class ResultTeller:
+    """The request `results`: all there is at first, then what is other than it was told last."""
+
+    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
+        self.home, self.say = os.fsdecode(home), say
+        self.looker: CompleteFiles | None = None
+        self.told: dict[str, ResultFile] = {}
+
+    def results(self, request: dict[str, Any]) -> None:
+        """Frames with `files`, each as [path, why, checkpoint, *state]; the last one ends it."""
+        if self.looker is None:
+            self.begin(request)
+        assert self.looker is not None  # noqa: S101 - for the type checker
+        look = self.looker.look(live=request["live"])
+        now = {file.path: file for file in look.files}
+        rows = [
+            [file.path, file.why, file.checkpoint, *file.state]
+            for file in look.files
+            if self.told.get(file.path) != file
+        ]
+        for at in range(0, len(rows), AT_ONCE):
+            self.say({"files": rows[at : at + AT_ONCE]})
+        gone = [path for path in self.told if path not in now]
+        for at in range(0, len(gone), AT_ONCE):
+            self.say({"gone": gone[at : at + AT_ONCE]})
+        for at in range(0, len(look.left_out), AT_ONCE):
+            self.say({"left": look.left_out[at : at + AT_ONCE]})
+        self.told = now
+        self.say({"tree": self.tree, "looked": self.paths, "profile": self.profile})
+
+    def begin(self, request: dict[str, Any]) -> None:
+        """Where results lie is noted with the run; where no paths are, an earlier version did."""
+        run = os.path.join(self.home, "runs", request["run"])
+        self.tree = "".join(lines_of(os.path.join(run, "dir"))[:1]) or request["tree"]
+        self.paths = lines_of(os.path.join(run, "results")) or request["paths"]
+        noted = "".join(f"{name}\0{lines_of(os.path.join(run, name))}\n" for name in OF_PROFILE)
+        self.profile = hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
+        self.looker = CompleteFiles(self.tree, self.paths, stood_s=request["stood_s"])
+
+
+def lines_of(path: str) -> list[str]:
+    """Those of a file; none where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,190 @@
+"""A run's results on a box: what there is, which of it is complete, and the files themselves.
+
+A box may tell anything. What is taken here has the right type and lies within bounds; whether its
+names may be made here is judged where they would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bootstrap.box.transfer.complete_files import STOOD_S
+from bootstrap.link.errors import NoAnswer
+from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
+
+WAITS = ("young", "held", "checkpoint")
+"""Why a file on a box is not complete."""
+LEFT = ("outside", "special", "unreadable", "name", "missing", "many")
+MOST_FILES = 1_000_000
+_LONGEST_PATH = 8192
+_MOST_NUMBER = 2**63
+
+
+class BoxFile(NamedTuple):
+    """A file of the results, as the box tells it; the path is no clean text."""
+
+    path: str
+    why: str
+    """One of `WAITS`; "" where it is complete."""
+    checkpoint: str
+    """The same for the files of one checkpoint; "" for a file that stands alone."""
+    state: tuple[int, ...]
+    """Device, inode, size, times of content and inode."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.state[2]
+
+    @property
+    def modified(self) -> int:
+        """Nanoseconds since 1970, on the box's clock."""
+        return self.state[3]
+
+
+@dataclass
+class BoxLook:
+    """What a look found."""
+
+    files: dict[str, BoxFile] = field(default_factory=dict)
+    links: list[str] = field(default_factory=list)
+    """Those that lead to other results."""
+    left: dict[str, str] = field(default_factory=dict)
+    """What can't come along, and one of `LEFT`."""
+
+
+class WantedFile(NamedTuple):
+    """A file to be given, from byte `at` on."""
+
+    file: BoxFile
+    at: int
+
+
+class GivenFile(NamedTuple):
+    """How a file ended: `problem` is changed, absent, or unread; "" where it was given whole."""
+
+    problem: str
+    sha256: str
+
+
+class BegunFile(NamedTuple):
+    """What the box has before the byte from which it was asked."""
+
+    at: int
+    sha256: str
+
+
+class BoxResults:
+    """The results of one run, over one transfer."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        transfer: Transfer,
+        label: str,
+        run: str,
+        tree: str,
+        paths: Sequence[str],
+        *,
+        stood_s: float = STOOD_S,
+    ) -> None:
+        """`run`: REPO/NAME; `tree` and `paths` where the box has noted none with it."""
+        self._transfer, self._label = transfer, label
+        self._asked: dict[str, object] = {
+            "op": "results",
+            "run": run,
+            "tree": tree,
+            "paths": [*paths],
+        }
+        self._asked["stood_s"] = stood_s
+        self._files: dict[str, BoxFile] = {}
+        self.tree = tree
+        self.paths: Sequence[str] = paths
+        """Where results lie, below the tree; empty where nobody named any."""
+        self.profile = ""
+        """The digest of what the run's profile said of it."""
+
+    def look(self, *, live: bool) -> BoxLook:
+        """What is there now; `live`: the run goes on. Raises as `Transfer.run`."""
+        look = BoxLook(self._files)
+        for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
+            for row in _list(header, "files"):
+                file = self._file(row)
+                look.files[file.path] = file
+            for path in _list(header, "gone"):
+                look.files.pop(str(path), None)
+            for row in _list(header, "left"):
+                self._leave(look, row)
+            if "looked" in header:
+                self.tree, self.profile = text_of(header, "tree"), text_of(header, "profile")
+                self.paths = [path for path in _list(header, "looked") if isinstance(path, str)]
+            if len(look.files) + len(look.left) + len(look.links) > MOST_FILES:
+                raise self._nonsense(f"it tells of more than {MOST_FILES:,} files")
+        return BoxLook(dict(look.files), look.links, look.left)
+
+    def _file(self, row: object) -> BoxFile:
+        match row:
+            case [str(path), str(why), str(checkpoint), *state] if why in ("", *WAITS):
+                numbers = [one for one in state if type(one) is int and abs(one) < _MOST_NUMBER]
+                is_sound = len(numbers) == len(state) == 5 and numbers[2] >= 0
+                if is_sound and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
+                    return BoxFile(path, why, checkpoint, tuple(numbers))
+        raise self._nonsense("it tells of a file in a way that makes no sense")
+
+    def _leave(self, look: BoxLook, row: object) -> None:
+        match row:
+            case [str(path), "link"]:
+                look.links.append(path[:_LONGEST_PATH])
+            case [str(path), str(why)] if why in LEFT:
+                look.left[path[:_LONGEST_PATH]] = why
+            case _:
+                raise self._nonsense("it tells of a file in a way that makes no sense")
+
+    def get(
+        self, wanted: Sequence[WantedFile]
+    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+        """The files, one after the other: perhaps how one begins, its pieces, and how it ended.
+
+        Raises as `Transfer.run`, and NoAnswer for what was not asked.
+        """
+        frames = iter(self._transfer.run(self._requests(wanted)))
+        for number, one in enumerate(wanted):
+            for header, body in frames:
+                if header and header.get("i") != number:
+                    raise self._nonsense("it gives a file that it was not asked for")
+                if "begun" in header:
+                    yield one, BegunFile(number_of(header, "begun"), text_of(header, "sha256"))
+                    continue
+                if body:
+                    yield one, body
+                if header:
+                    yield one, _given(header, one.file)
+                    break
+            else:
+                raise self._nonsense("it does not give all that it was asked for")
+        for _ in frames:
+            raise self._nonsense("it gives more than it was asked for")
+
+    def _requests(self, wanted: Iterable[WantedFile]) -> Iterator[Frame]:
+        for number, (file, at) in enumerate(wanted):
+            place = {"root": self.tree, "path": file.path, "at": at, "size": file.size}
+            yield {"op": "get", "i": number, **place}, b""
+
+    def _nonsense(self, what: str) -> NoAnswer:
+        return NoAnswer(f"{what}.", where=self._label, hint="Log in with ssh and look.")
+
+
+def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
+    problem = text_of(header, "problem")
+    if problem:
+        return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
+    _, inode, size, modified, changed = file.state
+    stood = ["file", size, modified, inode, changed]
+    same = header.get("before") == stood == header.get("now") and header.get("read") == size
+    return GivenFile("" if same else "changed", text_of(header, "sha256"))
+
+
+def _list(header: Mapping[str, Any], name: str) -> list[Any]:
+    value = header.get(name)
+    return value if isinstance(value, list) else []

@@ -1,0 +1,292 @@
+"""`pull`: a run's results brought here, once or as they become complete, and what is said of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import NotSafeError, UsageError, cant_write
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import exchange
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.reconnecting import Backoff
+from bootstrap.link.wire import Wire
+from bootstrap.protocol.query import build_query
+from bootstrap.protocol.results import BoxFile, BoxResults
+from bootstrap.protocol.run import Run, as_it_ended
+from bootstrap.protocol.transfer import Transfer
+from bootstrap.repo.names import shown
+from bootstrap.repo.place import repository_root
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.pull_result import Pulled
+from bootstrap.runs.push import ShownProgress
+from bootstrap.text.sanitize import sanitize
+from bootstrap.text.sizes import size
+from bootstrap.transfer.landing import HomeFolder, Landing
+from bootstrap.transfer.manifest import Manifest, RunOrigin
+from bootstrap.transfer.names import MANIFEST, why_refused
+from bootstrap.transfer.pull import NOTHING, Puller, PullRound
+from bootstrap.transfer.pulled import PulledFile, PulledRecord
+from bootstrap.transfer.receipt import receipt_file, write_receipt
+from bootstrap.ui.screen import Screen
+
+FOLDER = "boxstrap-results"
+"""Where results come to, in the repository; what is in it never travels."""
+_LOOK_S = 1.0
+"""Between two looks at the box."""
+_IDLE_LOOKS = 4
+"""After so many that bring nothing, what is written to all the time is waited for no more."""
+_SETTLED = frozenset({"held", "checkpoint"})
+"""Why a file is not complete that a moment more would not make so."""
+_ANSWER_S = 60.0
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class PullWish:
+    """What is to come, and where to."""
+
+    most: int
+    """Bytes that the results may be."""
+    run: str | None = None
+    to: Path | None = None
+    watch: bool = False
+
+
+def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
+    """Bring a run's results here, and say what came.
+
+    Raises UsageError where the run has none, or was never begun; NotSafeError where not all of
+    them are here and verified, or they are more than is allowed; BusyError, UnreachableError.
+    """
+    with connect(options, screen) as connection:
+        run = _begun_run(connection, wish)
+        place = _place_of(options, wish, connection.box.known.name, run)
+        try:
+            with _landing(place, run) as landing:
+                record = connection.box.known.folder / "pulls" / _record_name(run, landing.place)
+                with PulledRecord(record) as known:
+                    pulled = _Pull(options, connection, run, landing, known, screen, wish).pull()
+        except OSError as error:
+            raise cant_write(place[0].joinpath(*place[1]), error) from error
+    screen.result(pulled.as_dict(), "\n".join(pulled.lines()))
+    pulled.check()
+
+
+def _begun_run(connection: BoxConnection, wish: PullWish) -> Run:
+    run = connection.runs(wish.run)[0]
+    for part in (run.repo_key, run.name):
+        if why := why_refused(part):  # a box may call a run `..`
+            raise NotSafeError(f"the box's run {part} {why}.", where=connection.link.label)
+    if run.state == "waiting" or (run.state == "queued" and not wish.watch):
+        raise UsageError(f"{run.name} {run.outcome()}.", where=connection.link.label)
+    return run
+
+
+_Place = tuple[Path, tuple[str, ...]]
+"""A folder of the person's, and folders in it that are no links."""
+
+
+def _place_of(options: BoxOptions, wish: PullWish, box: str, run: Run) -> _Place:
+    if wish.to is not None:
+        return wish.to.absolute(), ()
+    root = repository_root(options.place) or options.place
+    return root.absolute(), (FOLDER, box, run.name)
+
+
+def _landing(place: _Place, run: Run) -> Landing:
+    base, inside = place
+    if inside:
+        with HomeFolder(base, inside[:1], make=True) as folder:
+            folder.write_new(".gitignore", b"*\n")
+    return Landing(base, inside, run.name)
+
+
+def _record_name(run: Run, place: Path) -> str:
+    words = "\0".join([run.repo_key, run.name, str(place)])
+    return f"{run.name}-{hashlib.sha256(os.fsencode(words)).hexdigest()[:16]}.jsonl"
+
+
+class _Pull:
+    """One call of `pull`."""
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        options: BoxOptions,
+        connection: BoxConnection,
+        run: Run,
+        landing: Landing,
+        record: PulledRecord,
+        screen: Screen,
+        wish: PullWish,
+    ) -> None:
+        self._began = time.monotonic()
+        self._options, self._connection, self._run = options, connection, run
+        self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
+        self._landed: dict[str, str] = {}
+        self._live = run.goes_on
+        self._puller = Puller(
+            landing,
+            record,
+            most=wish.most,
+            tell=ShownProgress(screen, "pull"),
+            landed=self._note,
+        )
+        self._source: BoxResults | None = None
+        self._warned: set[str] = set()
+
+    def _note(self, file: BoxFile, place: str) -> None:
+        self._landed[file.path] = place
+        if self._wish.watch:
+            beside = "" if place == file.path else f", as {shown(place)}"
+            self._screen.say(f"{shown(file.path)}  {size(file.size)}{beside}")
+
+    def pull(self) -> Pulled:
+        """Look and take until everything is here, or what is not will not come."""
+        if self._wish.watch and self._live:
+            self._screen.say(f"watching {self._run.name}: what is complete comes; Ctrl-C ends this")
+        idle = 0
+        manifest: Manifest | None = None
+        for done in self._rounds():
+            idle = 0 if done.landed else idle + 1
+            watches = self._wish.watch and self._live and not self._puller.stopped
+            is_over = not watches and self._is_over(done, idle)
+            if done.landed or is_over or manifest is None:
+                manifest = self._manifest(done)
+                self._land_manifest(manifest)
+            if is_over:
+                break
+            if watches:
+                self._warn(done)
+            time.sleep(_LOOK_S)
+        assert manifest is not None  # noqa: S101 - the rounds end by `break` alone
+        return Pulled(
+            manifest,
+            self._landing.place,
+            self._landed,
+            self._puller.received,
+            time.monotonic() - self._began,
+            self._receipt(manifest),
+        )
+
+    def _is_over(self, done: PullRound, idle: int) -> bool:
+        if self._puller.stopped or not done.waits or idle >= _IDLE_LOOKS:
+            return True
+        return idle > 0 and all(why in _SETTLED for why in done.missing.values())
+
+    def _warn(self, done: PullRound) -> None:
+        """Once of each that waiting will not bring."""
+        for path, why in done.reasons().items():
+            if not done.may_come(path) and path not in self._warned:
+                self._warned.add(path)
+                self._screen.warn(f"{path}: {why}")
+
+    def _rounds(self) -> Iterator[PullRound]:
+        """Each look's, over one link after the other. Raises as `ReconnectingLink.reconnect`."""
+        connection, backoff = self._connection, Backoff(cancel=self._connection.link.cancel)
+        run, tree = self._run, connection.box_state.repo_dir
+        fallback = _results_of_profile(self._options)
+        while True:
+            try:
+                with Transfer(connection.link.wire, connection.workdir) as transfer:
+                    label, name = connection.link.label, f"{run.repo_key}/{run.name}"
+                    self._source = BoxResults(transfer, label, name, tree, fallback)
+                    while True:
+                        self._live = self._live and goes_on(
+                            connection.link.wire, connection.workdir, run
+                        )
+                        done = self._puller.round(self._source, live=self._live)
+                        if not self._source.paths:
+                            raise _no_results(label, run)
+                        yield done
+            except LinkLost as lost:
+                backoff.lost(lost, news=self._puller.received)
+                connection.link.reconnect(lost)
+
+    def _manifest(self, done: PullRound) -> Manifest:
+        run, source = self._run, self._source
+        assert source is not None  # noqa: S101 - of this source the round is
+        files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
+        files.pop(MANIFEST, None)
+        origin = RunOrigin(
+            box=self._connection.box.known.name,
+            repository=run.repo_key,
+            run=run.name,
+            commit=run.commit,
+            snapshot=run.snapshot,
+            command=run.typed,
+            profile=source.profile,
+        )
+        on_box = frozenset(path for path in files if path in done.look.files)
+        missing = done.reasons()
+        left = {shown(path): why for path, why in done.look.left.items() if why in NOTHING}
+        links = [shown(path) for path in done.look.links]
+        return Manifest(origin, source.paths, files, on_box, links, left, missing, self._live)
+
+    def _is_here(self, one: PulledFile) -> bool:
+        return self._landing.look(one.place) == one.home
+
+    def _land_manifest(self, manifest: Manifest) -> None:
+        """Raises OSError, but for a full disk: the person hears of that as of what is missing."""
+        record, text = self._record, manifest.text().encode()
+        known = record.files.get(MANIFEST)
+        if known and known.sha256 == hashlib.sha256(text).hexdigest() and self._is_here(known):
+            return
+        partial = self._landing.partial(MANIFEST, (), len(text))
+        try:
+            partial.restart()
+            partial.write(text)
+            partial.finish(time.time_ns())
+            digest = partial.sha256
+            place = self._landing.land(
+                MANIFEST, partial, record.ours, lambda at: record.will_replace(MANIFEST, digest, at)
+            )
+            home = self._landing.look(place)
+            if home is not None:
+                record.add(MANIFEST, PulledFile((), digest, place, home))
+        except OSError:
+            if not self._puller.stopped:
+                raise
+        finally:
+            partial.close()
+
+    def _receipt(self, manifest: Manifest) -> Path | None:
+        """Where all is here for good. What is on its way to the disk is there before it says so."""
+        if manifest.missing or manifest.live:
+            return None
+        run, folder = self._run, self._connection.box.known.folder
+        file = receipt_file(folder, run.repo_key, run.name)
+        if self._landed:
+            os.sync()
+        write_receipt(file, manifest, self._landing.place)
+        return file
+
+
+def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
+    """Whether the run lives now, or waits for its turn. Raises LinkLost, NoAnswer."""
+    query = build_query("run_end", workdir=workdir, repo_key=run.repo_key, name=run.name)
+    answer = exchange(wire, query, timeout=_ANSWER_S)
+    now = as_it_ended(run, sanitize(answer[:_LONGEST]).partition("\t")[0])
+    if now is None:
+        raise NoAnswer("its answers make no sense.", where=wire.label)
+    return now.goes_on
+
+
+def _results_of_profile(options: BoxOptions) -> list[str]:
+    """What the profile here names, for a run whose box noted nothing."""
+    from bootstrap.profile.load import load
+
+    loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
+    return list(loaded.profile.train.results) if loaded.profile.train else []
+
+
+def _no_results(label: str, run: Run) -> UsageError:
+    return UsageError(
+        f"{run.name} has no results: its profile names none.",
+        where=label,
+        hint="Name them, as in train: {results: [out/]}",
+    )

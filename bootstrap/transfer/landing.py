@@ -1,0 +1,269 @@
+"""Where a box's files land here: in one folder, each whole or not at all, over nothing of yours.
+
+Everything is opened from folder to folder and never through a link, so that no name and no link
+leads out of it, whoever makes one meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.repo.names import shown
+from bootstrap.transfer.names import PARTS, name_beside
+from bootstrap.transfer.partial import PartialFile
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_PIECE = 1 << 20
+_MOST_BESIDE = 1000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class HomeFile(NamedTuple):
+    """A file as it lies here."""
+
+    size: int
+    modified: int
+    inode: int
+
+
+class HomeFolder:
+    """A folder here with a box's files in it. A context manager."""
+
+    def __init__(self, base: Path, inside: Sequence[str] = (), *, make: bool = False) -> None:
+        """`base` is the person's own, links and all; the folders `inside` it are no links.
+
+        Raises OSError, NotSafeError where one of these is a link.
+        """
+        self.place = base.joinpath(*inside)
+        self._opened: tuple[str, int] = ("", -1)
+        root = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+        self._root = self._open_chain(root, inside, make=make)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.look_again()
+        os.close(self._root)
+
+    def look_again(self) -> None:
+        """The person may have moved folders meanwhile."""
+        if self._opened[1] >= 0:
+            os.close(self._opened[1])
+        self._opened = ("", -1)
+
+    def write_new(self, name: str, content: bytes) -> None:
+        """Write a small file right in it, where nothing has the name. Raises OSError."""
+        with contextlib.suppress(FileExistsError):
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._root)
+            with os.fdopen(file, "wb") as opened:
+                opened.write(content)
+
+    def digest(self, path: str) -> str:
+        """The SHA-256 of a file that lies here; "" where no plain file does."""
+        with contextlib.suppress(OSError, NotSafeError), self._folder_of(path, make=False) as found:
+            return self._digest_at(*found)
+        return ""
+
+    def look(self, path: str) -> HomeFile | None:
+        """A file as it lies here now; None where no plain file does."""
+        with contextlib.suppress(OSError, NotSafeError):
+            with self._folder_of(path, make=False) as (folder, name):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                return HomeFile(found.st_size, found.st_mtime_ns, found.st_ino)
+        return None
+
+    @staticmethod
+    def _digest_at(folder: int, name: str) -> str:
+        """Of a plain file; "" of anything else."""
+        try:
+            file = os.open(name, _PLAIN, dir_fd=folder)
+        except OSError:
+            return ""
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return ""
+            digest = hashlib.sha256()
+            while piece := os.read(file, _PIECE):
+                digest.update(piece)
+            return digest.hexdigest()
+        finally:
+            os.close(file)
+
+    @contextlib.contextmanager
+    def _folder_of(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
+        """The folder of a path, open, and the path's last part. The last one stays open."""
+        folder, _, name = path.rpartition("/")
+        if not folder:
+            yield self._root, name
+            return
+        if self._opened[0] != folder:
+            opened = self._open_chain(os.dup(self._root), folder.split("/"), make=make)
+            self.look_again()
+            self._opened = (folder, opened)
+        yield self._opened[1], name
+
+    def _open_chain(self, folder: int, parts: Iterable[str], *, make: bool = True) -> int:
+        """Takes `folder` over. Raises OSError, NotSafeError at a link."""
+        for part in parts:
+            try:
+                inner = (
+                    self._make_folder(folder, part)
+                    if make
+                    else os.open(part, _FOLDER, dir_fd=folder)
+                )
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+    def _make_folder(self, folder: int, name: str, mode: int = 0o777) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, mode, dir_fd=folder)
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except OSError:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                raise
+        raise NotSafeError(
+            f"{shown(name)} is no folder here, but a link or a file.",
+            where=str(self.place),
+            hint="Move it away, or name another folder: --to FOLDER",
+        )
+
+
+class Landing(HomeFolder):
+    """The folder into which one run's results come. One process at a time has it."""
+
+    def __init__(self, base: Path, inside: Sequence[str], run: str) -> None:
+        """As `HomeFolder`, which is made. Raises BusyError too."""
+        base.mkdir(parents=True, exist_ok=True)
+        super().__init__(base, inside, make=True)
+        self._run = run
+        self._parts = -1
+        try:
+            parts = self._make_folder(self._root, PARTS, 0o700)
+            try:
+                fcntl.flock(parts, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BaseException:
+                os.close(parts)
+                raise
+            self._parts = parts
+        except BlockingIOError:
+            self.close()
+            raise BusyError(
+                "another pull is at work in this folder.",
+                where=str(self.place),
+                hint="Let it end, or end it, and run the same command again.",
+            ) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of it; what is in the folder of what comes is gone on with."""
+        if self._parts >= 0:
+            with contextlib.suppress(OSError):
+                os.rmdir(PARTS, dir_fd=self._root)
+            os.close(self._parts)
+            self._parts = -1
+        super().close()
+
+    def partial(self, path: str, state: Sequence[int], size: int) -> PartialFile:
+        """A file that is to come, by its path and the state that it has there. Raises OSError."""
+        return PartialFile(self._parts, self._part(path, state), size)
+
+    def begun(self, path: str, state: Sequence[int], size: int) -> int:
+        """How many bytes of it are here already."""
+        try:
+            found = os.stat(self._part(path, state), dir_fd=self._parts, follow_symlinks=False)
+        except OSError:
+            return 0
+        is_part = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        return found.st_size if is_part and found.st_size <= size else 0
+
+    def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
+        """Remove what came of files that are others now, or gone."""
+        names = {self._part(*one) for one in kept}
+        for name in os.listdir(self._parts):  # noqa: PTH208 - of a folder that is open
+            if name not in names:
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=self._parts)
+
+    @staticmethod
+    def _part(path: str, state: Sequence[int]) -> str:
+        words = "\0".join([path, *map(str, state)])
+        return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+    def land(
+        self,
+        path: str,
+        partial: PartialFile,
+        ours: Callable[[str], Collection[str]],
+        replaces: Callable[[str], None],
+    ) -> str:
+        """Give a file that has come whole its name; the path below this folder that it got.
+
+        `ours(path)`: digests of what pulls of this run put there: only that is replaced, and
+        `replaces` hears of it before. Else it gets a name beside. Raises OSError, NotSafeError.
+        """
+        for name in self._names(path):
+            with self._folder_of(name) as (folder, last):
+                if self._link_new(partial, folder, last):
+                    return name
+                content = self._digest_at(folder, last)
+                if content == partial.sha256:
+                    os.unlink(partial.name, dir_fd=self._parts)
+                    return name
+                if content and content in ours(name):
+                    replaces(name)
+                    os.rename(partial.name, last, src_dir_fd=self._parts, dst_dir_fd=folder)
+                    return name
+        raise NotSafeError(
+            f"{shown(path)}: other files have its name, and {_MOST_BESIDE} more beside it.",
+            where=str(self.place),
+            hint="Name another folder: --to FOLDER",
+        )
+
+    def _names(self, path: str) -> Iterator[str]:
+        yield path
+        yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
+
+    def _link_new(self, partial: PartialFile, folder: int, name: str) -> bool:
+        """False where something has the name."""
+        try:
+            os.link(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+        except FileExistsError:
+            return False
+        except OSError:  # this file system has no second names
+            if _is_there(folder, name):
+                return False
+            os.rename(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
+            return True
+        os.unlink(partial.name, dir_fd=self._parts)
+        return True
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""A file on its way here: counted, hashed, and whole before it has a name."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+
+_PIECE = 1 << 20
+_SYNCED = 1 << 20
+"""Bytes: a larger file is on the disk before it has its name."""
+_WRITTEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class TooLong(Exception):  # noqa: N818 - said of what comes, not of us
+    """More comes of a file than was announced."""
+
+
+class PartialFile:
+    """A file that comes, in the folder of such. What was there of it already is gone on with."""
+
+    def __init__(self, parts: int, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        self._digest = hashlib.sha256()
+        self._file = os.open(name, _WRITTEN, 0o666, dir_fd=parts)
+        if os.fstat(self._file).st_nlink != 1:  # it landed, and a cut kept its first name
+            os.close(self._file)
+            os.unlink(name, dir_fd=parts)
+            self._file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
+        self.at = 0
+        """How many bytes of it are here."""
+        while piece := os.read(self._file, _PIECE):
+            self._digest.update(piece)
+            self.at += len(piece)
+        if self.at > size:
+            self.restart()
+
+    @property
+    def sha256(self) -> str:
+        """Of what is here."""
+        return self._digest.hexdigest()
+
+    def restart(self) -> None:
+        """What was here of it is no part of it. Raises OSError."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        self._digest, self.at = hashlib.sha256(), 0
+
+    def write(self, piece: bytes) -> None:
+        """Raises OSError, and TooLong where it grows above its size."""
+        if self.at + len(piece) > self.size:
+            raise TooLong
+        self._digest.update(piece)
+        self.at += len(piece)
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def finish(self, modified: int) -> None:
+        """All of it is here. Raises OSError."""
+        with contextlib.suppress(OSError, OverflowError, ValueError):  # a box may name any time
+            os.utime(self._file, ns=(modified, modified))
+        if self.size > _SYNCED:
+            os.fsync(self._file)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of it; what is here of it stays."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1

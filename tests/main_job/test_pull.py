@@ -1,0 +1,177 @@
+"""`pull`: results of a run brought home, once or while it trains; what is not safe is said.
+
+The box is this machine. All tests share it, and a user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli import User, UserRepository
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+train: {command: python train.py, results: [out/, model.pt]}
+"""
+TRAIN = """\
+import os, time
+from pathlib import Path
+
+print("step 1", flush=True)
+out = Path("out")
+with (out / "log.txt").open("a", buffering=1) as log:
+    for step in (1, 2):
+        log.write(f"step {step}\\n")
+        folder = out / f"checkpoint-{step}"
+        folder.mkdir()
+        for name in ("model.bin", "optimizer.bin"):
+            with (folder / name).open("wb") as file:
+                for _ in range(4):
+                    file.write(os.urandom(1 << 20))
+                    file.flush()
+                    time.sleep(0.1)
+        while not Path("go").exists():
+            time.sleep(0.05)
+        Path("go").unlink()
+Path("model.pt").write_bytes(b"the end")
+"""
+TO_LOCAL = ("--host", "local")
+
+
+class PullingUser:
+    """A repository, the box that it trains on, and what came home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.user = User(folder / "home")
+        self.repository: UserRepository = self.user.repository(
+            boxstrap__yaml=PROFILE, train__py=TRAIN
+        )
+        self.done = self.user.run("setup", *TO_LOCAL).must(0)
+
+    @property
+    def tree(self) -> Path:
+        return self.user.home / "work" / self.repository.root.name
+
+    def place(self, run: str) -> Path:
+        return self.repository.root / "boxstrap-results/local" / run
+
+    def manifest(self, run: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.place(run) / MANIFEST).read_text())
+        return document
+
+    def go(self, *, wait: bool = True) -> None:
+        """Let the training go on."""
+        (self.tree / "go").touch()
+        await_that(lambda: not (self.tree / "go").exists() or not wait)
+
+    def receipts(self) -> list[Path]:
+        return list(self.user.state.glob("boxes/*/receipts/*/*.json"))
+
+
+MANIFEST = "boxstrap-manifest.json"
+
+
+def await_that(is_so: Any, timeout: float = 20) -> None:
+    until = time.monotonic() + timeout
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def same(here: Path, there: Path) -> bool:
+    return here.is_file() and here.read_bytes() == there.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def puller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PullingUser]:
+    made = PullingUser(tmp_path_factory.mktemp("pull"))
+    yield made
+    made.user.run("stop", *TO_LOCAL, "--all")
+
+
+def test_results_come_home_while_it_trains_and_all_of_them_at_its_end(puller: PullingUser) -> None:
+    user, place = puller.user, puller.place("train-1")
+    await_that((puller.tree / "out/checkpoint-1/optimizer.bin").exists)
+    refused = user.run("pull", *TO_LOCAL).must(9)
+    assert "out/log.txt: a process has it open for writing" in refused.err
+    assert "--watch" in refused.err
+    names = ("model.bin", "optimizer.bin")
+    for name in names:
+        assert same(place / "out/checkpoint-1" / name, puller.tree / "out/checkpoint-1" / name)
+    assert not (place / "out/log.txt").exists()
+    assert puller.receipts() == []
+    assert puller.manifest("train-1")["live"]
+    assert puller.repository.git("status", "--porcelain") == ""
+    with_watch = user.begin("pull", *TO_LOCAL, "--watch")
+    with_watch.await_said("watching train-1")
+    puller.go()
+    await_that((puller.tree / "out/checkpoint-2/optimizer.bin").exists)
+    await_that(lambda: (puller.tree / "out/checkpoint-2/optimizer.bin").stat().st_size == 4 << 20)
+    complete = time.monotonic()
+    await_that((place / "out/checkpoint-2/optimizer.bin").exists)
+    assert time.monotonic() - complete < 10
+    puller.go()
+    watched = with_watch.end().must(0)
+    assert "out/checkpoint-2/model.bin" in watched.err
+    assert "train-1: 4 files" in watched.out
+    for name in ("log.txt", *(f"checkpoint-{step}/{name}" for step in (1, 2) for name in names)):
+        assert same(place / "out" / name, puller.tree / "out" / name)
+    assert same(place / "model.pt", puller.tree / "model.pt")
+    document = puller.manifest("train-1")
+    assert (document["complete"], document["live"], len(document["files"])) == (True, False, 6)
+    assert document["commit"] == puller.repository.git("rev-parse", "HEAD").strip()
+    assert re.fullmatch("[0-9a-f]{64}", document["profile"])
+    (receipt,) = puller.receipts()
+    assert receipt.name == "train-1.json"
+
+
+def test_a_second_pull_looks_once_and_brings_nothing(puller: PullingUser) -> None:
+    before = {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
+    again = puller.user.run("pull", *TO_LOCAL, "--json").must(0).json()
+    assert (again["landed"], again["received"], again["missing"]) == ({}, 0, {})
+    assert again["seconds"] < 2  # without the moment for which what is new must stand
+    assert before == {path: path.stat().st_mtime_ns for path in puller.place("train-1").rglob("*")}
+
+
+def test_another_folder_a_bound_and_a_link_in_the_way(puller: PullingUser, tmp_path: Path) -> None:
+    user, root = puller.user, puller.repository.root
+    to = user.run("pull", *TO_LOCAL, "--to", str(tmp_path / "there"), "--run", "train-1").must(0)
+    assert f"in {tmp_path}/there" in to.out
+    assert same(tmp_path / "there/model.pt", puller.tree / "model.pt")
+    small = user.run("pull", *TO_LOCAL, "--to", str(tmp_path / "small"), "--max-size", "3M")
+    assert "--max-size 1G" in small.must(9).err
+    assert not (tmp_path / "small/out").exists()
+    assert "is no size" in user.run("pull", *TO_LOCAL, "--max-size", "much").must(2).err
+    (root / "boxstrap-results").rename(root / "kept")
+    (root / "boxstrap-results").symlink_to(tmp_path)
+    assert "--to" in user.run("pull", *TO_LOCAL).must(9).err
+    assert not (tmp_path / "local").exists()
+    (root / "boxstrap-results").unlink()
+    (root / "kept").rename(root / "boxstrap-results")
+
+
+def test_a_run_of_an_earlier_version_has_the_results_of_the_profile(
+    puller: PullingUser, tmp_path: Path
+) -> None:
+    (noted,) = puller.user.home.glob("work/.boxstrap/runs/*/train-1/results")
+    assert noted.read_text() == "out/\nmodel.pt\n"
+    noted.rename(tmp_path / "noted")
+    to = str(tmp_path / "there")
+    found = puller.user.run("pull", *TO_LOCAL, "--to", to, "--json").must(0).json()
+    assert len(found["landed"]) == 6
+    profile = puller.repository.root / "boxstrap.yaml"
+    text = profile.read_text()
+    profile.write_text(text.replace(", results: [out/, model.pt]", ""))
+    assert "its profile names none" in puller.user.run("pull", *TO_LOCAL).must(2).err
+    profile.write_text(text)
+    os.rename(tmp_path / "noted", noted)  # noqa: PTH104 - of another place

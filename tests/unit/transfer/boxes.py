@@ -1,0 +1,96 @@
+"""This machine as a box that has a run with results, reached by the program that travels."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.results import BoxResults
+from bootstrap.protocol.transfer import Transfer
+from bootstrap.transfer.landing import Landing
+from bootstrap.transfer.names import PARTS
+from bootstrap.transfer.pull import Puller, PullRound
+from bootstrap.transfer.pulled import PulledRecord
+
+KEY, RUN = "homework-01234567", "train-1"
+PLENTY = 10**12
+STOOD_S = 0.05
+HOLDS = "import sys; files = [open(p, 'ab') for p in sys.argv[1:]]; print(flush=True); input()"
+
+
+@dataclasses.dataclass
+class ResultsHere:
+    """A working folder with one run, and the folder that its results come to."""
+
+    workdir: Path
+    home: Path
+    wire: LocalWire
+    results: Sequence[str] = ("out/",)
+
+    def __post_init__(self) -> None:
+        run = self.workdir / f".boxstrap/runs/{KEY}/{RUN}"
+        run.mkdir(parents=True)
+        self.out.mkdir(parents=True)
+        (run / "dir").write_text(f"{self.tree}\n")
+        (run / "results").write_text("".join(f"{one}\n" for one in self.results))
+
+    @property
+    def tree(self) -> Path:
+        return self.workdir / "homework"
+
+    @property
+    def out(self) -> Path:
+        return self.tree / "out"
+
+    def write(self, path: str, content: str | bytes = "x") -> Path:
+        file = self.tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return file
+
+    def landing(self, run: str = RUN) -> Landing:
+        return Landing(self.home, (), run)
+
+    def record(self, run: str = RUN) -> PulledRecord:
+        return PulledRecord(self.workdir / f"record-{run}.jsonl")
+
+    @contextmanager
+    def source(self) -> Iterator[BoxResults]:
+        with Transfer(self.wire, str(self.workdir)) as transfer:
+            yield BoxResults(transfer, "box", f"{KEY}/{RUN}", "", (), stood_s=STOOD_S)
+
+    @contextmanager
+    def pulling(self, most: int = PLENTY, run: str = RUN) -> Iterator[Puller]:
+        with self.landing(run) as landing, self.record(run) as record:
+            yield Puller(landing, record, most=most)
+
+    def pull(self, *, live: bool = False, most: int = PLENTY, run: str = RUN) -> PullRound:
+        """What is complete when it has stood for a moment."""
+        with self.source() as source, self.pulling(most, run) as puller:
+            source.look(live=live)
+            time.sleep(1.2 * STOOD_S)
+            return puller.round(source, live=live)
+
+    def here(self) -> dict[str, bytes]:
+        """Every file at home that has its name, by its path."""
+        files = (path for path in self.home.rglob("*") if path.is_file() or path.is_symlink())
+        named = {str(path.relative_to(self.home)): path for path in files}
+        return {name: path.read_bytes() for name, path in named.items() if PARTS not in name}
+
+
+@contextmanager
+def held(*files: Path) -> Iterator[None]:
+    """A process that has these open for writing."""
+    argv = [sys.executable, "-I", "-S", "-c", HOLDS, *map(os.fspath, files)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+        process.communicate(b"\n")

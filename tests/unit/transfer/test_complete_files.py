@@ -1,0 +1,163 @@
+"""Which files of a box are complete: those that stood, that nobody writes, with all their parts."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box.transfer.complete_files import CompleteFiles, checkpoints
+from bootstrap.box.transfer.held_files import held_files
+from tests.unit.transfer.boxes import held
+
+
+class Looks:
+    """Looks at `out` of a folder; a clock that only tests move."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree, self.now = tree, 100.0
+        self._files = CompleteFiles(str(tree), ["out/"], clock=lambda: self.now)
+
+    def after(self, seconds: float, *, live: bool = True) -> dict[str, str]:
+        """Why each is not complete, so much later."""
+        self.now += seconds
+        return {file.path: file.why for file in self._files.look(live=live).files}
+
+
+@pytest.fixture
+def looks(tmp_path: Path) -> Looks:
+    (tmp_path / "out").mkdir()
+    return Looks(tmp_path)
+
+
+def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
+    file = looks.tree / "out/a"
+    file.write_text("1")
+    assert looks.after(0) == {"out/a": "young"}
+    assert looks.after(1.9) == {"out/a": "young"}
+    assert looks.after(0.1) == {"out/a": ""}
+    # Same size, same time of content: what was written again shows by the inode's own time.
+    times = file.stat().st_mtime_ns
+    file.write_text("2")
+    os.utime(file, ns=(times, times))
+    assert looks.after(9) == {"out/a": "young"}
+    assert looks.after(2) == {"out/a": ""}
+    other = looks.tree / "out/b"
+    other.write_text("3")
+    other.rename(file)
+    assert looks.after(9) == {"out/a": "young"}
+
+
+def test_a_clock_that_a_box_sets_decides_nothing(looks: Looks) -> None:
+    for name, when in {"past": 1, "future": 4 * 10**18}.items():
+        (looks.tree / "out" / name).write_text("1")
+        os.utime(looks.tree / "out" / name, ns=(when, when))
+    assert looks.after(0) == {"out/past": "young", "out/future": "young"}
+    assert looks.after(2) == {"out/past": "", "out/future": ""}
+
+
+def test_what_a_process_has_open_for_writing_is_not_complete(looks: Looks) -> None:
+    file, read = looks.tree / "out/log", looks.tree / "out/read"
+    file.write_text("1")
+    read.write_text("1")
+    with held(file), read.open():
+        looks.after(0)
+        assert looks.after(50) == {"out/log": "held", "out/read": ""}
+    assert looks.after(0) == {"out/log": "", "out/read": ""}
+
+
+def test_a_file_mapped_for_writing_is_held_though_it_is_closed(tmp_path: Path) -> None:
+    file, found = tmp_path / "a", {(0, 0)}
+    file.write_bytes(bytes(4096))
+    with file.open("r+b") as opened:
+        mapped = mmap.mmap(opened.fileno(), 4096)
+    wanted = {(file.stat().st_dev, file.stat().st_ino)} | found
+    # Python keeps a descriptor of its own beside the mapping: it is hidden here.
+    proc = tmp_path / "proc/7"
+    proc.mkdir(parents=True)
+    (proc / "maps").write_text(Path("/proc/self/maps").read_text())
+    assert held_files(wanted, str(tmp_path / "proc")) == wanted - found
+    mapped.close()
+    (proc / "maps").write_text(Path("/proc/self/maps").read_text())
+    assert held_files(wanted, str(tmp_path / "proc")) == set()
+
+
+def test_a_checkpoint_of_several_files_is_complete_as_a_whole(looks: Looks) -> None:
+    folder = looks.tree / "out/checkpoint-500"
+    (folder / "optimizer").mkdir(parents=True)
+    for name in ("model.pt", "optimizer/0.pt"):
+        (folder / name).write_text("1")
+    (looks.tree / "out/alone").write_text("1")
+    with held(folder / "optimizer/0.pt"):
+        looks.after(0)
+        assert looks.after(2) == {
+            "out/alone": "",
+            "out/checkpoint-500/model.pt": "checkpoint",
+            "out/checkpoint-500/optimizer/0.pt": "held",
+        }
+    assert set(looks.after(0).values()) == {""}
+    (folder / "late").write_text("1")
+    assert looks.after(1)["out/checkpoint-500/model.pt"] == "checkpoint"
+
+
+SHARDS = [f"out/model-0000{at}-of-00002.safetensors" for at in (1, 2)]
+INDEX = "out/model.safetensors.index.json"
+
+
+@pytest.mark.parametrize(
+    ("there", "whole"),
+    [
+        (SHARDS, True),
+        (SHARDS[:1], False),
+        ([INDEX], True),
+        ([SHARDS[1], INDEX], False),
+        (["out/ck/__0_0.distcp"], False),
+        (["out/ck/__0_0.distcp", "out/ck/.metadata"], True),
+        (["out/step_10/0.pt"], True),
+    ],
+)
+def test_parts_are_waited_for_while_the_run_lives(there: list[str], whole: bool) -> None:
+    found = checkpoints([*there, "out/log.txt"], live=True)
+    assert {path: complete for path, (_, complete) in found.items()} == dict.fromkeys(there, whole)
+    assert len({name for name, _ in found.values()}) == 1
+    assert all(complete for _, complete in checkpoints(there, live=False).values())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("out/checkpoint-5/a", True),
+        ("out/epoch=3-step=40.ckpt/checkpoint/a", True),
+        ("out/global_step500/a", True),
+        ("out/ckpt_7/sub/a", True),
+        # A folder of an experiment is none: its log is open to the end.
+        ("out/resnet_epochs100_lr0.1/a", False),
+        ("out/checkpoints/a.pt", False),
+        ("out/version_0/a", False),
+        ("out/step-5.pt", False),
+    ],
+)
+def test_names_of_folders_that_are_one_checkpoint(path: str, is_one: bool) -> None:
+    assert bool(checkpoints([path], live=True)) is is_one
+
+
+def test_what_is_no_file_is_told_and_not_followed(looks: Looks, tmp_path: Path) -> None:
+    out = looks.tree / "out"
+    (out / "a").write_text("1")
+    for name, to in {"latest": "a", "out": "/etc/passwd", "up": "../..", "gone": "nope"}.items():
+        (out / name).symlink_to(to)
+    os.mkfifo(out / "pipe")
+    (out / os.fsdecode(b"\xff")).write_text("1")
+    look = CompleteFiles(str(looks.tree), ["out/", "none/"]).look(live=True)
+    assert [file.path for file in look.files] == ["out/a"]
+    assert sorted(look.left_out) == [
+        ("none", "missing"),
+        ("out/?", "name"),
+        ("out/gone", "outside"),
+        ("out/latest", "link"),
+        ("out/out", "outside"),
+        ("out/pipe", "special"),
+        ("out/up", "outside"),
+    ]

@@ -1,0 +1,200 @@
+"""Files land whole, in their folder alone, and over nothing of the person's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import BusyError, NotSafeError
+from bootstrap.transfer.landing import HomeFolder, Landing
+from bootstrap.transfer.names import PARTS, name_beside, why_refused
+from bootstrap.transfer.partial import TooLong
+
+STATE = (1, 2, 3, 4, 5)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def landing(home: Path) -> Iterator[Landing]:
+    with Landing(home, ("box", "train-2"), "train-2") as landing:
+        yield landing
+
+
+def land(landing: Landing, path: str, text: str, ours: tuple[str, ...] = ()) -> str:
+    partial = landing.partial(path, STATE, len(text))
+    partial.write(text.encode())
+    partial.finish(5_000_000_000)
+    return landing.land(path, partial, lambda _: ours, lambda _: None)
+
+
+def digest_of(landing: Landing, path: str) -> tuple[str, ...]:
+    return (landing.digest(path),)
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(landing: Landing) -> None:
+    partial = landing.partial("out/a", STATE, 4)
+    partial.write(b"ab")
+    assert [path.name for path in landing.place.rglob("*")] == [PARTS, partial.name]
+    partial.write(b"cd")
+    with pytest.raises(TooLong):
+        partial.write(b"e")
+    partial.finish(5_000_000_000)
+    assert landing.land("out/a", partial, lambda _: (), lambda _: None) == "out/a"
+    file = landing.place / "out/a"
+    assert (file.read_text(), file.stat().st_mtime, file.stat().st_nlink) == ("abcd", 5, 1)
+
+
+def test_what_came_is_gone_on_with_and_a_file_that_landed_is_never_written_to(
+    landing: Landing,
+) -> None:
+    partial = landing.partial("a", STATE, 4)
+    partial.write(b"ab")
+    partial.close()
+    assert (landing.begun("a", STATE, 4), landing.begun("a", (*STATE, 6), 4)) == (2, 0)
+    assert landing.begun("a", STATE, 1) == 0
+    partial = landing.partial("a", STATE, 4)
+    partial.write(b"cd")
+    partial.finish(0)
+    # A kill between its second name and the end of its first one leaves both.
+    os.link(landing.place / PARTS / partial.name, landing.place / "a")
+    assert landing.begun("a", STATE, 4) == 0
+    again = landing.partial("a", STATE, 4)
+    again.restart()
+    again.write(b"xxxx")
+    again.close()
+    assert (landing.place / "a").read_text() == "abcd"
+    landing.forget_others([])
+    assert list((landing.place / PARTS).iterdir()) == []
+
+
+def test_only_what_a_pull_put_there_is_replaced(landing: Landing) -> None:
+    assert land(landing, "m.pt", "one") == "m.pt"
+    first = digest_of(landing, "m.pt")
+    assert land(landing, "m.pt", "two", first) == "m.pt"
+    (landing.place / "m.pt").write_text("mine")
+    assert land(landing, "m.pt", "three", first) == "m.from-train-2.pt"
+    second = digest_of(landing, "m.from-train-2.pt")
+    assert land(landing, "m.pt", "four", second) == "m.from-train-2.pt"
+    assert land(landing, "m.pt", "five") == "m.from-train-2.2.pt"
+    assert land(landing, "m.pt", "mine") == "m.pt"  # the very same: nothing to do
+    texts = {path.name: path.read_text() for path in landing.place.glob("m*")}
+    assert texts == {"m.pt": "mine", "m.from-train-2.pt": "four", "m.from-train-2.2.pt": "five"}
+
+
+def test_no_link_and_no_folder_is_written_through(landing: Landing, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_text("mine")
+    for name, to in {"out": outside, "x": outside / "x", "nowhere": outside / "new"}.items():
+        (landing.place / name).symlink_to(to)
+    (landing.place / "folder").mkdir()
+    (landing.place / "file").write_text("mine")
+    os.mkfifo(landing.place / "pipe")
+    for path in ("out/x", "file/x"):
+        with pytest.raises(NotSafeError, match="is no folder here"):
+            land(landing, path, "evil")
+    for path in ("x", "nowhere", "folder", "pipe"):
+        assert land(landing, path, "evil") == f"{path}.from-train-2"
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"x": "mine"}
+    assert (landing.place / "file").read_text() == "mine"
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(
+    landing: Landing, tmp_path: Path
+) -> None:
+    land(landing, "sub/a", "1")
+    (landing.place / "sub").rename(tmp_path / "moved")
+    (landing.place / "sub").symlink_to(tmp_path)
+    land(landing, "sub/b", "2")  # into the folder that it had opened
+    assert (tmp_path / "moved/b").is_file()
+    landing.look_again()
+    with pytest.raises(NotSafeError):
+        land(landing, "sub/c", "3")
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_folders_of_a_repository_may_be_no_links(tmp_path: Path) -> None:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/results").symlink_to(tmp_path)
+    with pytest.raises(NotSafeError, match="--to"):
+        Landing(tmp_path / "repo", ("results", "box"), "train-1")
+    assert not (tmp_path / "box").exists()
+    with Landing(tmp_path / "repo/results", (), "train-1") as landing:  # the person's own
+        land(landing, "a", "1")
+    assert (tmp_path / "a").is_file()
+
+
+def test_names_that_differ_by_case_alone_both_land(landing: Landing) -> None:
+    """As on a file system that takes both for one: the second finds a file that is not its own."""
+    land(landing, "Model.pt", "one")
+    os.link(landing.place / "Model.pt", landing.place / "model.pt")
+    assert land(landing, "model.pt", "two") == "model.from-train-2.pt"
+    assert (landing.place / "Model.pt").read_text() == "one"
+
+
+def test_two_pulls_into_one_folder_are_refused(landing: Landing, home: Path) -> None:
+    with pytest.raises(BusyError):
+        Landing(home, ("box", "train-2"), "train-2")
+    land(landing, "a", "1")
+    with Landing(home, ("box", "train-3"), "train-3"):
+        pass
+    assert [path.name for path in (home / "box/train-3").iterdir()] == []
+
+
+def test_reading_makes_nothing(home: Path) -> None:
+    home.mkdir()
+    with HomeFolder(home) as folder:
+        assert folder.digest("a/b/c") == ""
+        assert folder.look("a/b") is None
+    assert list(home.iterdir()) == []
+
+
+REFUSED = [
+    *("", "/etc/passwd", "../a", "a/../b", "a/./b", "a//b", "a/", "a/..", "..", "."),
+    *(
+        "a\nb",
+        "a\x1b[2Jb",
+        "a\tb",
+        "a\x7fb",
+        "a\x9b1mb",
+        "a\u202eb",
+        "a\u2028b",
+        "a\udcffb",
+        "a\0b",
+    ),
+    *(".git/config", "out/.GIT/hooks/x", "out/.git ./x", "git~1/x", "out/.g\u200cit/config"),
+    *("x" * 256, "é" * 128, "/".join("a" * 70), "a/" * 1100 + "a"),
+    *(PARTS, f"{PARTS}/x", "boxstrap-manifest.json"),
+]
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=range(len(REFUSED)))
+def test_names_that_are_refused(path: str) -> None:
+    assert why_refused(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("out/a", "a b/c d", "é/日本", "-x", "out/.gitignore", "out/.github/x", "..a", "a..b"),
+        *("x" * 255, "out/boxstrap-manifest.json", "CON", "a:b", "a\\b", "\u00a0a", "👩\u200d💻"),
+    ],
+)
+def test_names_that_are_not(path: str) -> None:
+    assert why_refused(path) == ""
+
+
+def test_a_name_beside_is_no_longer_than_names_are() -> None:
+    assert name_beside("out/.bashrc", "train-2", 1) == "out/.bashrc.from-train-2"
+    assert name_beside("a.tar.gz", "train-2", 3) == "a.tar.from-train-2.3.gz"
+    for name in ("é" * 127, "x" * 250 + ".pt"):
+        beside = name_beside(name, "train-2", 2)
+        assert len(beside.encode()) <= 255
+        assert not why_refused(beside)

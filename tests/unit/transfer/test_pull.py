@@ -1,0 +1,385 @@
+"""Results of a run, brought here from this machine as a box: what comes, what waits, what not."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import NotSafeError
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.local import LocalStream, LocalWire
+from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.transfer.partial import PartialFile
+from bootstrap.transfer.pull import PullRound
+from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
+
+MIB = 2**20
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[ResultsHere]:
+    wire = LocalWire()
+    yield ResultsHere(tmp_path / "box", tmp_path / "home", wire)
+    wire.close()
+
+
+def test_results_are_here_byte_for_byte_and_come_once(box: ResultsHere) -> None:
+    box.write("out/a", "1")
+    box.write("out/zero", "")
+    box.write("out/sub dir/é", os.urandom(3 * MIB))
+    box.write("train.py", "stays")
+    first = box.pull()
+    assert (len(first.landed), first.missing) == (3, {})
+    assert box.here() == {
+        str(path.relative_to(box.tree)): path.read_bytes()
+        for path in box.out.rglob("*")
+        if path.is_file()
+    }
+    when = (box.out / "a").stat().st_mtime_ns
+    assert (box.home / "out/a").stat().st_mtime_ns == when
+    # Nothing is read where both sides are as they were, or it would be seen.
+    taken: list[object] = []
+    with box.source() as source, box.pulling() as puller:
+        source.get = lambda wanted: taken.append(wanted) or iter(())  # type: ignore[method-assign,func-returns-value]
+        again = puller.round(source, live=False)
+    assert (again.landed, again.missing, taken) == (set(), {}, [])
+    box.write("out/a", "2")
+    (box.home / "out/zero").unlink()
+    assert box.pull().landed == {"out/a", "out/zero"}
+    assert box.here()["out/a"] == b"2"
+
+
+def test_what_is_being_written_waits(box: ResultsHere) -> None:
+    log, other = box.write("out/log"), box.write("out/done")
+    with held(log):
+        found = box.pull(live=True)
+        assert (found.landed, found.missing) == ({"out/done"}, {"out/log": "held"})
+    with box.source() as source, box.pulling() as puller:
+        assert puller.round(source, live=True).missing == {"out/log": "young"}
+    assert box.pull().missing == {}
+    assert other.read_bytes() == box.here()["out/done"]
+
+
+class ChangedMeanwhile:
+    """Does something on the box at the first piece of the file named."""
+
+    def __init__(self, source: Any, path: str, action: Callable[[], object]) -> None:
+        self._source, self._path = source, path
+        self._action: Callable[[], object] | None = action
+
+    def look(self, *, live: bool) -> BoxLook:
+        return self._source.look(live=live)  # type: ignore[no-any-return]
+
+    def get(
+        self, wanted: Sequence[WantedFile]
+    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+        for one, item in self._source.get(wanted):
+            if self._action and one.file.path == self._path:
+                self._action()
+                self._action = None
+            yield one, item
+
+
+def pull_while(box: ResultsHere, path: str, action: Callable[[], object]) -> PullRound:
+    with box.source() as source, box.pulling() as puller:
+        source.look(live=True)
+        time.sleep(1.2 * STOOD_S)
+        return puller.round(ChangedMeanwhile(source, path, action), live=True)
+
+
+def test_what_changes_while_it_is_read_is_taken_again(box: ResultsHere) -> None:
+    # Large enough that the box still reads when the first piece is here.
+    file = box.write("out/a.pt", os.urandom(64 * MIB))
+    found = pull_while(box, "out/a.pt", lambda: box.write("out/a.pt", b"new" * 1000))
+    assert found.missing == {"out/a.pt": "changed"}
+    assert found.waits
+    assert box.here() == {}
+    assert box.pull().missing == {}
+    assert box.here() == {"out/a.pt": file.read_bytes()}
+
+
+def test_a_checkpoint_lands_whole_or_not_at_all(box: ResultsHere) -> None:
+    for name in ("a", "b"):
+        box.write(f"out/checkpoint-1/{name}", "1")
+    found = pull_while(box, "out/checkpoint-1/b", lambda: box.write("out/checkpoint-1/a", "2"))
+    assert found.landed == set()
+    assert set(found.missing) == {"out/checkpoint-1/a", "out/checkpoint-1/b"}
+    assert box.here() == {}
+    found = box.pull(live=True)
+    assert found.landed == {"out/checkpoint-1/a", "out/checkpoint-1/b"}
+    assert box.here() == {"out/checkpoint-1/a": b"2", "out/checkpoint-1/b": b"1"}
+
+
+def parts(box: ResultsHere) -> list[Path]:
+    return list((box.home / ".boxstrap-parts").iterdir())
+
+
+def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) -> None:
+    box.write("out/a", "1")
+    box.write("out/b.pt", "1")
+    box.pull()
+    (box.home / "out/a").write_text("mine")
+    (box.home / "out/new").write_text("mine")
+    (box.out / "b.pt").unlink()
+    box.write("out/a", "22")
+    box.write("out/new", "22")
+    assert box.pull().missing == {}
+    here = {"out/a": b"mine", "out/new": b"mine", "out/b.pt": b"1"}
+    here |= {"out/a.from-train-1": b"22", "out/new.from-train-1": b"22"}
+    assert box.here() == here
+    assert box.pull().landed == set()
+    box.write("out/new", "333")
+    box.pull()
+    assert box.here() == {**here, "out/new.from-train-1": b"333"}
+    # Another run into the same folder: what the first one put there is not its own.
+    box.write("out/a", "22")
+    box.pull(run="train-2")
+    assert box.here()["out/a.from-train-1"] == b"22"
+    assert box.here()["out/a.from-train-2"] == b"22"
+
+
+class CutAnswers(LocalWire):
+    """Breaks off after so many bytes of answers."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.left = after
+
+    def start(self, command: str) -> LocalStream:
+        stream = super().start(command)
+        read = stream.read
+
+        def cut(n: int) -> bytes:
+            if self.left <= 0:
+                self.close()
+                return b""
+            piece = read(n)
+            self.left -= len(piece)
+            return piece
+
+        stream.read = cut  # type: ignore[method-assign]
+        return stream
+
+
+def test_a_cut_costs_what_was_on_its_way_alone(box: ResultsHere) -> None:
+    large = box.write("out/large", os.urandom(20 * MIB))
+    received = 0
+    for after in (6 * MIB, 7 * MIB):
+        box.wire = CutAnswers(after)
+        with box.source() as source, box.pulling() as puller:
+            source.look(live=False)
+            time.sleep(1.2 * STOOD_S)
+            with pytest.raises(LinkLost):
+                puller.round(source, live=False)
+            received += puller.received
+        assert "out/large" not in box.here()
+    box.wire = LocalWire()
+    with box.source() as source, box.pulling() as puller:
+        source.look(live=False)
+        time.sleep(1.2 * STOOD_S)
+        assert puller.round(source, live=False).landed == {"out/large"}
+        received += puller.received
+    assert box.here() == {"out/large": large.read_bytes()}
+    assert 20 * MIB <= received < 21 * MIB
+
+
+def test_a_part_here_that_is_not_the_boxs_is_thrown_away(box: ResultsHere) -> None:
+    box.write("out/large", os.urandom(3 * MIB))
+    with box.landing() as landing, box.source() as source:
+        file = source.look(live=False).files["out/large"]
+        partial = landing.partial(file.path, file.state, file.size)
+        partial.write(b"x" * MIB)
+        partial.close()
+    assert box.pull().missing == {"out/large": "changed"}
+    assert box.pull().missing == {}
+    assert box.here() == {"out/large": (box.out / "large").read_bytes()}
+
+
+def test_a_full_disk_here_says_what_is_missing(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        box.write(f"out/{name}", name * 10)
+    write = PartialFile.write
+
+    def full(partial: PartialFile, piece: bytes) -> None:
+        if piece.startswith(b"b"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(partial, piece)
+
+    monkeypatch.setattr(PartialFile, "write", full)
+    found = box.pull()
+    assert found.landed == {"out/a"}
+    why = "can't be written here: no space left on device"
+    assert found.reasons() == {"out/b": why, "out/c": why}
+    assert not found.waits
+    monkeypatch.undo()
+    assert box.pull().landed == {"out/b", "out/c"}
+
+
+def test_more_than_is_allowed_is_refused_before_anything_comes(box: ResultsHere) -> None:
+    box.write("out/a", "1" * 600)
+    assert box.pull(most=600).missing == {}
+    (box.out / "a").unlink()
+    box.write("out/b", "1" * 500)
+    with pytest.raises(NotSafeError, match=r"1\.1 kB, and 1\.1 kB are allowed"):
+        box.pull(most=1099)
+    sparse = box.write("out/sparse")
+    os.truncate(sparse, 10**13)
+    with pytest.raises(NotSafeError, match="--max-size 10001G"):
+        box.pull()
+    assert set(box.here()) == {"out/a"}
+
+
+class LyingSource:
+    """What a hostile box may send for `out/a`, which it announces with two bytes."""
+
+    def __init__(self, items: Sequence[bytes | BegunFile | GivenFile], path: str = "out/a") -> None:
+        self.items = items
+        self.file = BoxFile(path, "", "", (1, 2, 2, 3, 4))
+
+    def look(self, *, live: bool) -> BoxLook:
+        return BoxLook({self.file.path: self.file})
+
+    def get(
+        self, wanted: Sequence[WantedFile]
+    ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
+        for one in wanted:
+            for item in self.items:
+                yield one, item
+
+
+OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
+LIES: dict[str, tuple[list[bytes | BegunFile | GivenFile], str]] = {
+    "shorter": ([b"a", GivenFile("", OF_AB)], "damaged"),
+    "another digest": ([b"ab", GivenFile("", "0" * 64)], "damaged"),
+    "no digest": ([b"ab", GivenFile("", "")], "damaged"),
+    "begun, unasked": ([BegunFile(2, OF_AB), b"ab", GivenFile("", OF_AB)], "changed"),
+    "nothing": ([GivenFile("", "")], "damaged"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_a_box_lies_about_does_not_land(box: ResultsHere, lie: str) -> None:
+    items, why = LIES[lie]
+    with box.pulling() as puller:
+        found = puller.round(LyingSource(items), live=False)
+    assert (found.landed, found.missing) == (set(), {"out/a": why})
+    assert "out" not in {path.name for path in box.home.iterdir()}
+
+
+def test_the_honest_answer_of_these_lands(box: ResultsHere) -> None:
+    with box.pulling() as puller:
+        assert puller.round(LyingSource([b"ab", GivenFile("", OF_AB)]), live=False).missing == {}
+
+
+def test_a_file_that_grows_above_what_was_announced_ends_the_pull(box: ResultsHere) -> None:
+    with box.pulling() as puller, pytest.raises(NotSafeError, match="more of out/a than the 2 B"):
+        puller.round(LyingSource([b"ab", b"c" * MIB]), live=False)
+    assert sum(path.stat().st_size for path in parts(box)) == 2
+
+
+@pytest.mark.parametrize(
+    "path", ["../a", "/etc/x", "out/a\x1b[2J\nb", "out/.git/config", "a" * 300]
+)
+def test_names_that_may_not_be_made_here_are_listed(box: ResultsHere, path: str) -> None:
+    with box.pulling() as puller:
+        found = puller.round(LyingSource([b"ab", GivenFile("", OF_AB)], path), live=False)
+    ((name, why),) = found.reasons().items()
+    assert name.isprintable()
+    assert why
+    assert box.here() == {}
+    assert not (box.home.parent / "a").exists()
+
+
+ANSWERS: list[dict[str, object]] = [
+    {"files": [["out/a", "", "", 1, 2, -1, 3, 4]]},
+    {"files": [["out/a", "", "", 1, 2, True, 3, 4]]},
+    {"files": [["out/a", "", "", 1, 2, 3.5, 3, 4]]},
+    {"files": [["out/a", "", "", 1, 2, 2**70, 3, 4]]},
+    {"files": [["out/a", "odd", "", 1, 2, 3, 4, 5]]},
+    {"files": [["x" * 10_000, "", "", 1, 2, 3, 4, 5]]},
+    {"files": [[["out"], "", "", 1, 2, 3, 4, 5]]},
+    {"files": [None]},
+    {"left": [["x", "odd"]]},
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+def test_answers_that_make_no_sense_are_refused(
+    box: ResultsHere, answer: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with box.source() as source:
+        monkeypatch.setattr(source._transfer, "run", lambda _: iter([(answer, b"")]))
+        with pytest.raises(NoAnswer):
+            source.look(live=False)
+
+
+def test_a_box_that_gives_another_file_than_was_asked_is_refused(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.write("out/a", "1")
+    with box.source() as source, box.pulling() as puller:
+        source.look(live=False)
+        time.sleep(1.2 * STOOD_S)
+        run = source._transfer.run
+
+        def other(requests: Any) -> Iterator[Any]:
+            for header, body in run(requests):
+                yield ({**header, "i": 5} if "i" in header else header), body
+
+        monkeypatch.setattr(source._transfer, "run", other)
+        with pytest.raises(NoAnswer, match="was not asked for"):
+            puller.round(source, live=False)
+
+
+def test_a_run_of_an_earlier_version_has_the_profiles_results(box: ResultsHere) -> None:
+    (box.workdir / f".boxstrap/runs/{KEY}/{RUN}/results").unlink()
+    box.write("logs/a", "1")
+    with box.source() as source:
+        source._asked["paths"] = ["logs/"]
+        assert list(source.look(live=False).files) == ["logs/a"]
+        assert source.paths == ["logs/"]
+
+
+def test_a_torn_file_never_has_its_name(box: ResultsHere) -> None:
+    """Files that are replaced and rewritten all the time, while they are pulled."""
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            text = f"{number:08}".encode() * 40_000
+            with (box.out / "slow.pt").open("wb") as file:
+                for at in range(0, len(text), 40_000):
+                    file.write(text[at : at + 40_000])
+                    time.sleep(0.001)
+            (box.out / "new").write_bytes(text)
+            (box.out / "new").rename(box.out / f"moved-{number % 3}.pt")
+            if number % 4 == 0:
+                (box.out / "slow.pt").unlink()
+            time.sleep(1.6 * STOOD_S)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    landed = 0
+    try:
+        with box.source() as source, box.pulling() as puller:
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                landed += len(puller.round(source, live=True).landed)
+                for name, content in box.here().items():
+                    assert content == content[:8] * 40_000, name
+                time.sleep(0.01)
+    finally:
+        stop.set()
+        writer.join()
+    assert landed > 5

@@ -1,0 +1,105 @@
+"""A receipt shows that nothing would be lost, and only this machine can write one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import NotSafeError
+from bootstrap.link.local import LocalWire
+from bootstrap.transfer.manifest import Manifest, RunOrigin
+from bootstrap.transfer.receipt import check_receipt, receipt_file, write_receipt
+from tests.unit.transfer.boxes import KEY, RUN, ResultsHere
+
+ORIGIN = RunOrigin("my-box", KEY, RUN, "c" * 40)
+NAMES = ("my-box", KEY, RUN)
+Made = tuple[ResultsHere, Manifest, Path]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """Two results that were pulled, their manifest and their receipt."""
+    monkeypatch.setattr("bootstrap.machine_key.state_dir", lambda: tmp_path / "state")
+    wire = LocalWire()
+    box = ResultsHere(tmp_path / "box", tmp_path / "home", wire)
+    (box.home / "out").mkdir(parents=True)
+    (box.home / "out/b").write_text("mine")
+    box.write("out/a", "1")
+    box.write("out/b", "22")
+    look = box.pull().look
+    manifest = Manifest(ORIGIN, ["out/"], dict(box.record().files), frozenset(look.files))
+    file = receipt_file(tmp_path / "known", KEY, RUN)
+    write_receipt(file, manifest, box.home)
+    yield box, manifest, file
+    wire.close()
+
+
+def test_a_receipt_holds_against_the_box_and_the_files_here(made: Made) -> None:
+    box, manifest, file = made
+    present = manifest.present()
+    assert {path: size for path, (size, _) in present.items()} == {"out/a": 1, "out/b": 2}
+    assert check_receipt(file, *NAMES, present) == []
+    other = {**present, "out/a": (1, "0" * 64), "out/c": (3, "0" * 64)}
+    assert check_receipt(file, *NAMES, other) == [
+        "out/a: the box has another one than was pulled",
+        "out/c: was never pulled",
+    ]
+    assert check_receipt(file, *NAMES, {"out/a": present["out/a"]}) == [
+        "out/b: is no longer on the box"
+    ]
+    lost = ["out/b: what lies here is not what was pulled"]
+    (box.home / "out/b.from-train-1").write_text("33")
+    assert check_receipt(file, *NAMES, present) == lost
+    (box.home / "out/b.from-train-1").unlink()
+    assert check_receipt(file, *NAMES, present) == lost
+    box.home.rename(box.home.with_name("moved"))
+    assert check_receipt(file, *NAMES, present) == [f"{box.home} is not there any more"]
+
+
+NONE = ["there is no receipt of this machine's for the run"]
+
+
+def test_a_receipt_that_was_made_up_or_changed_is_none(made: Made, tmp_path: Path) -> None:
+    _, manifest, file = made
+    present = manifest.present()
+    body = json.loads(file.read_text())
+    assert check_receipt(file, "other-box", KEY, RUN, present) == ["the receipt is of another run"]
+    for changed in (
+        {**body, "files": {}},
+        {**body, "place": "/"},
+        {**body, "mac": "0" * 64},
+        {**body, "mac": None},
+        {**body, "mac": "\udcff"},
+        {key: value for key, value in body.items() if key != "mac"},
+        [body],
+        7,
+    ):
+        file.write_text(json.dumps(changed))
+        assert check_receipt(file, *NAMES, present) == NONE
+    file.write_text(json.dumps(body))
+    assert check_receipt(file, *NAMES, present) == []
+    (tmp_path / "state/secrets.key").unlink()  # another machine's
+    assert check_receipt(file, *NAMES, present) == NONE
+    file.unlink()
+    assert check_receipt(file, *NAMES, present) == NONE
+
+
+def test_no_receipt_says_more_than_is_so(made: Made) -> None:
+    _, manifest, file = made
+    for short in ({"missing": {"out/c": "held"}}, {"live": True}):
+        with pytest.raises(NotSafeError):
+            write_receipt(file, Manifest(**{**vars(manifest), **short}), Path("/"))
+
+
+def test_the_manifest_says_what_came_from_where(made: Made) -> None:
+    _, manifest, _ = made
+    document = json.loads(manifest.text())
+    assert (document["v"], document["run"], document["box"]) == (1, RUN, "my-box")
+    assert document["complete"]
+    assert [row["path"] for row in document["files"]] == ["out/a", "out/b"]
+    assert document["files"][1]["here"] == "out/b.from-train-1"
+    gone = Manifest(**{**vars(manifest), "on_box": frozenset({"out/a"})})
+    assert json.loads(gone.text())["files"][1]["on_box"] is False
