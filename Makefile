@@ -47,7 +47,7 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faul
 
 chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
-	@$(PYTEST) tests/faults/test_mending.py tests/hostile/test_box_output.py tests/faults/test_kills.py tests/faults/test_switches.py tests/faults/test_sync_kills.py tests/faults/test_run_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/unit/protocol/test_follow.py tests/main_job/test_work.py tests/main_job/test_refusals.py tests/main_job/test_upgrade_of_each_state.py --tries 50 --every -n $(WORKERS) --tb=short
+	@$(PYTEST) tests/faults/test_mending.py tests/hostile/test_box_output.py tests/faults/test_kills.py tests/faults/test_switches.py tests/faults/test_sync_kills.py tests/faults/test_push_kills.py tests/faults/test_run_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/unit/protocol/test_follow.py tests/main_job/test_work.py tests/main_job/test_refusals.py tests/main_job/test_upgrade_of_each_state.py --tries 50 --every -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png

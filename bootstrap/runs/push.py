@@ -16,7 +16,7 @@ from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.text.sizes import duration, number, size, speed
 from bootstrap.transfer.outgoing import PushProgress
-from bootstrap.transfer.push import MOST_NAMED, Pushed, push_folder
+from bootstrap.transfer.push import MOST_NAMED, Pushed, files, push_folder
 from bootstrap.ui.screen import Screen
 
 
@@ -95,11 +95,11 @@ def _document(pushed: Pushed) -> dict[str, object]:
 
 
 def _said(pushed: Pushed) -> str:
-    had = f"{number(pushed.had)} files were there already" if pushed.had else ""
+    had = f"{files(pushed.had)} already there" if pushed.had else ""
     if not pushed.files:
         return had or "there is nothing to send"
     rate = speed(pushed.bytes / max(pushed.seconds, 0.001))
-    sent = f"{number(pushed.files)} files, {size(pushed.bytes)} in {duration(pushed.seconds)}"
+    sent = f"{files(pushed.files)}, {size(pushed.bytes)} in {duration(pushed.seconds)}"
     return "; ".join(filter(None, [f"{sent} ({rate})", had]))
 
 

@@ -63,14 +63,14 @@ class Pushed:
         are not there."""
         if self.kept:
             raise NotSafeError(
-                f"{_files(len(self.kept))} of the box are other ones than here, and no push put "
+                f"{files(len(self.kept))} of the box are other ones than here, and no push put "
                 f"them there. They stay as they are:\n{_listed(self.kept)}",
                 where=where,
                 hint="Everything else is there. To replace them too: --replace",
             )
         if self.failed:
             raise BoxstrapError(
-                f"{_files(len(self.failed))} could not be sent:\n{_listed(self.failed)}",
+                f"{files(len(self.failed))} could not be sent:\n{_listed(self.failed)}",
                 where=where,
                 hint="Everything else is there. Run the same command again to go on.",
             )
@@ -283,7 +283,8 @@ def _who(source: Path, target: str) -> str:
     return hashlib.sha256(mine.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _files(count: int) -> str:
+def files(count: int) -> str:
+    """`1 file`, `12 files`."""
     return f"{number(count)} file{'' if count == 1 else 's'}"
 
 

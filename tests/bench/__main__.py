@@ -23,6 +23,7 @@ from tests.bench import (
     start,
     status,
     sync,
+    transfer,
     verify,
 )
 from tests.bench.clock import BenchError
@@ -34,7 +35,7 @@ from tests.bench.tell import load
 from tests.boxes import RigError
 
 _PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync", "run")
-_ALONE = ("init", "reuse", "biglog")
+_ALONE = ("init", "reuse", "biglog", "transfer")
 """Measured only where they are asked for: whole builds, minutes of writing."""
 
 
@@ -77,6 +78,8 @@ def main() -> int:
             rows += reuse.measure(stage, asked.runs, asked.patience)
         if "biglog" in parts:
             rows += biglog.measure(stage)
+        if "transfer" in parts:
+            rows += transfer.measure(stage, asked.runs, asked.large_mb)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(f"{machine}; load before {before}, after {load()}; {time.strftime('%Y-%m-%d %H:%M')}\n")
     print(as_text(rows))
@@ -96,6 +99,9 @@ def _arguments() -> argparse.Namespace:
         "--peers-runs", type=int, default=1, help="fresh runs of (a), (b), (c); 0: none of them"
     )
     parser.add_argument("--again-runs", type=int, default=5, help="runs of what is quick")
+    parser.add_argument(
+        "--large-mb", type=int, default=4000, help="transfer: size of its large file (4000)"
+    )
     parser.add_argument("--only", choices=(*_PARTS, *_ALONE))
     parser.add_argument(
         "--patience",

@@ -277,6 +277,10 @@ class Box:
         """Lose this share of the packets in each direction (steps of 0.1)."""
         net.drop(self._spec.subnet, self._spec.index, percent)
 
+    def limit(self, mb_s: float) -> None:
+        """Make its link carry no more than so many MB a second, each way; 0 ends that."""
+        net.limit(self._spec.subnet, self._spec.index, self._alive(), mb_s)
+
     # -- its package manager and its disk
 
     def hold_dpkg_lock(self, seconds: float = 3600) -> int:

@@ -80,3 +80,15 @@ def drop(subnet: Subnet, index: int, percent: float, port: int | None = None) ->
             )
         rules += "}\n"
     sh(["nft", "-f", "-"], stdin=rules)
+
+
+def limit(subnet: Subnet, index: int, pid: int, mb_s: float) -> None:
+    """Let no more than so many MB a second through, each way; 0 ends it."""
+    inside = ["nsenter", "-t", str(pid), "-n"]
+    for way, card in (([], subnet.card(index)), (inside, "eth0")):
+        subprocess.run(
+            [*way, "tc", "qdisc", "del", "dev", card, "root"], capture_output=True, check=False
+        )
+        if mb_s:
+            rate = ["rate", f"{mb_s * 8:g}mbit", "burst", "256k", "latency", "50ms"]
+            sh([*way, "tc", "qdisc", "add", "dev", card, "root", "tbf", *rate])

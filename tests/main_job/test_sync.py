@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -279,3 +280,36 @@ def test_what_git_ignores_is_not_sent(twin: Twin, watch: Running) -> None:
     assert "already as here" in told[0]
     assert "1 updated (train.py)" in told[1]
     assert not (twin.tree / "noise.log").exists()
+
+
+def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
+    data = twin.repository.root / "out/data"
+    data.mkdir(parents=True)
+    (data / "a\x1b[31m").write_text("1")
+    (data / "b.tmp").write_text("1")
+    told = json.loads(
+        twin.user.run("push", "out/data", *TO_LOCAL, "--exclude", "*.tmp", "--json").must(0).out
+    )
+    assert (told["to"], told["files"], told["bytes"]) == (f"{twin.tree}/out/data", 1, 1)
+    assert [path.name for path in (twin.tree / "out/data").iterdir()] == ["a\x1b[31m"]
+    assert (
+        "1 file already there" in twin.user.run("push", "out/data/a\x1b[31m", *TO_LOCAL).must(0).out
+    )
+
+    # What a training made of it stays, until it is said otherwise.
+    (twin.tree / "out/data/a\x1b[31m").write_text("made there")
+    refused = twin.user.run("push", "out/data", *TO_LOCAL).must(9)
+    assert "1 file of the box" in refused.err
+    assert "  out/data" not in refused.err
+    assert "\x1b" not in refused.err
+    assert "1 file, 1 B" in twin.user.run("push", "out/data", *TO_LOCAL, "--replace").must(0).out
+
+    outside = twin.user.home / "elsewhere"
+    outside.mkdir()
+    assert "--to data/corpus" in twin.user.run("push", str(outside), *TO_LOCAL).must(2).err
+    assert "no such file" in twin.user.run("push", "nowhere", *TO_LOCAL).must(2).err
+    assert (
+        "working folder" in twin.user.run("push", "out/data", *TO_LOCAL, "--to", "/etc").must(2).err
+    )
+    shutil.rmtree(twin.tree / "out")
+    shutil.rmtree(twin.repository.root / "out")

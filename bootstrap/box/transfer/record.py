@@ -1,4 +1,4 @@
-"""What earlier transfers put into a folder: a line for each file, appended as it is there.
+"""What earlier transfers put into a folder: a line for each file, appended soon after it is there.
 
 A file is ours while its size and time are those that it had when it was put there.
 """
@@ -34,6 +34,7 @@ class TargetRecord:
         self._target = target
         self._lines = 0
         self._file = -1
+        self._held: list[bytes] = []
 
     def load(self) -> None:
         """Read it; the end of a line that was cut is passed over."""
@@ -70,6 +71,12 @@ class TargetRecord:
         os.rename(new, self.path)
 
     def add(self, path: str, known: KnownFile) -> None:
-        """Note a file that is there now. Raises OSError."""
+        """Note a file that is there now, soon."""
         self.files[path] = known
-        os.write(self._file, json.dumps([path, *known]).encode() + b"\n")
+        self._held.append(json.dumps([path, *known]).encode() + b"\n")
+
+    def write(self) -> None:
+        """Write down what was noted. Raises OSError."""
+        if self._held:
+            os.write(self._file, b"".join(self._held))
+            self._held = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from .frames import pack_frame, read_frame
@@ -29,6 +30,7 @@ class Channel:
         self.came = bytearray()
         self.held: list[bytes] = []
         self.size = 0
+        self.before: Callable[[], None] = lambda: None  # what must be done before answers leave
 
     def read(self, count: int) -> bytes:
         """So many bytes; fewer at the end. Before it waits, what is held is sent."""
@@ -55,6 +57,7 @@ class Channel:
 
     def flush(self) -> None:
         """Send what is held."""
+        self.before()
         rest = memoryview(b"".join(self.held))
         self.held, self.size = [], 0
         while rest:
@@ -65,6 +68,7 @@ def serve(home: bytes) -> None:
     """Answer, to the end of the input."""
     channel = Channel()
     taker, giver = Taker(home, channel.say), Giver(home, channel.say)
+    channel.before = taker.rest
     plain = {
         **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
         "list": giver.list_below,

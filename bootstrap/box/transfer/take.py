@@ -71,21 +71,29 @@ def sha256_of(path: bytes) -> str:
 
 
 class Incoming:
-    """A large file that is on its way, block by block."""
+    """A file that is on its way, block by block. What is there of it is taken in again."""
 
     def __init__(self, request: dict[str, Any], part: bytes) -> None:
         self.request, self.part = request, part
         self.digest = hashlib.sha256()
+        self.mode = request["mode"] & 0o777 | 0o600
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        self.file = os.open(part, flags, 0o600)
-        at = request["at"]
-        os.ftruncate(self.file, at)
-        while at > 0:
-            piece = os.read(self.file, min(PIECE, at))
+        try:
+            self.file = os.open(part, flags | os.O_EXCL, self.mode)
+        except FileExistsError:
+            self.file = os.open(part, flags)
+            os.fchmod(self.file, self.mode)
+            os.ftruncate(self.file, request["at"])
+            self.take_in(request["at"])
+
+    def take_in(self, rest: int) -> None:
+        """Raises OSError."""
+        while rest > 0:
+            piece = os.read(self.file, min(PIECE, rest))
             if not piece:
                 break
             self.digest.update(piece)
-            at -= len(piece)
+            rest -= len(piece)
 
     def write(self, block: bytes) -> None:
         """Raises OSError."""
@@ -177,11 +185,12 @@ class Taker:
         path = request["path"]
         place, state = self.place(path), FOREIGN
         with contextlib.suppress(OSError):
-            ours = self.ours(path, os.lstat(place))
+            found = os.lstat(place)
+            ours = self.ours(path, found)
             have = ours.sha256 if ours else sha256_of(place)
             if have == request["sha256"]:
                 state = HAS
-                self.note(path, request["mtime"], have)
+                self.note(path, request["mtime"], have, found)
             elif ours or self.replace:
                 state = OLDER
         self.say({"i": request["i"], "state": state})
@@ -197,8 +206,11 @@ class Taker:
         self.drop()
         part = self.part(request["path"], request["size"], request["mtime"])
         with self.telling(request):
-            os.makedirs(self.parts, mode=0o700, exist_ok=True)
-            self.incoming = Incoming(request, part)
+            try:
+                self.incoming = Incoming(request, part)
+            except FileNotFoundError:
+                os.makedirs(self.parts, mode=0o700, exist_ok=True)
+                self.incoming = Incoming(request, part)
             if "sha256" in request:
                 self.incoming.write(body)
                 self.done(request)
@@ -230,7 +242,6 @@ class Taker:
         """Raises OSError."""
         asked = incoming.request
         place = self.place(asked["path"])
-        os.fchmod(incoming.file, asked["mode"] & 0o777 | 0o600)
         os.utime(incoming.file, ns=(asked["mtime"], asked["mtime"]))
         if asked["size"] > SYNCED:
             os.fsync(incoming.file)
@@ -239,12 +250,17 @@ class Taker:
         except FileNotFoundError:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.rename(incoming.part, place)
-        self.note(asked["path"], asked["mtime"], sha256)
+        self.note(asked["path"], asked["mtime"], sha256, os.fstat(incoming.file))
 
-    def note(self, path: str, mtime: int, sha256: str) -> None:
-        """Raises OSError."""
-        found = os.lstat(self.place(path))
+    def note(self, path: str, mtime: int, sha256: str, found: os.stat_result) -> None:
+        """What is there now, and its time where it came from."""
         self.record.add(path, KnownFile(found.st_size, found.st_mtime_ns, mtime, sha256))
+
+    def rest(self) -> None:
+        """Before an answer leaves: what arrived is written down, as far as there is room."""
+        if hasattr(self, "record"):
+            with contextlib.suppress(OSError):
+                self.record.write()
 
     def end(self) -> None:
         """The folder of parts goes where nothing is in it."""
