@@ -8,6 +8,7 @@ own, with its own environment, folder and streams. `can_fork` says when it is ex
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import gc
 import io
@@ -15,6 +16,7 @@ import json
 import os
 import pkgutil
 import select
+import selectors
 import socket
 import subprocess
 import sys
@@ -31,6 +33,8 @@ HERE = Path(__file__).resolve().parents[1]
 PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
 AT_START = ("LANG", "LC_", "LD_", "PYTHON")
 """Python reads variables with such names once, when it starts."""
+_LATE = ("encodings.utf_8_sig", "pip._internal.models.index", "platformdirs.unix")
+"""What most commands import when they need it."""
 USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(HERE)}
 
 
@@ -139,21 +143,31 @@ def _server() -> socket.socket:
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a program for each request."""
+    """Fork a program for each request, and report its number and how it ended."""
     gc.disable()
     _import_all()
     gc.freeze()
     gc.enable()
+    ready = selectors.DefaultSelector()
+    ready.register(requests, selectors.EVENT_READ)
     while True:
-        asked, fds, _, _ = socket.recv_fds(requests, 1 << 20, 3)
-        if not asked:
-            return
-        if not os.fork():
-            requests.close()
-            _watch(*json.loads(asked), *fds)
-        for fd in fds:
-            os.close(fd)
-        _reap()
+        for key, _ in ready.select():
+            if key.data:
+                ready.unregister(key.fd)
+                _report_end(key.fd, *key.data)
+                continue
+            asked, fds, _, _ = socket.recv_fds(requests, 1 << 20, 3)
+            if not asked:
+                return
+            *streams, report = fds
+            child = os.fork()
+            if not child:
+                ready.close()
+                requests.close()
+                _begin(*json.loads(asked), *fds)
+            for fd in streams:
+                os.close(fd)
+            ready.register(os.pidfd_open(child), selectors.EVENT_READ, (child, report))
 
 
 def _import_all() -> None:
@@ -163,28 +177,32 @@ def _import_all() -> None:
     for found in pkgutil.walk_packages(bootstrap.__path__, "bootstrap."):
         if not found.name.startswith(("bootstrap.__main__", "bootstrap.box.")):
             import_module(found.name)
+    for name in _LATE:
+        with contextlib.suppress(ImportError):
+            import_module(name)
 
 
-def _watch(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
-    """Fork the program, and report its number and how it ended."""
+def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
+    """Be the program in a session of its own, once its number is reported."""
     *streams, report = fds
-    child = os.fork()
-    if not child:
-        os.setsid()
-        os.write(report, b"%d\n" % os.getpid())
-        for at, fd in enumerate(streams, start=1):
-            os.dup2(fd, at)
-        os.closerange(3, 1024)
-        try:
-            _become(argv, cwd, env)
-        finally:
-            traceback.print_exc()
-            os._exit(1)
-    for fd in streams:
-        os.close(fd)
-    _, status = os.waitpid(child, 0)
-    os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
-    os._exit(0)
+    os.setsid()
+    os.write(report, b"%d\n" % os.getpid())
+    for at, fd in enumerate(streams, start=1):
+        os.dup2(fd, at)
+    os.closerange(3, 1024)
+    try:
+        _become(argv, cwd, env)
+    finally:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _report_end(process: int, number: int, report: int) -> None:
+    os.close(process)
+    _, status = os.waitpid(number, 0)
+    with contextlib.suppress(BrokenPipeError):  # nobody asks any more
+        os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+    os.close(report)
 
 
 def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
@@ -196,15 +214,6 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
     tempfile.tempdir = None
     sys.argv[:] = argv
     import_module("bootstrap.cli").main()
-
-
-def _reap() -> None:
-    """Let go of watchers that are done."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
 
 
 if __name__ == "__main__":
