@@ -258,8 +258,8 @@ def test_a_paste_takes_uv_from_an_index_of_plain_static_pages(
     user: User,
     tmp_path: Path,
 ) -> None:
-    box = rented("bare")
-    hosted(box)
+    box = rented("vast-nouv")
+    hosted(box, extends="vast")
     gateway = box.address.rpartition(".")[0] + ".1"
     assert mirror_rig.mirror
     with static_index(gateway, mirror_rig.mirror.index_url) as index:

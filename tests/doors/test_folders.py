@@ -139,8 +139,8 @@ def test_a_box_with_musl_is_refused_before_anything_changes(
 def test_the_minimal_script_and_a_setup_bring_uv_to_different_places(
     last: str, rented: Rented, hosted: Hosted, user: User
 ) -> None:
-    box = rented("bare")
-    hosted(box)
+    box = rented("vast-nouv")
+    hosted(box, extends="vast")
     there = ("--host", box.host_string, "--identity", str(box.identity))
     for turn in sorted(("minimal", "setup"), key=last.__eq__):
         command = ("--set", f"train.command=python train.py {turn}")
