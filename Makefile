@@ -19,6 +19,8 @@ SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states
   repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
   tasks/test_programs.py test_own_home.py) \
   --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
+# Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
+SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)' tests --include='test_*.py')
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
@@ -47,7 +49,7 @@ test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faul
 
 chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
-	@$(PYTEST) tests/faults/test_mending.py tests/hostile/test_box_output.py tests/faults/test_kills.py tests/faults/test_switches.py tests/faults/test_sync_kills.py tests/faults/test_push_kills.py tests/faults/test_run_kills.py tests/doors/test_editions.py tests/unit/repo/test_snapshot.py tests/unit/sync/test_new_run.py tests/unit/protocol/test_follow.py tests/main_job/test_work.py tests/main_job/test_refusals.py tests/main_job/test_upgrade_of_each_state.py --tries 50 --every -n $(WORKERS) --tb=short
+	@$(PYTEST) $(SAMPLED) --tries 50 --every -n $(WORKERS) --tb=short
 
 editor-proof: $(VENV)/dev  ## open a box in a real VS Code server; needs root, npm and Chromium
 	@$(BIN)/python -m tests.editor docs/editor.png

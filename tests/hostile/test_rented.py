@@ -187,6 +187,7 @@ def told(text: str) -> str:
     return "\n".join(sorted(line for line in lines if line))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", QUIET)
 def test_a_noisy_box_comes_out_like_a_quiet_one(kind: str, rent: Rent, faults: Faults) -> None:
     both = {}
@@ -214,6 +215,7 @@ LEADS = {
 """By which a repository can say where packages come from, or which Python there is."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*LEADS, "env"])
 def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, name: str) -> None:
     """Not where set-up is begun in the repository's own folder, nor by its profile's `env`."""

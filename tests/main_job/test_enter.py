@@ -182,6 +182,7 @@ def test_where_no_repository_is_it_says_what_to_do(rent: Rent) -> None:
     assert "boxstrap setup" in rented.run("exec", "--", "true").must(2).err
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["fish", "tcsh", "zsh"])
 def test_other_login_shells_do_as_well(rent: Rent, kind: str) -> None:
     rented = rent(kind)

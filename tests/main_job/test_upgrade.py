@@ -118,6 +118,7 @@ time.sleep(600)
 ALL = "pgrep -fc '[s]leep 98765|bin/python [t]rain.py' || :"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", ["stop", "restart", "killed runner"])
 def test_a_live_run_of_its_runner_ends_as_a_whole(rented: Rented, earlier: Path, how: str) -> None:
     rented.user.place.joinpath("train.py").write_text(STRAY)

@@ -61,6 +61,7 @@ def test_a_card_that_tells_nothing_of_its_health_passes_no_check_of_it(rig: stub
     assert passed == {"answers", "count", "driver", "cuda", "name"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> None:
     fault = FAULTS[name]
@@ -97,6 +98,7 @@ INIT = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("code", [*range(1, 12), *range(13, 31), 999])
 def test_every_error_of_the_start_returns_the_box(rig: stub.NvmlRig, code: int) -> None:
     answer = rig.run(f"{A100}\ninit = !{code}")
@@ -111,6 +113,7 @@ def test_each_error_of_the_start_has_its_own_sentence(rig: stub.NvmlRig) -> None
     assert len(set(said)) == len(said)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("code", [code for code in range(1, 31) if code not in (4, 12)] + [999])
 def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.NvmlRig, code: int) -> None:
     eight = f"{A100}\ncount = 8\ngpu.5.handle = !{code}"
@@ -119,6 +122,7 @@ def test_every_error_of_one_gpu_of_eight_names_it(rig: stub.NvmlRig, code: int) 
     assert answer.outcomes("answers") == ["pass"] * 5 + ["return"] + ["pass"] * 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("code", [15, 16, 8, 11, 14])
 @pytest.mark.parametrize("call", ["any", "name", "memory_v2", "temperature", "nvlink", "throttle"])
 def test_a_sick_gpu_is_noticed_by_whatever_call(rig: stub.NvmlRig, call: str, code: int) -> None:
