@@ -97,6 +97,20 @@ shared-in-the-way | where a shared folder belongs lies something else (the step'
 tree-in-the-way | the repository's folder exists and is not a git repository | move it away, or change box.workdir
 ref-missing | the repository has no such ref | check git.ref
 
+# data
+data | data is sent from your machine | nothing
+data-missing | data that is sent from your machine never arrived on the box | run the same command again: it goes on from what is there
+data-unreachable | a server of the profile's data doesn't answer | check its address in data, and the box's network, then run again: it goes on from what is there
+data-refused | a server of the profile's data gives nothing (the step's log has its answer) | check the address in data; a private repository of Hugging Face needs HF_TOKEN in secrets
+data-changed | a file of the profile's data changed on its server while it was fetched | run the same command again
+data-digest | a file of the profile's data is not the one that was named: its digest is another one | the step's log names it; check its address, and its sha256 in data
+data-unpinned | a file of the profile's data has no sha256: whatever its server gives is taken | put its SHA-256 beside its address in data
+data-space | the data has {need} MB, and {have} MB are left on the box | free some space on the box, or rent a larger disk
+data-archive | an archive of the profile's data is refused: nothing of it was placed | the step's log says what is wrong with it
+data-in-the-way | where data belongs lies something else (the step's log names it) | move it away, or change its to in data
+data-outside | an item of data has its place outside of the working folder | change its to in data, or box.workdir
+data-failed | data could not be written on the box | the step's log says why
+
 # prepare
 prepare-failed | a command of `prepare` failed | the step's log has its exit code and its last lines: correct it, then set up again
 

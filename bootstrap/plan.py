@@ -59,8 +59,16 @@ STEPS = (
         "trying each GPU",
     ),
     Step(
+        "data",
+        ("repo", "agent", "shell"),
+        "your data, at its places",
+        "fetching your data",
+        per_repo=True,
+        always_listed=False,
+    ),
+    Step(
         "prepare",
-        ("python", "smoke", "shell"),
+        ("python", "smoke", "data", "shell"),
         "your commands before training",
         "running your commands before training",
         per_repo=True,
@@ -68,7 +76,7 @@ STEPS = (
     ),
     Step(
         "train",
-        ("python", "smoke", "prepare", "shell", "ssh"),
+        ("python", "smoke", "data", "prepare", "shell", "ssh"),
         "your command, in a session",
         "starting your command",
         per_repo=True,
@@ -91,11 +99,17 @@ class PlanRow:
         return self.why not in {"done", "alive", "died", "local", "not-asked"}
 
 
-def steps_for(
-    *, local: bool, train: bool, repo: bool = True, smoke: bool = False, prepare: bool = False
+def steps_for(  # noqa: PLR0913 - what a profile may ask for
+    *,
+    local: bool,
+    train: bool,
+    repo: bool = True,
+    smoke: bool = False,
+    data: bool = False,
+    prepare: bool = False,
 ) -> tuple[Step, ...]:
     """The steps of a profile, in an order in which each comes after what it needs."""
-    asked = {"train": train, "smoke": smoke, "prepare": prepare}
+    asked = {"train": train, "smoke": smoke, "data": data, "prepare": prepare}
     return tuple(
         step
         for step in STEPS

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from bootstrap.profile.data_items import misfits
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field, Kind, Section
 from bootstrap.profile.merge import Branch, origin_of, plain
 from bootstrap.profile.origins import DEFAULT
@@ -157,4 +158,5 @@ def _together(profile: Profile) -> Wrong:
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
     if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
         wrong.append((("train", "at_boot"), "train.resume has to say by which command it goes on"))
+    wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
     return wrong

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bootstrap import paths
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile import find
+from bootstrap.profile.data_items import DataItem, place_of
 from bootstrap.profile.schema import taking_keys
 from bootstrap.profile.takes import Takes
 from bootstrap.profile.values import ordinary
@@ -122,8 +123,9 @@ def values_of(profile: Profile, key: str) -> Iterator[str]:
     for step in key.split("."):
         value = getattr(value, step)
     for each in value if isinstance(value, list) else [value]:
-        if each is not None:
-            yield _SHOWN.get(taking_keys()[key], str)(str(each))
+        source = each.source if isinstance(each, DataItem) else each
+        if source is not None and (what := _SHOWN.get(taking_keys()[key], str)(str(source))):
+            yield what
 
 
 def _real(path: str) -> str:
@@ -148,7 +150,14 @@ def _address(url: str) -> str:
     return without_user_info(url)
 
 
+def _data(source: str) -> str:
+    """What is read here, with this person's rights; what anybody may fetch takes nothing."""
+    place = place_of(source)
+    return _real(source) if place == "local" else source if place == "bucket" else ""
+
+
 _SHOWN = {
+    Takes.DATA: _data,
     Takes.FILE: _real,
     Takes.PUBLIC_KEY: _key,
     Takes.REPOSITORY: _address,

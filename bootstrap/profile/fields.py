@@ -8,6 +8,7 @@ waits for it (docs/adr/0024-a-schema-in-plain-python.md).
 
 from __future__ import annotations
 
+import keyword
 import types
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -82,13 +83,16 @@ def field(description: str, **given: object) -> Any:  # noqa: ANN401 - it stands
 
 
 class Section:
-    """A section of a profile: one attribute a key, and none is ever changed."""
+    """A section of a profile: one attribute a key, and none is ever changed.
+
+    A key that is a word of Python has an attribute with `_` behind it.
+    """
 
     fields: ClassVar[dict[str, Field]] = {}
 
     def __init_subclass__(cls) -> None:
         cls.fields = {
-            name: Field(**{**_read(annotation), **given})
+            name.rstrip("_"): Field(**{**_read(annotation), **given})
             for name, annotation in cls.__annotations__.items()
             if isinstance(given := vars(cls).get(name), _Given)
         }
@@ -96,8 +100,13 @@ class Section:
     def __init__(self, **values: object) -> None:
         for name, each in self.fields.items():
             made = each.default() if isinstance(each.default, type) else each.default
-            vars(self)[name] = values.pop(name, made)
+            vars(self)[self.attribute(name)] = values.pop(name, made)
         vars(self).update(values)
+
+    @staticmethod
+    def attribute(key: str) -> str:
+        """The attribute of a key."""
+        return f"{key}_" if keyword.iskeyword(key) else key
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name}: a profile stays as it was read")
@@ -119,7 +128,13 @@ class Section:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, in the order of the schema."""
         values = ((name, getattr(self, name)) for name in type(self).__annotations__)
-        return {name: v.as_dict() if isinstance(v, Section) else v for name, v in values}
+        return {name.rstrip("_"): _plain(value) for name, value in values}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.as_dict() if isinstance(value, Section) else value
 
 
 def _read(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, of any kind
@@ -134,7 +149,8 @@ def _read(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, of any k
     if origin is Literal:
         return {"kind": _PLAIN[type(args[0])], "choices": tuple(map(str, args))}
     if origin is list:
-        return {"kind": "list", "item": Field(**_read(args[0])), "default": list}
+        item = {**_read(args[0]), "default": REQUIRED}
+        return {"kind": "list", "item": Field(**item), "default": list}
     if origin is dict:
         names, item = map(_read, args)
         return {"kind": "map", "name_rule": names["rule"], "item": Field(**item), "default": dict}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from bootstrap.owner import of_another
 from bootstrap.paths import expanded, real
 from bootstrap.profile import find
 from bootstrap.profile.check import build
+from bootstrap.profile.data_items import place_of
 from bootstrap.profile.merge import Branch, Leaf, merge_branches, origins
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem, raise_problems
@@ -116,10 +118,22 @@ def _chain(path: Path) -> tuple[Layer, ...]:
         _is_ours(following)
         source = read(following, find.label(following))
         tree, problems = read_tree(source, find.label(following))
+        _beside(tree, following.parent)
         parent, wrong = _parent(tree, following, seen)
         layers.append(Layer(following, tree, (*problems, *wrong)))
         following = parent
     return tuple(layers)
+
+
+def _beside(tree: Branch, folder: Path) -> None:
+    """Make the paths of `data:` absolute: they lie beside the file that names them."""
+    leaf = tree.children.get("data")
+    items = leaf.value if isinstance(leaf, Leaf) and isinstance(leaf.value, list) else []
+    for item in items:
+        source = item.get("from", "")
+        with contextlib.suppress(ValueError):  # said where it is checked
+            if source and place_of(source) == "local":
+                item["from"] = os.path.normpath(folder / expanded(source))
 
 
 def _is_ours(path: Path) -> None:

@@ -8,10 +8,10 @@ write what was meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from bootstrap.profile.fields import EXPECTED, Field, Kind
-from bootstrap.profile.merge import Branch, Leaf, Tree
+from bootstrap.profile.merge import Branch, Leaf, Tree, plain
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.schema import PROFILE
@@ -96,7 +96,7 @@ class _TreeReader:
         if field.kind == "map" and isinstance(node, Keys):
             return self._map(node, key, line)
         if field.kind == "list" and isinstance(node, Items):
-            return self._list(node, key, line)
+            return self._list(node, field, key, line)
         if field.kind in _SCALARS and isinstance(node, Scalar):
             return self._scalar(node, field, key)
         self._wrong(node, key, f"expected {EXPECTED[field.kind]}, got {_kind_of(node)}")
@@ -124,13 +124,29 @@ class _TreeReader:
                 children[name.text] = leaf
         return Branch(children, self._at(line))
 
-    def _list(self, node: Items, key: str, line: int) -> Leaf | None:
-        items = [self._text(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
+    def _list(self, node: Items, field: Field, key: str, line: int) -> Leaf | None:
+        read = self._sections(field.item) if field.item and field.item.section else self._text
+        items = [read(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
         found = [item for item in items if item is not None]
         if len(found) < len(items):  # the places of the others would be wrong
             return None
         places = tuple(item.origin for item in found)
         return Leaf([item.value for item in found], self._at(line), places)
+
+    def _sections(self, field: Field) -> Callable[[Node, str], Leaf | None]:
+        """What reads the items of a list that have keys of their own."""
+
+        def read(node: Node, key: str) -> Leaf | None:
+            if isinstance(node, Keys):
+                known = len(self.problems)
+                tree = self.section(node, field, key)
+                return (
+                    Leaf(plain(tree), self._at(node.line)) if len(self.problems) == known else None
+                )
+            self._wrong(node, key, f"expected {EXPECTED['section']}, got {_kind_of(node)}")
+            return None
+
+        return read
 
     def _text(self, node: Node, key: str) -> Leaf | None:
         if isinstance(node, Scalar):

@@ -9,8 +9,18 @@ from functools import lru_cache
 from typing import Annotated, Literal
 
 from bootstrap.profile import values
+from bootstrap.profile.data_items import DataItem
 from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.takes import Dependencies, File, Free, PublicKeys, Repository, Secrets, Takes
+from bootstrap.profile.takes import (
+    Data,
+    Dependencies,
+    File,
+    Free,
+    PublicKeys,
+    Repository,
+    Secrets,
+    Takes,
+)
 
 EnvName = Annotated[str, values.ENV_NAME]
 EnvValue = Annotated[str, values.ENV_VALUE]
@@ -271,6 +281,9 @@ class Profile(Section):
     )
     shared: Free[list[SharedFolder]] = field(
         "Folders that git does not track, as data/: trees beside the main one link to its own."
+    )
+    data: Data[list[DataItem]] = field(
+        "What to train on: each item from your machine or an address to its place on the box."
     )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
 

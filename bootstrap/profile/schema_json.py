@@ -77,7 +77,7 @@ def _values(field: Field) -> Json:
         found |= field.rule.json_schema()
     limits = {word: getattr(field, name) for name, word in _LIMITS.items()}
     found |= {word: limit for word, limit in limits.items() if limit is not None}
-    if field.optional or field.kind in ("section", "map"):
+    if field.optional or (field.kind in ("section", "map") and field.default is not REQUIRED):
         found["type"] = [found["type"], "null"]
     return found
 

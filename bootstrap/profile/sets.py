@@ -70,6 +70,8 @@ def _value(text: str, field: Field, key: str) -> Leaf:
         raise ValueError(f"this is a section; set one of {inside}")
     if field.kind == "map":
         raise ValueError(f"set one variable at a time, as in {key}.NAME=value")
+    if field.item and field.item.section:
+        raise ValueError("its items have keys of their own; write them in a profile")
     if field.kind == "list":
         return Leaf(_list(text), SET)
     if field.choices:

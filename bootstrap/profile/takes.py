@@ -21,6 +21,7 @@ class Takes(enum.Enum):
     REPOSITORY = "repository"
     PUBLIC_KEY = "public key"
     DEPENDENCY = "dependency"
+    DATA = "data"
 
 
 Free = Annotated[T, Takes.NOTHING]
@@ -29,3 +30,4 @@ File = Annotated[T, Takes.FILE]
 Repository = Annotated[T, Takes.REPOSITORY]
 PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
 Dependencies = Annotated[T, Takes.DEPENDENCY]
+Data = Annotated[T, Takes.DATA]

@@ -99,5 +99,11 @@ def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
     """The steps of a profile, without those of `leave`."""
     train = profile.train is not None
     smoke = profile.gpu.require and profile.gpu.smoke != "none"
-    steps = steps_for(local=False, train=train, smoke=smoke, prepare=bool(profile.prepare))
+    steps = steps_for(
+        local=False,
+        train=train,
+        smoke=smoke,
+        data=bool(profile.data),
+        prepare=bool(profile.prepare),
+    )
     return tuple(step for step in steps if step.name not in leave)

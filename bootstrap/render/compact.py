@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.render import uv_release
 from bootstrap.render.carrier import by_address, carried_steps
-from bootstrap.render.editions import COMPACT, no_conda
+from bootstrap.render.editions import COMPACT, needs_full
 from bootstrap.render.pack import bare_python
 from bootstrap.render.parts import LIBRARY, box_files, known_hosts, shell_part
 from bootstrap.render.quote import Value
@@ -41,8 +41,7 @@ def render_compact(profile: Profile, source: Source) -> str:
 
     Raises UsageError for a profile that needs more than it can.
     """
-    if profile.python.conda:
-        raise no_conda(COMPACT)
+    needs_full(profile, COMPACT)
     steps = carried_steps(profile, LEFT_OUT_STEPS)
     library = [*own_parts(), *library_parts()]
     step_parts = [shell_part("steps", step.name) for step in steps]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bootstrap.errors import UsageError
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
 
 FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 
@@ -34,13 +39,19 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
 """What the shorter editions do not do, for people."""
 
 
-def no_conda(edition: str) -> UsageError:
-    """The error where an edition would have to build an environment of conda's packages."""
-    return UsageError(
-        f"the {edition} script makes no environment of conda's packages.",
-        where="python.conda",
-        hint="Let the box fetch the full one: boxstrap oneliner --url https://…",
-    )
+def needs_full(profile: Profile, edition: str) -> None:
+    """Raise UsageError where a profile asks for what the full edition alone does."""
+    asked = {
+        "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
+        "data": ("fetches no data", bool(profile.data)),
+    }
+    for key, (lacks, is_asked) in asked.items():
+        if is_asked:
+            raise UsageError(
+                f"the {edition} script {lacks}.",
+                where=key,
+                hint="Let the box fetch the full one: boxstrap oneliner --url https://…",
+            )
 
 
 def left_out(edition: str) -> tuple[str, ...]:

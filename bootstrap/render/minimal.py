@@ -13,7 +13,7 @@ from bootstrap.box import thresholds
 from bootstrap.errors import UsageError
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release
-from bootstrap.render.editions import MINIMAL, no_conda
+from bootstrap.render.editions import MINIMAL, needs_full
 from bootstrap.render.quote import Value, harmless, quote
 from bootstrap.render.script import render_text
 from bootstrap.render.variables import Source, python_id, requirement_words
@@ -34,8 +34,7 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
         raise UsageError(
             "the minimal script builds with uv alone.", where="python.installer", hint=_LONGER
         )
-    if python.conda:
-        raise no_conda(MINIMAL)
+    needs_full(profile, MINIMAL)
     if profile.prepare:
         raise UsageError(
             "the minimal script runs nothing before the training.", where="prepare", hint=_LONGER

@@ -72,6 +72,11 @@ def box_files() -> tuple[tuple[str, str], ...]:
     return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))
 
 
+def is_of_data(name: str) -> bool:
+    """Whether this file of `box/` is the step `data`'s alone, which few profiles ask for."""
+    return name.startswith(("data_", "fetch_data"))
+
+
 def _library(named: re.Match[str]) -> str:
     return "".join(shell_part("lib", part) for part in named[1].split())
 

@@ -14,7 +14,7 @@ from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
 from bootstrap.render.pack import bare_python, bare_shell
-from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, shell_part
+from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, is_of_data, shell_part
 from bootstrap.render.quote import Value, harmless, quote
 
 if TYPE_CHECKING:
@@ -82,14 +82,12 @@ def render_script(
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is asked for by its command
     parts = [*beside, *(shell_part("steps", name) for name in names)]
-    whole = Parts(library, parts, box_files())
-    return assemble_script(profile_name, variables, _without_comments(whole) if narrow else whole)
-
-
-def _without_comments(parts: Parts) -> Parts:
-    """A quarter less, packed."""
-    library, steps = (list(map(bare_shell, texts)) for texts in (parts.library, parts.steps))
-    return Parts(library, steps, bare_box_files())
+    files = bare_box_files() if narrow else box_files()
+    if "data" not in names:
+        files = tuple(file for file in files if not is_of_data(file[0]))
+    if narrow:  # a quarter less, packed
+        library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
+    return assemble_script(profile_name, variables, Parts(library, parts, files))
 
 
 @cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
@@ -58,6 +59,13 @@ class Source:
     """A digest of the content, by which work is known; "" where the box clones, and finds it."""
 
 
+class SentItem(NamedTuple):
+    """An item of `data:` that is sent: its place on the box, and a digest of what it is now."""
+
+    to: str
+    digest: str
+
+
 OF_ONE_RUN = (
     *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
     *("TRAIN_COMMAND", "TRAIN_SESSION"),
@@ -79,12 +87,14 @@ def variables(  # noqa: PLR0913 - what a script is made of
     secrets_id: str,
     secret_ids: Sequence[str] = (),
     dependencies: Sequence[str] = (),
+    sent_data: Mapping[int, SentItem] = MappingProxyType({}),
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
     `secrets_id` changes when a secret does and tells nothing about it; `secret_ids` are the
     same for each of them, where this machine knows their values. `dependencies`: the rows of those
-    that are sent, see templates/lib/dependencies.sh.
+    that are sent, see templates/lib/dependencies.sh. `sent_data`: the
+    items of `data:` that lie here, by their numbers.
     """
     python, train = profile.python, profile.train
     return [
@@ -130,6 +140,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS", profile.secrets),
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
+        ("DATA", data_rows(profile, sent_data)),
         ("PREPARE", profile.prepare),
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
@@ -150,6 +161,18 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("NEEDS", {step.name: " ".join(needs_among(step, steps)) for step in steps}),
         ("REPO_STEPS", " ".join(step.name for step in steps if step.per_repo)),
     ]
+
+
+def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
+    """The items of `data:` as the box reads them (JSON): where one lies here is not said."""
+    rows: list[dict[str, object]] = []
+    for number, item in enumerate(profile.data):
+        row = item.as_dict()
+        if item.place == "local":
+            row |= {"from": "", **sent.get(number, SentItem(item.to, "-"))._asdict()}
+        row["exclude"] = item.exclude_rules()
+        rows.append({key: value for key, value in row.items() if value})
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
 def requirement_words(python: Python) -> dict[str, list[str]]:

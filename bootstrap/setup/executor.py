@@ -19,13 +19,17 @@ from bootstrap.protocol.send_commit import CommitSender
 from bootstrap.protocol.send_dependencies import DependencySender
 from bootstrap.protocol.send_uv import UvSender
 from bootstrap.render import uv_release
+from bootstrap.setup.local_data import DataSender
 from bootstrap.setup.result import SetupEnd, raise_for
 from bootstrap.setup.secret_values import note_held, packed, redacted_there
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.context import SetupContext
+    from bootstrap.transfer.outgoing import PushProgress
 
+AskedSender = UvSender | DependencySender | DataSender
+"""Sends what a step of the box waits for."""
 _TELLS_S = 0.2
 """Seconds between two reports of how much was sent."""
 _MOST_SAME = 5
@@ -54,10 +58,11 @@ class SetupExecutor:
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
-        self._sending: dict[str, CommitSender | UvSender | DependencySender] = {}
-        self._asked_for: dict[str, Callable[[], UvSender | DependencySender]] = {
+        self._sending: dict[str, CommitSender | AskedSender] = {}
+        self._asked_for: dict[str, Callable[[], AskedSender]] = {
             "uv-unlisted": self._uv_sender,
             "dependencies": self._dependency_sender,
+            "data": self._data_sender,
         }
         """What the box waits for by this code, once it asks."""
         self._machine = ""
@@ -265,6 +270,17 @@ class SetupExecutor:
             failed=self._not_sent,
         )
 
+    def _data_sender(self) -> DataSender:
+        """What of the profile's data lies here."""
+        return DataSender(
+            self.link.wire,
+            items=self.payload.data,
+            workdir=self.workdir,
+            setup=self.setup,
+            progress=self._tell_push,
+            failed=self._not_sent,
+        )
+
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.began_run = True
@@ -284,6 +300,12 @@ class SetupExecutor:
     def _tell_bytes(self, step: str, done: int, total: int) -> None:
         if self._is_time(done, total):
             self._tell_sent(step, "bytes", {"done": done, "total": total})
+
+    def _tell_push(self, progress: PushProgress) -> None:
+        done, total = progress.bytes, progress.all_bytes
+        if self._is_time(done, total):
+            files = {"files": progress.files, "all_files": progress.all_files}
+            self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
 
     def _is_time(self, done: int, total: int) -> bool:
         """Whether what was sent is told now: not too often, and the end of it."""

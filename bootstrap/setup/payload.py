@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bootstrap.repo.changes import ChangeCount
     from bootstrap.repo.here import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
+    from bootstrap.setup.local_data import LocalItem
     from bootstrap.setup.request import SetupRequest
 
 
@@ -41,6 +42,8 @@ class Payload:
     secrets: SecretSet = field(default_factory=SecretSet)
     dependencies: tuple[GitDependency, ...] = ()
     """Those that this machine fetches and sends."""
+    data: tuple[LocalItem, ...] = ()
+    """What of `data:` lies here."""
     warnings: tuple[str, ...] = ()
     """What to say of the repository's address, and of changes that stay here."""
 
@@ -118,8 +121,14 @@ def build_payload(
         train=profile.train is not None,
         repo=with_source,
         smoke=profile.gpu.require and profile.gpu.smoke != "none",
+        data=bool(profile.data),
         prepare=bool(profile.prepare),
     )
+    data: tuple[LocalItem, ...] = ()
+    if with_source and with_secrets and profile.data:
+        from bootstrap.setup.local_data import local_items
+
+        data = local_items(profile)
     secrets = SecretSet()
     if with_source and with_secrets and profile.secrets:
         folder = secret_sources.folder_of(loaded, repository_root(request.place))
@@ -132,6 +141,7 @@ def build_payload(
         secrets_id=secrets.id,
         secret_ids=secrets.ids,
         dependencies=dependency_rows,
+        sent_data={item.number: item.sent for item in data},
     )
     warnings = warnings_of(profile, source, request) if with_source else ()
     return Payload(
@@ -143,5 +153,6 @@ def build_payload(
         values=values,
         secrets=secrets,
         dependencies=dependencies,
+        data=data,
         warnings=warnings,
     )

@@ -159,6 +159,14 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
     from bootstrap.setup.source import address_warning, resolve_source
 
     profile = load_profile(request).for_provider(provider).profile
+    for number, item in enumerate(profile.data):
+        if item.place in ("local", "bucket"):
+            raise UsageError(
+                f"a door can't bring {item.source} along: nobody is there to send it or to sign "
+                "for it. Through a door come public addresses and what a named secret opens.",
+                where=f"data[{number}].from",
+                hint="Send it from here: boxstrap setup --host …",
+            )
     here, snapshot, source = resolve_source(profile, request)
     if here is not None and snapshot is not None and not request.committed_only:
         _stays_here(here, snapshot)

@@ -59,4 +59,6 @@ def _walk(
         else:
             if key == "git.url" and value:
                 value = without_user_info(value)
+            if isinstance(value, list):
+                value = [each.as_dict() if isinstance(each, Section) else each for each in value]
             yield OriginEntry(key, value, origins.get(key, fallback), note)

@@ -38,7 +38,7 @@ take_run() {
 are_steps_right() {
   local name
   find_environment
-  for name in shell python prepare; do
+  for name in shell python data prepare; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
     find_reason "$name" 2>>"$STEP_LOG"
     [ -z "$WHY" ] || { tell setup "$name" && return 1; }

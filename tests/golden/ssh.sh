@@ -63,6 +63,7 @@ ENV_VALUES=()
 SECRETS=()
 SECRETS_ID=''
 SECRET_IDS=()
+DATA=''
 PREPARE=()
 SHARED=()
 TRAIN_COMMAND='python train.py'

@@ -285,6 +285,7 @@ train:
   grace: 30
   log_max_mib: 64
 shared: [data/]
+data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
 """
     )
     loaded = load("a.yaml")

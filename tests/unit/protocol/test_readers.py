@@ -51,6 +51,7 @@ from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
 from bootstrap.setup.first_output import watch_beginning
+from bootstrap.setup.local_data import DataSender, targets_there
 from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
@@ -265,6 +266,11 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/send_uv.py": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
+    "setup/local_data.py": lambda wire: targets_there(
+        DataSender(wire, [], "/w", SETUP, lambda progress: None, lambda error: None)._read(
+            wire.start(shell_command("x")), b"\nready\n"
+        )
+    ),
     "protocol/transfer.py": pushed,
     "protocol/results.py": pulled,
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),

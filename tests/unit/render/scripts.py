@@ -35,8 +35,8 @@ def profile(name: str, *sets: str) -> Profile:
 def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     """The script that takes a box to this profile."""
     smoke = what.gpu.require and what.gpu.smoke != "none"
-    train, prepare = what.train is not None, bool(what.prepare)
-    steps = steps_for(local=local, train=train, smoke=smoke, prepare=prepare)
+    train, prepare, data = what.train is not None, bool(what.prepare), bool(what.data)
+    steps = steps_for(local=local, train=train, smoke=smoke, data=data, prepare=prepare)
     return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
 
 

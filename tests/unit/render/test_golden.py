@@ -18,6 +18,7 @@ import pytest
 
 from bootstrap import __version__
 from bootstrap.plan import NAMES
+from bootstrap.profile.data_items import DataItem
 from bootstrap.render.index import default_index
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 from tests.unit.render.scripts import SHIPPED, profile, render, shipped_script
@@ -114,7 +115,8 @@ def test_every_golden_has_its_profile() -> None:
 
 
 def test_every_part_of_the_library_and_every_step_is_in_some_script() -> None:
-    script = render(profile("vast", "prepare=[make data]"))
+    item = DataItem(**{"from": "https://example.org/x", "to": "x"})
+    script = render(profile("vast", "prepare=[make data]").replace(data=[item]))
     missing = [line for line, text in parts().items() if text not in script]
     assert missing == []
 
@@ -143,7 +145,7 @@ def test_on_this_machine_nothing_touches_ssh(name: str) -> None:
     steps = re.search(r"^STEPS=\(\n(.*?)\)", script, re.DOTALL | re.MULTILINE)
     assert steps is not None
     assert re.findall(r"'(\w+)'", steps[1]) == [
-        name for name in NAMES if name not in ("ssh", "smoke", "prepare")
+        name for name in NAMES if name not in ("ssh", "smoke", "data", "prepare")
     ]
     assert "\nIS_LOCAL='yes'\n" in script
     assert "apply_ssh()" not in script

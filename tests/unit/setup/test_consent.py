@@ -17,7 +17,7 @@ from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.fields import Field, Section, field
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.takes import Takes
-from bootstrap.setup.consent import FOR_THE_BOX, ConsentError, load_profile, usable
+from bootstrap.setup.consent import FOR_THE_BOX, NO_SECRET, ConsentError, load_profile, usable
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import HERE, User, UserRepository
 
@@ -35,6 +35,7 @@ TAKES: dict[str, tuple[str, str]] = {
     "ssh.identity": ("ssh: {identity: ~/id}", "{home}/id"),
     "ssh.authorized_keys": ("ssh: {authorized_keys: [~/me.pub]}", "{home}/me.pub SHA256:"),
     "extends": ("extends: ../base.yaml", "{home}/base.yaml"),
+    "data": ("data: [{from: ~/sets, to: data}]", "{home}/sets"),
 }
 
 
@@ -114,6 +115,11 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
 
 def test_what_takes_nothing_asks_nothing(says: Says) -> None:
     load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
+    load_profile(
+        says(
+            "data: [{from: https://example.org/x, to: x}, {from: hf:models/me/a@main, to: a}]",
+        )
+    )
     assert records() == []
 
 
@@ -394,3 +400,17 @@ def test_a_worktree_a_submodule_and_a_folder_of_its_own_are_one(
     alternates.write_text(f"{clone.root}/.bare/objects\n")
     error = refused(BoxOptions(repo=clone.root.parent / "beside"))
     assert [each.what for each in error.takings.each] == [f"{clone.root}/.bare/objects"]
+
+
+def test_data_of_this_machine_and_of_buckets_is_taken(says: Says, user: User) -> None:
+    text = "data: [{from: sets, to: a}, {from: s3://mine/x, to: b}, {from: https://e.org/x, to: c}]"
+    options = says(text)
+    root = options.place.resolve()
+    assert [each.what for each in refused(options).takings.each] == [
+        str(root / "sets"),
+        "s3://mine/x",
+    ]
+    # A link is what it leads to; and who only sends the work is not asked.
+    (root / "sets").symlink_to(user.home)
+    assert str(refused(options).takings.each[0].what) == str(user.home.resolve())
+    load_profile(options, kinds=NO_SECRET)

@@ -1,0 +1,261 @@
+"""Downloading files: in parallel, large ones in blocks; what came before a cut stays.
+
+A file appears whole, checked, under its own name: until then its blocks lie beside it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .data_https import Https, plain, try_again
+from .data_sources import DataFile
+from .data_words import DataError
+
+BLOCK = 32 * 1024 * 1024
+PIECE = 1024 * 1024
+WORKERS = 8
+RESERVE = 256 * 1024 * 1024
+"""Bytes of a disk that stay free."""
+
+
+class PartsState(NamedTuple):
+    """Which blocks of a file are there."""
+
+    of: str
+    done: set[int]
+
+
+class Download:
+    """All files of a setup. `report` hears how many bytes are there, every half second."""
+
+    def __init__(self, https: Https, report: Callable[[int], None]) -> None:
+        self._https = https
+        self._report = report
+        self._lock = threading.Lock()
+        self._received = 0
+        self._told = 0.0
+        self._error: BaseException | None = None
+
+    def fetch(self, files: list[tuple[DataFile, Path]]) -> None:
+        """Bring each to its place. Raises DataError; what came stays for the next time."""
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for wanted, place in files:
+                for task in _FileParts(self, wanted, place).tasks():
+                    pool.submit(self._unless_failed, task)
+        if self._error:
+            raise self._error
+        self._tell(0, now=True)
+
+    def _unless_failed(self, task: Callable[[], None]) -> None:
+        if self._error is None:
+            try:
+                task()
+            except BaseException as error:
+                self._error = self._error or error
+
+    def received(self, count: int) -> None:
+        """So many bytes more are there, or fewer where a part begins anew."""
+        if self._error:
+            raise self._error
+        self._tell(count)
+
+    def _tell(self, count: int, *, now: bool = False) -> None:
+        with self._lock:
+            self._received += count
+            if now or time.monotonic() - self._told > 0.5:
+                self._told = time.monotonic()
+                self._report(self._received)
+
+    def open(self, wanted: DataFile, headers: dict[str, str]) -> Any:  # noqa: ANN401 - see Https
+        """Ask for it."""
+        return self._https.open(wanted.url, headers, wanted.token)
+
+
+class _FileParts:
+    """One file: its blocks, beside its place until it is whole."""
+
+    def __init__(self, download: Download, wanted: DataFile, place: Path) -> None:
+        self._download = download
+        self._wanted = wanted
+        self._place = place
+        self._part = part_of(place)
+        self._noted = self._part.with_suffix(".json")
+        self._lock = threading.Lock()
+        self._left = 0
+        self._done: set[int] = set()
+
+    def tasks(self) -> list[Callable[[], None]]:
+        """What is left to do, to be called in any order, by several threads."""
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        size = self._wanted.size
+        if size <= BLOCK or not self._wanted.ranges:
+            return [self._whole]
+        self._done = self._blocks_there()
+        left = [number for number in range(-(-size // BLOCK)) if number not in self._done]
+        self._left = len(left)
+        self._download.received(sum(self._length(number) for number in self._done))
+        if not left:
+            return [self._finish]
+        with _writing(self._part, self._part.exists()) as file:
+            file.truncate(size)
+        return [lambda number=number: self._block(number) for number in left]  # type: ignore[misc]
+
+    def _length(self, number: int) -> int:
+        return min(BLOCK, self._wanted.size - number * BLOCK)
+
+    def _blocks_there(self) -> set[int]:
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            state = json.loads(self._noted.read_text(encoding="utf-8"))
+            whole = self._part.stat().st_size == self._wanted.size
+            if state["of"] == self._identity() and whole:
+                return {int(number) for number in state["done"]}
+        return set()
+
+    def _identity(self) -> str:
+        """What the blocks are of: another state of the file begins anew."""
+        wanted = self._wanted
+        return f"{wanted.size} {wanted.sha256 or wanted.blob or wanted.tag}"
+
+    def _block(self, number: int) -> None:
+        """Fetch one block, over as many tries as it takes while something comes."""
+        begin, there = number * BLOCK, 0
+        end = begin + self._length(number)
+        with _writing(self._part, keep=True) as file:
+
+            def once() -> None:
+                nonlocal there
+                self._download.received(0)
+                span = f"bytes={begin + there}-{end - 1}"
+                headers = {"Range": span}
+                if self._wanted.tag.startswith('"'):
+                    headers["If-Range"] = self._wanted.tag
+                with self._download.open(self._wanted, headers) as answer:
+                    if not _begins_at(answer, begin + there, self._wanted.size):
+                        raise DataError(
+                            "data-changed", f"{plain(self._wanted.url)} changed meanwhile"
+                        )
+                    while begin + there < end and (
+                        piece := answer.read(min(PIECE, end - begin - there))
+                    ):
+                        _write(file, piece, begin + there)
+                        there += len(piece)
+                        self._download.received(len(piece))
+                if begin + there < end:
+                    raise EOFError("the server hung up")
+
+            try_again(once, self._wanted.url, lambda: there)
+            os.fdatasync(file.fileno())
+        with self._lock:
+            self._done.add(number)
+            self._left -= 1
+            state = {"of": self._identity(), "done": sorted(self._done)}
+            new = self._noted.with_suffix(".new")
+            new.write_text(json.dumps(state), encoding="utf-8")
+            new.replace(self._noted)
+            is_last = not self._left
+        if is_last:
+            self._finish()
+
+    def _whole(self) -> None:
+        """Fetch a small file, or one whose server gives no parts, at once."""
+        there = 0
+        with _writing(self._part, keep=False) as file:
+
+            def once() -> None:
+                nonlocal there
+                self._download.received(-there)
+                there = 0
+                file.truncate(0)
+                with self._download.open(self._wanted, {}) as answer:
+                    while piece := answer.read(PIECE):
+                        there += len(piece)
+                        if there > self._wanted.size >= 0:
+                            raise DataError(
+                                "data-changed",
+                                f"{plain(self._wanted.url)} is larger than announced",
+                            )
+                        if self._wanted.size < 0:
+                            _check_room(self._part.parent)
+                        _write(file, piece, there - len(piece))
+                        self._download.received(len(piece))
+                if there < self._wanted.size:
+                    raise EOFError("the server hung up")
+
+            try_again(once, self._wanted.url, lambda: there)
+            os.fdatasync(file.fileno())
+        self._finish()
+
+    def _finish(self) -> None:
+        """Check it, and let it appear."""
+        if not has_digest(self._part, self._wanted):
+            self._part.unlink()
+            with suppress(OSError):
+                self._noted.unlink()
+            raise DataError(
+                "data-digest",
+                f"{plain(self._wanted.url)} has another digest than "
+                f"{self._wanted.sha256 or self._wanted.blob}",
+            )
+        self._part.chmod(0o644)
+        self._part.replace(self._place)
+        with suppress(OSError):
+            self._noted.unlink()
+
+
+def part_of(place: Path) -> Path:
+    """Where a file lies until it is whole."""
+    name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
+    return place.with_name(f".boxstrap-{name}.part")
+
+
+def has_digest(path: Path, wanted: DataFile) -> bool:
+    """Whether its content is what is known of it; where nothing is, the size alone tells."""
+    if not (wanted.sha256 or wanted.blob):
+        return wanted.size < 0 or path.stat().st_size == wanted.size
+    if wanted.sha256:
+        digest = hashlib.sha256()
+    else:
+        digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size)  # noqa: S324 - git's own name
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest() == (wanted.sha256 or wanted.blob)
+
+
+def _begins_at(answer: Any, at: int, size: int) -> bool:  # noqa: ANN401 - see Https
+    said = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+    return bool(said and int(said[1]) == at and said[2] in ("*", str(size)))
+
+
+def _writing(path: Path, keep: bool) -> Any:  # noqa: ANN401 - a binary file
+    """The file for writing; nobody else reads it before it is whole."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | (0 if keep else os.O_TRUNC)
+    return os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
+
+
+def _write(file: Any, piece: bytes, at: int) -> None:  # noqa: ANN401 - a binary file
+    try:
+        while piece:
+            count = os.pwrite(file.fileno(), piece, at)
+            piece, at = piece[count:], at + count
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise DataError("disk-full", f"No space left for {file.name}") from None
+        raise DataError("data-failed", f"{file.name}: {error}") from None
+
+
+def _check_room(folder: Path) -> None:
+    if shutil.disk_usage(folder).free < RESERVE:
+        raise DataError("disk-full", f"No space left in {folder}")

@@ -1,0 +1,156 @@
+"""Fetching items: what they are, whether there is room; then all at once, each to its place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import NamedTuple
+
+from .data_download import RESERVE, Download, has_digest, part_of
+from .data_https import Https, try_again
+from .data_items import Item, Places
+from .data_record import DataRecord, DataRecords, placed
+from .data_sources import DataFile, files_of
+from .data_unpack import unpack
+from .data_words import DataError, say
+
+GIB = 1024**3
+
+
+class Fetching(NamedTuple):
+    """One item: its files, and the place of each."""
+
+    item: Item
+    key: str
+    target: Path
+    files: list[tuple[DataFile, Path]]
+    to_fetch: list[tuple[DataFile, Path]]
+    """Those that don't lie there already."""
+
+
+def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None:
+    """Fetch them. Raises DataError before anything is fetched where it can't go well, OSError."""
+    https = Https()
+    found = [_look(item, places, records, https) for item in items]
+    for each in found:
+        if each.item.source.startswith("https:") and not each.item.sha256:
+            say("warn data-unpinned")
+    _check_space(found)
+    files = [pair for each in found for pair in each.to_fetch]
+    total = sum(max(0, wanted.size) for wanted, _ in files)
+    is_known = all(wanted.size >= 0 for wanted, _ in files)
+
+    def report(done: int) -> None:
+        say(f"progress {done} {total if is_known else ''}")
+
+    for each in found:
+        absent = {str(place) for _, place in each.files if not os.path.lexists(place)}
+        records.begin(each.key, absent)
+    Download(https, report).fetch(files)
+    for each in found:
+        _place(each, records)
+
+
+def _look(item: Item, places: Places, records: DataRecords, https: Https) -> Fetching:
+    """What is to be fetched of an item, and where to."""
+    files = try_again(lambda: files_of(item, https, places.lists), item.source)
+    key, target = places.key(item), places.target(item)
+    if item.unpack:
+        if len(files) != 1:
+            raise DataError("data-archive", f"{item.source} is no single archive")
+        pairs = [(files[0], places.home / "data" / (f"{key}.archive"))]
+    elif len(files) == 1 and files[0].is_alone:
+        pairs = [(files[0], target / files[0].path if item.to.endswith("/") else target)]
+    else:
+        pairs = [(file, target / file.path) for file in files]
+    ours = {*records.earlier(str(target)), *records.begun(key)}
+    to_fetch = [(file, place) for file, place in pairs if not _is_there(file, place, ours)]
+    return Fetching(item, key, target, pairs, to_fetch)
+
+
+def _is_there(file: DataFile, place: Path, ours: set[str]) -> bool:
+    """Whether it lies at its place already. Raises DataError where something else does."""
+    if not os.path.lexists(place):
+        return False
+    is_known = bool(file.sha256 or file.blob)
+    is_ours = str(place) in ours
+    if not place.is_symlink() and place.is_file() and (is_known or is_ours):
+        if has_digest(place, file) and (is_known or file.size >= 0):
+            return True
+        if is_ours:
+            return False
+    raise DataError("data-in-the-way", f"{place} is there already, and is something else")
+
+
+def _check_space(found: list[Fetching]) -> None:
+    """An archive needs its own size twice, at the least."""
+    needs: defaultdict[int, int] = defaultdict(int)
+    folders = {}
+    for each in found:
+        for file, place in each.to_fetch:
+            folder = _existing(place.parent)
+            device = folder.stat().st_dev
+            folders[device] = folder
+            part = part_of(place)
+            there = part.stat().st_blocks * 512 if part.exists() else 0
+            needs[device] += max(0, file.size * (2 if each.item.unpack else 1) - there)
+    for device, need in needs.items():
+        free = max(0, shutil.disk_usage(folders[device]).free - RESERVE)
+        if need > free:
+            need_mb, free_mb = max(1, round(need / 1e6)), round(free / 1e6)
+            raise DataError(
+                f"data-space need={need_mb} have={free_mb}",
+                f"{need_mb} MB are to be fetched, and {folders[device]} has {free_mb} MB left",
+            )
+
+
+def _existing(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def _place(each: Fetching, records: DataRecords) -> None:
+    """What was fetched is whole: an archive is unpacked, and all of it noted."""
+    paths = [place for _, place in each.files]
+    if each.item.unpack:
+        paths = _unpacked(each, records)
+    earlier = records.earlier(str(each.target))
+    files = tuple(file for file in map(placed, map(str, paths)) if file)
+    for path in earlier.keys() - {file.path for file in files}:
+        Path(path).unlink()
+    records.keep(each.key, DataRecord(str(each.target), files))
+    if each.item.unpack:
+        each.files[0][1].unlink()
+
+
+def _unpacked(each: Fetching, records: DataRecords) -> list[Path]:
+    """Unpack beside the target, look whether all of it may go there, then move it there."""
+    target, archive = each.target, each.files[0][1]
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".boxstrap-{each.key[:16]}.new")
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir()
+    try:
+        names = unpack(archive, _name(each.item), beside)
+        paths = [target / name for name in names]
+        ours = {*records.earlier(str(target)), *records.begun(each.key)}
+        for path in paths:
+            if os.path.lexists(path) and str(path) not in ours:
+                raise DataError("data-in-the-way", f"{path} is there already")
+        records.begin(each.key, {str(path) for path in paths})
+        for name in names:
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (beside / name).replace(target / name)
+    except DataError:
+        archive.unlink()
+        raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return paths
+
+
+def _name(item: Item) -> str:
+    return item.source.split("?")[0].lower()

@@ -1,0 +1,71 @@
+"""The items of `data:` as the script carries them, and where each belongs on this box."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .data_words import DataError
+
+
+class Item(NamedTuple):
+    """One item as the script carries it; `number` is its place in the profile."""
+
+    number: int
+    source: str
+    to: str
+    sha256: str
+    unpack: bool
+    exclude: tuple[tuple[str, bool], ...]
+    """Patterns, and whether what fits stays away: the last one that fits decides."""
+    digest: str
+    """Of an item that is sent from elsewhere: what its files are; else nothing."""
+
+    @classmethod
+    def of(cls, number: int, row: dict[str, Any]) -> Item:
+        """An item of the script's list."""
+        exclude = tuple((str(pattern), bool(away)) for pattern, away in row.get("exclude", ()))
+        source, to, sha256, digest = (row.get(k, "") for k in ("from", "to", "sha256", "digest"))
+        return cls(number, source, to, sha256, bool(row.get("unpack")), exclude, digest)
+
+    @property
+    def asked_for(self) -> str:
+        """Who has to help with it: nothing where this box fetches it alone."""
+        if self.digest:
+            return "local"
+        return "" if self.source.startswith(("https:", "hf:")) else "bucket"
+
+    def takes(self, path: str) -> bool:
+        """Whether a file of it is wanted."""
+        away = False
+        for pattern, said in self.exclude:
+            if re.match(pattern, path):
+                away = said
+        return not away
+
+
+class Places(NamedTuple):
+    """Where things lie on this box."""
+
+    home: Path
+    tree: Path
+    lists: Path
+
+    def target(self, item: Item) -> Path:
+        """Where an item belongs. Raises DataError: outside of the working folder."""
+        target = Path(item.to.rstrip("/")).expanduser()
+        target = target if target.is_absolute() else self.tree / target
+        real, home = target.resolve(), self.home.resolve()
+        if home.parent not in real.parents or home in (real, *real.parents):
+            raise DataError(
+                "data-outside", f"{real} is not in the working folder {self.home.parent}"
+            )
+        return real
+
+    def key(self, item: Item) -> str:
+        """What an item and its place are known by."""
+        own = [str(self.target(item)), *item._replace(number=0)]
+        return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]

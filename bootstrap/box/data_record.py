@@ -1,0 +1,128 @@
+"""What was fetched, and lies where it belongs: one look tells, and nothing is read again."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class PlacedFile(NamedTuple):
+    """A file as it was when it was placed."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is as it was, by size and time."""
+        return placed(self.path) == self
+
+
+class DataRecord(NamedTuple):
+    """What an item became: `target` is where it belongs."""
+
+    target: str
+    files: tuple[PlacedFile, ...]
+
+
+def placed(path: str) -> PlacedFile | None:
+    """The file that lies at `path` now."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return PlacedFile(path, found.st_size, found.st_mtime_ns)
+
+
+def sent_files(home: Path, target: Path) -> tuple[PlacedFile, ...]:
+    """What transfers put to `target`, a folder or a file, and is as it came."""
+    found = {}
+    for folder in (target, target.parent):
+        key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+        with contextlib.suppress(OSError), (home / "data" / f"{key}.jsonl").open("rb") as lines:
+            for line in lines:
+                with contextlib.suppress(ValueError, TypeError):
+                    name, size, mtime_ns, *_ = json.loads(line)
+                    path = folder / name
+                    if target in (path, *path.parents):
+                        found[str(path)] = PlacedFile(str(path), int(size), int(mtime_ns))
+    return tuple(file for file in found.values() if file.is_there)
+
+
+class DataRecords:
+    """The records of a box, in a folder of its home; `current` are those of the profile's items."""
+
+    def __init__(self, home: Path, current: set[str]) -> None:
+        self._folder = home / "data"
+        self._current = current
+
+    def is_right(self, key: str) -> bool:
+        """Whether the item of this key is there, whole."""
+        record = self.read(key)
+        return (
+            record is not None
+            and os.path.lexists(record.target)
+            and all(file.is_there for file in record.files)
+        )
+
+    def read(self, key: str) -> DataRecord | None:
+        """What the item of this key became."""
+        return self._read(self._path(key))
+
+    def earlier(self, target: str) -> dict[str, PlacedFile]:
+        """What earlier items put to `target`, and nobody changed since."""
+        found = {}
+        for path in sorted(self._folder.glob("fetched-*.json")):
+            record = self._read(path)
+            if record and record.target == target and path.name[8:-5] not in self._current:
+                found.update({file.path: file for file in record.files if file.is_there})
+        return found
+
+    def begin(self, key: str, places: set[str]) -> None:
+        """Note that these are about to be placed, where nothing lay: after a kill they are ours."""
+        self._write(self._begun(key), sorted(places | self.begun(key)))
+
+    def begun(self, key: str) -> set[str]:
+        """The places of an item whose fetching was cut."""
+        try:
+            return set(map(str, json.loads(self._begun(key).read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError):
+            return set()
+
+    def keep(self, key: str, record: DataRecord) -> None:
+        """Note it; earlier ones of the same target are over."""
+        for path in self._folder.glob("fetched-*.json"):
+            old = self._read(path)
+            if old is None or (
+                old.target == record.target and path.name[8:-5] not in self._current
+            ):
+                path.unlink()
+        self._write(self._path(key), {"v": 1, **record._asdict()})
+        with contextlib.suppress(OSError):
+            self._begun(key).unlink()
+
+    def _write(self, path: Path, kept: object) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(kept), encoding="utf-8")
+        new.replace(path)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / (f"fetched-{key}.json")
+
+    def _begun(self, key: str) -> Path:
+        return self._folder / (f"begun-{key}.json")
+
+    @staticmethod
+    def _read(path: Path) -> DataRecord | None:
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            files = tuple(PlacedFile(str(p), int(s), int(t)) for p, s, t in kept["files"])
+            return DataRecord(str(kept["target"]), files)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None

@@ -1,0 +1,168 @@
+"""Which files an item of `data:` stands for: asked of its server, or read from a list."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .data_https import Https, plain
+from .data_items import Item
+from .data_words import DataError, say
+
+HUB = "https://huggingface.co"
+MOST_ANSWER = 64 * 1024 * 1024  # bytes of a list that is read
+MOST_FILES = 1_000_000
+LONGEST_PATH = 1024
+_HUB = re.compile(r"hf:(datasets|models)/([^@]+)@([^/]+)(?:/(.+))?")
+_NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class DataFile(NamedTuple):
+    """One file to fetch. `path` is its place below the item's; a size of -1 is not known."""
+
+    url: str
+    path: str
+    size: int = -1
+    sha256: str = ""
+    blob: str = ""
+    """What git calls its content, where that is known and no SHA-256 is."""
+    tag: str = ""
+    """What the server calls this state of it."""
+    token: str = ""
+    ranges: bool = True
+    """Whether its server gives parts of it."""
+    is_alone: bool = False
+    """Whether the item names this very file, and not a folder."""
+
+
+def files_of(item: Item, https: Https, lists: Path) -> list[DataFile]:
+    """The files to fetch. Raises DataError, NETWORK_ERRORS."""
+    scheme = item.source.partition(":")[0]
+    if scheme == "https":
+        return [_at_address(item, https)]
+    found = _of_hub(item, https) if scheme == "hf" else _listed(item, lists)
+    files = []
+    for file in found:
+        if item.takes(file.path):
+            files.append(file._replace(path=safe_path(file.path)))
+        if len(files) > MOST_FILES:
+            raise DataError("data-refused", f"{item.source} has more than {MOST_FILES} files")
+    if not files:
+        raise DataError("data-refused", f"{item.source} has no files")
+    if len({file.path for file in files}) < len(files):
+        raise DataError("data-refused", f"{item.source} names a file twice")
+    return files
+
+
+def safe_path(path: str) -> str:
+    """Return `path`, which stays below the folder that it is for; else raises DataError."""
+    parts = path.split("/")
+    if (
+        len(path) > LONGEST_PATH
+        or _UNSEEN.search(path)
+        or not set(parts).isdisjoint({"", ".", ".."})
+        or any(len(os.fsencode(part)) > 255 for part in parts)
+    ):
+        raise DataError("data-refused", f"no file may be called {path[:200]!r}")
+    return path
+
+
+def _at_address(item: Item, https: Https) -> DataFile:
+    """One byte is asked for: the answer tells the size, and whether parts are given."""
+    name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(item.source).path))
+    with https.open(item.source, {"Range": "bytes=0-0"}) as answer:
+        headers = answer.headers
+        part = re.fullmatch(r"bytes 0-0/(\d+)", headers.get("Content-Range", ""))
+        length = headers.get("Content-Length", "")
+        size = int(part.group(1)) if part else int(length) if length.isdigit() else -1
+        tag = headers.get("ETag") or headers.get("Last-Modified") or ""
+        ranges = answer.status == 206
+    return DataFile(
+        item.source,
+        safe_path(name) if name else "",
+        size,
+        item.sha256,
+        tag=tag,
+        ranges=ranges,
+        is_alone=True,
+    )
+
+
+def _of_hub(item: Item, https: Https) -> Iterator[DataFile]:
+    """The files of a repository at a revision, by the commit that this is now."""
+    found = _HUB.fullmatch(item.source)
+    assert found, item.source  # noqa: S101 - the profile's rule
+    kind, name, revision, path = found.groups()
+    hub = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
+    token = os.environ.get("HF_TOKEN") or ""
+    api = f"{hub}/api/{kind}/{name}"
+    commit = str(_ask(https, f"{api}/revision/{revision}", token)[0].get("sha"))
+    if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+        raise DataError("data-refused", f"{item.source}: the hub names no commit")
+    say(f"{item.source} is commit {commit}")
+    files = "{}/{}{}/resolve/{}/".format(
+        hub, "datasets/" if kind == "datasets" else "", name, commit
+    )
+    for entry in _entries(https, api, commit, path or "", token):
+        below = str(entry.get("path"))
+        lfs = entry.get("lfs") or {}
+        yield DataFile(
+            files + urllib.parse.quote(below),
+            posixpath.basename(below) if below == path else below[len(path or "") :].lstrip("/"),
+            int(entry.get("size", -1)),
+            str(lfs.get("oid", "")),
+            "" if lfs else str(entry.get("oid", "")),
+            token=token,
+            is_alone=below == path,
+        )
+
+
+def _entries(https: Https, api: str, commit: str, path: str, token: str) -> Iterator[Any]:
+    """What the hub lists: one file, or all below a folder, page by page."""
+    if path:
+        body = urllib.parse.urlencode({"paths": path, "expand": "False"}).encode()
+        rows, _ = _ask(https, f"{api}/paths-info/{commit}", token, body)
+        yield from (row for row in rows if row.get("type") == "file")
+        if not any(row.get("type") == "directory" for row in rows):
+            return
+    url = "{}/tree/{}{}?recursive=true".format(api, commit, path and "/" + urllib.parse.quote(path))
+    while url:
+        rows, following = _ask(https, url, token)
+        yield from (row for row in rows if row.get("type") == "file")
+        host = urllib.parse.urlsplit(url).netloc
+        url = following if urllib.parse.urlsplit(following).netloc == host else ""
+
+
+def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple[Any, str]:
+    """The hub's answer, and where it goes on."""
+    with https.open(url, {"Accept": "application/json"}, token, body) as answer:
+        text = answer.read(MOST_ANSWER)
+        following = _NEXT.search(answer.headers.get("Link", ""))
+    try:
+        said = json.loads(text)
+    except ValueError:
+        raise DataError("data-refused", f"{plain(url)} is no hub: it answers no JSON") from None
+    return said, following.group(1) if following else ""
+
+
+def _listed(item: Item, lists: Path) -> Iterable[DataFile]:
+    """What whoever started this listed, a line of JSON for each file: path, size, url; and
+    sha256, etag, alone, where they are known."""
+    with (lists / f"data-{item.number}.list").open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            yield DataFile(
+                row["url"],
+                row["path"],
+                int(row["size"]),
+                row.get("sha256") or "",
+                tag=row.get("etag") or "",
+                is_alone=bool(row.get("alone")),
+            )

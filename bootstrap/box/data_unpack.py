@@ -1,0 +1,127 @@
+"""Unpacking an archive that nobody vouches for: files and folders alone, below one folder, bounded.
+
+What has anything else in it is refused as a whole: links, devices, `..`, what unpacks to far more
+than it is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from .data_download import PIECE, RESERVE
+from .data_sources import MOST_FILES, safe_path
+from .data_words import DataError
+
+MOST_TIMES = 200
+"""How many times its size it may unpack to, above `LEAST`."""
+LEAST = 1024**3
+MOST_HEADER = 1024 * 1024
+"""Bytes of what tar says of one file beside it: that is read into memory."""
+
+
+class _Member(tarfile.TarInfo):
+    """A member of a tar whose name has a bounded length."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> Any:  # noqa: ANN401 - tarfile's hook
+        header = self.type in (
+            *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+            *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+        )
+        if header and self.size > MOST_HEADER:
+            raise DataError("data-archive", "the archive says too much of a file")
+        return super()._proc_member(tar)  # type: ignore[misc]
+
+
+def unpack(archive: Path, name: str, into: Path) -> list[str]:
+    """Unpack `archive`, called `name`, into the empty folder `into`: the files, by their paths.
+
+    Raises DataError, OSError.
+    """
+    unpacked = _Unpacking(into, max(LEAST, MOST_TIMES * archive.stat().st_size))
+    try:
+        for path, mode, content in _zip(archive) if name.endswith(".zip") else _tar(archive):
+            unpacked.take(path, mode, content)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
+        raise DataError("data-archive", f"{name} can't be unpacked: {error}") from None
+    except (RuntimeError, NotImplementedError) as error:  # as of one that is encrypted
+        raise DataError("data-archive", f"{name} can't be unpacked: {error}") from None
+    if not unpacked.files:
+        raise DataError("data-archive", f"{name} has no files")
+    return sorted(unpacked.files)
+
+
+class _Unpacking:
+    def __init__(self, into: Path, most: int) -> None:
+        self._into = into
+        self._most = most
+        self._size = 0
+        self._looked = 0
+        self.files: set[str] = set()
+
+    def take(self, path: str, mode: int, content: IO[bytes]) -> None:
+        """Write one file."""
+        try:
+            path = safe_path(os.path.normpath(path))
+        except DataError as error:
+            raise DataError("data-archive", str(error)) from None
+        self.files.add(path)
+        if len(self.files) > MOST_FILES:
+            raise DataError("data-archive", f"it has more than {MOST_FILES} files")
+        file = self._into / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("wb") as out:
+            while piece := content.read(PIECE):
+                self._count(len(piece))
+                out.write(piece)
+        file.chmod(0o755 if mode & 0o100 else 0o644)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._most:
+            raise DataError("data-archive", "it unpacks to far more than it is")
+        if self._size - self._looked >= 64 * PIECE or not self._looked:
+            self._looked = self._size
+            if shutil.disk_usage(self._into).free < RESERVE:
+                raise DataError("disk-full", "No space left on device for what is unpacked")
+
+
+def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    with tarfile.open(archive, "r|*", tarinfo=_Member) as tar:
+        for member in tar:
+            tar.members = []  # type: ignore[attr-defined] # or it keeps them all
+            if member.isdir():
+                continue
+            if not member.isreg() or _climbs(member.name):
+                raise _refused(member.name)
+            content = tar.extractfile(member)
+            assert content is not None  # noqa: S101 - it is a file
+            yield member.name, member.mode, content
+
+
+def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.infolist():
+            mode = member.external_attr >> 16
+            if member.is_dir():
+                continue
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or _climbs(member.filename):
+                raise _refused(member.filename)
+            with packed.open(member) as content:
+                yield member.filename, mode, content
+
+
+def _climbs(path: str) -> bool:
+    """Before it is made shorter: `a/../b` is no name that an honest archive has."""
+    return path.startswith("/") or ".." in path.split("/")
+
+
+def _refused(name: str) -> DataError:
+    return DataError("data-archive", f"the archive holds what is no file below it: {name[:200]!r}")

@@ -1,0 +1,103 @@
+"""Bring a profile's data to its places on this box.
+
+usage: python fetch_data.py check|asks|fetch|sent|untracked HOME TREE LISTS <ITEMS
+HOME is the folder of ours, TREE the repository's, LISTS has what others listed for this setup;
+ITEMS is the script's list, as JSON. What is said for the step is a word and its values:
+`progress`, `warn`, `code`; all else is for its log.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+
+from .data_items import Item, Places
+from .data_record import DataRecord, DataRecords, sent_files
+from .data_words import DataError, say
+
+IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.ELOOP)
+
+
+def check(items: list[Item], places: Places) -> int:
+    """0 where all are there."""
+    records = _records(items, places)
+    return int(not all(records.is_right(places.key(item)) for item in items))
+
+
+def asks(items: list[Item], places: Places) -> int:
+    """Print what is to be sent or listed by whoever started this: KIND NUMBER PLACE."""
+    records = _records(items, places)
+    for item in items:
+        if item.asked_for and not records.is_right(places.key(item)):
+            say(f"{item.asked_for} {item.number} {places.target(item)}")
+    return 0
+
+
+def sent(items: list[Item], places: Places) -> int:
+    """Note that what others sent is there, as it was noted when it came."""
+    records = _records(items, places)
+    for item in items:
+        if item.digest:
+            target = places.target(item)
+            files = sent_files(places.home, target)
+            records.keep(places.key(item), DataRecord(str(target), files))
+    return 0
+
+
+def untracked(items: list[Item], places: Places) -> int:
+    """Print what of the tree is data, as lines for git's `info/exclude`."""
+    records, tree = _records(items, places), places.tree.resolve()
+    for item in items:
+        record = records.read(places.key(item))
+        files = record.files if record and item.to.endswith("/") else ()
+        for path in [Path(file.path) for file in files] or [places.target(item)]:
+            if tree in path.parents:
+                say("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", str(path.relative_to(tree))))
+    return 0
+
+
+def fetch(items: list[Item], places: Places) -> int:
+    """Fetch what is missing of those that this box fetches itself."""
+    from .data_fetching import fetch_items
+
+    records = _records(items, places)
+    missing = [item for item in items if not item.digest and not records.is_right(places.key(item))]
+    if missing:
+        fetch_items(missing, places, records)
+    return 0
+
+
+def _records(items: Iterable[Item], places: Places) -> DataRecords:
+    return DataRecords(places.home, {places.key(item) for item in items})
+
+
+DOES = {"check": check, "asks": asks, "fetch": fetch, "sent": sent, "untracked": untracked}
+
+
+def main() -> int:
+    """Do as the command line says; 1 with a code and a sentence where it can't be done."""
+    word, home, tree, lists = sys.argv[1:]
+    try:
+        rows = json.load(sys.stdin)
+        items = [Item.of(number, row) for number, row in enumerate(rows)]
+        return DOES[word](items, Places(Path(home), Path(tree), Path(lists)))
+    except DataError as error:
+        code, sentence = error.code, str(error)
+    except OSError as error:
+        known = "data-in-the-way" if error.errno in IN_THE_WAY else "command-failed"
+        code = "disk-full" if error.errno == errno.ENOSPC else known
+        sentence = str(error)
+    say(f"code {code}")
+    sys.stderr.write(sentence + "\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

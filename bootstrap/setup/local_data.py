@@ -1,0 +1,161 @@
+"""The items of `data:` that lie on this machine: what they are now, and sending them to a box."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.errors import LinkLost
+from bootstrap.link.exchange import shell_command
+from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.protocol.query import build_query
+from bootstrap.render.variables import SentItem
+from bootstrap.text.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from bootstrap.profile.schema import Profile
+    from bootstrap.transfer.outgoing import PushProgress
+
+_READY, _ARRIVED = b"\nready\n", b"\narrived\n"
+_MOST_ANSWER = 4 * 1024 * 1024
+_LONGEST = 300
+_WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
+
+
+class LocalItem(NamedTuple):
+    """One of them: its place in the profile, where it lies here, and what stays here."""
+
+    number: int
+    source: Path
+    exclude: tuple[str, ...]
+    sent: SentItem
+    """As the box hears of it."""
+
+
+def targets_there(answer: bytes) -> dict[int, str]:
+    """Where the box wants the items that it waits for, by their numbers."""
+    text = answer.decode("utf-8", "surrogateescape")
+    return {int(number): path for number, path in _WAITS.findall(text)}
+
+
+def local_items(profile: Profile) -> tuple[LocalItem, ...]:
+    """Look at each, without reading it. Raises UsageError where one is not there."""
+    found = []
+    for number, item in enumerate(profile.data):
+        if item.place != "local":
+            continue
+        source, where = Path(item.source), f"data[{number}].from"
+        if not source.exists():
+            raise UsageError(f"there is no {item.source} on this machine.", where=where)
+        to = item.to
+        if source.is_file():
+            if to.endswith("/"):
+                to += source.name
+            elif posixpath.basename(to) != source.name:
+                raise UsageError(
+                    f"a file that is sent keeps its name, {source.name}.",
+                    where=f"data[{number}].to",
+                    hint=f"Name its folder, with a slash at the end: {posixpath.dirname(to)}/",
+                )
+        sent = SentItem(to, _digest(source, item.exclude))
+        found.append(LocalItem(number, source, tuple(item.exclude), sent))
+    return tuple(found)
+
+
+def _digest(source: Path, exclude: Sequence[str]) -> str:
+    """Changes when any of its files does, by name, size or time."""
+    from bootstrap.transfer.source import read_source
+
+    files = json.dumps(list(read_source(source, exclude).files))
+    return hashlib.sha256(files.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+@dataclass(eq=False, repr=False)
+class DataSender(threading.Thread):
+    """Sends what a box waits for, beside everything else; `failed` hears what went wrong."""
+
+    wire: Wire
+    items: Sequence[LocalItem]
+    workdir: str
+    setup: str
+    progress: Callable[[PushProgress], None]
+    failed: Callable[[BoxstrapError], None]
+    arrived: bool = False
+    """Whether the box has it, or knows that not all of it comes."""
+
+    def __post_init__(self) -> None:
+        super().__init__(name="data", daemon=True)
+
+    def run(self) -> None:
+        """Send; a lost link is no error here, since following logs in again and sends again."""
+        try:
+            query = build_query("take_data", workdir=self.workdir, setup_id=self.setup)
+            stream = self.wire.start(shell_command(query))
+            targets = targets_there(self._read(stream, _READY))
+            sent = [self._send(item, targets) for item in self.items if item.number in targets]
+            with suppress(BrokenPipeError):  # its own words say why
+                stream.write(b"all\n" if all(sent) else b"some\n")
+            stream.close_write()
+            self._read(stream, _ARRIVED)
+            self.arrived = True
+        except LinkLost:
+            return
+        except BoxstrapError as error:
+            self.failed(error)
+
+    def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
+        """Send one; whether all of it has arrived. Raises LinkLost."""
+        from bootstrap.transfer.push import push_folder
+
+        target = targets[item.number]
+        try:
+            pushed = push_folder(
+                self.wire,
+                item.source,
+                target if item.source.is_dir() else posixpath.dirname(target),
+                workdir=self.workdir,
+                exclude=item.exclude,
+                progress=self.progress,
+            )
+        except LinkLost:
+            raise
+        except BoxstrapError as error:
+            self.failed(error)
+            return False
+        where = f"data[{item.number}]"
+        for name in pushed.left_out:
+            self.failed(BoxstrapError(f"not sent: {name}", where=where))
+        for name in pushed.kept:
+            self.failed(
+                BoxstrapError(
+                    f"{name}: the box has another file there, which was not sent from here.",
+                    where=where,
+                    hint="Move it away there, or choose another place.",
+                )
+            )
+        for name in pushed.failed:
+            self.failed(BoxstrapError(f"not sent: {name}", where=where))
+        return not (pushed.kept or pushed.failed)
+
+    def _read(self, stream: Stream, until: bytes) -> bytes:
+        """Its answer up to a line. Raises LinkLost, BoxstrapError where it doesn't come."""
+        answer = bytearray(b"\n")
+        while until not in answer and len(answer) < _MOST_ANSWER:
+            if not (piece := stream.read(PIECE)):
+                break
+            answer += piece
+        if until in answer:
+            return bytes(answer.partition(until)[0])
+        if not self.wire.alive():  # it is we who left, or the link did
+            raise LinkLost(self.wire.label)
+        said = sanitize(stream.read_err()).strip()[-_LONGEST:]
+        raise BoxstrapError(f"the box did not take the data{said and ': ' + said}.")

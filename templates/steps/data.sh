@@ -1,0 +1,73 @@
+# shellcheck shell=bash
+# data: what the profile's `data:` names, at its places: fetched by this box, or sent by whoever started this.
+
+inputs_data() { inputs v1 "$REPO_DIR" "$DATA"; }
+
+# By a look at what was noted when it came: nothing is read.
+check_data() { fetch_data check; }
+
+apply_data() {
+  local asked
+  asked=$(fetch_data asks)
+  [ -z "$asked" ] || ask_for_data "$asked"
+  fetch_data fetch | tell_data
+  [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1
+  case $asked in *'local '*)
+    await_data
+    fetch_data sent
+    ;;
+  esac
+  keep_data_untracked
+}
+
+# fetch_data check | asks | fetch | sent | untracked. A token of the hub counts where it is a secret of the profile, no other.
+fetch_data() {
+  (
+    # shellcheck disable=SC1090 # written by the step `shell`
+    [ ! -r "$ENV_FILE" ] || . "$ENV_FILE"
+    case " ${SECRETS[*]-} " in *' HF_TOKEN '*) ;; *) unset HF_TOKEN ;; esac
+    exec "$BOX_HOME/agent/bin/python" -B -E -s "$PROGRAMS/fetch_data.py" "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" \
+      < <(printf %s "$DATA") 3>&- 9>&-
+  )
+}
+
+tell_data() {
+  local word first second
+  while read -r word first second; do
+    case $word in
+      # While something is sent as well, that is shown.
+      progress) [ -e "$SETUP_DIR/data.waits" ] || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
+      warn) emit warn "code=$first" ;;
+      code) printf '%s\n' "$first${second:+ $second}" >"$STEP_CODE" ;;
+      *) printf '%s\n' "$word $first $second" ;;
+    esac
+  done
+}
+
+# ask_for_data WHAT: a line each, KIND NUMBER PLACE.
+ask_for_data() {
+  [ -n "${CLIENT_SENDS-}" ] || return 0
+  printf '%s\n' "$1" >"$SETUP_DIR/data.waits"
+  emit wait code=data
+}
+
+# It comes over the login of whoever started this; that link may break and come back.
+await_data() {
+  local until=$((SECONDS + COMMIT_PATIENCE))
+  until [ -e "$SETUP_DIR/data.sent" ]; do
+    { [ -n "${CLIENT_SENDS-}" ] && [ "$SECONDS" -lt "$until" ]; } ||
+      fail data-missing 'data that is sent from elsewhere never arrived' 'run the same command again: it goes on here'
+    alive "$(cat "$SETUP_DIR/data.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    sleep 0.1
+  done
+  [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'the other side says why'
+}
+
+# What was brought is no work of this tree: it neither comes home with `sync --back` nor is it in a commit's way.
+keep_data_untracked() {
+  local line exclude=$REPO_DIR/.git/info/exclude
+  mkdir -p "${exclude%/*}"
+  fetch_data untracked | while IFS= read -r line; do
+    is_line "$exclude" "$line" || printf '%s\n' "$line" >>"$exclude"
+  done
+}

@@ -1,0 +1,371 @@
+"""`fetch_data.py`: what it fetches, what it refuses, and what it does not fetch twice."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.box import data_download, fetch_data
+from bootstrap.box.fetch_data import main
+from tests.data_server import DataServer
+
+PROGRAM = fetch_data.__file__
+BLOCK = 32 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataServer]:
+    server = DataServer("127.0.0.1", tmp_path_factory.mktemp("server"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def server(served: DataServer) -> DataServer:
+    served.files.clear(), served.redirects.clear(), served.asked.clear()
+    served.status = served.status_left = served.cuts_left = served.sent = 0
+    served.ranges, served.token = True, ""
+    return served
+
+
+class BoxHere:
+    """A working folder with a tree in it, as a box has them."""
+
+    def __init__(self, folder: Path, server: DataServer) -> None:
+        self.home, self.tree = folder / ".boxstrap", folder / "work"
+        self.home.mkdir()
+        self.tree.mkdir()
+        self.env = {"SSL_CERT_FILE": str(server.certificate), "HF_ENDPOINT": server.address}
+
+    def run(self, word: str, *items: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+        """As the program, in this process: a start of Python for each would cost a second."""
+        out, err = io.StringIO(), io.StringIO()
+        argv = ["fetch_data.py", word, *map(str, (self.home, self.tree, self.home))]
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr("sys.argv", argv)
+            patch.setattr("sys.stdin", io.StringIO(json.dumps(items)))
+            patch.delenv("HF_TOKEN", raising=False)
+            for name, value in self.env.items():
+                patch.setenv(name, value)
+            code = main()
+        return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
+
+    def fetched(self, *items: dict[str, Any]) -> str:
+        """Fetch, and look that a second look finds it there; what was said."""
+        done = self.run("fetch", *items)
+        assert (done.returncode, done.stderr) == (0, ""), done
+        assert self.run("check", *items).returncode == 0
+        return done.stdout
+
+    def refused(self, code: str, *items: dict[str, Any]) -> str:
+        """Fetch, which must end with this code and leave no file in the tree; the sentence."""
+        before = self.files()
+        done = self.run("fetch", *items)
+        assert done.returncode == 1, done
+        assert f"code {code}" in done.stdout.splitlines()[-1], done
+        assert "Traceback" not in done.stderr
+        assert self.files() == before
+        assert self.run("check", *items).returncode == 1
+        return done.stderr
+
+    def files(self) -> dict[str, bytes]:
+        paths = (path for path in self.tree.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.tree)): path.read_bytes() for path in paths}
+
+
+@pytest.fixture
+def box(tmp_path: Path, server: DataServer) -> BoxHere:
+    return BoxHere(tmp_path, server)
+
+
+def test_a_file_is_fetched_once_and_a_second_look_asks_nobody(box: BoxHere, server: DataServer):
+    sha256 = server.add("a/train.bin", b"x" * 1000)
+    item = {"from": server.url("a/train.bin"), "to": "data/", "sha256": sha256}
+    assert box.run("check", item).returncode == 1
+    box.fetched(item)
+    assert box.files() == {"data/train.bin": b"x" * 1000}
+    asked = len(server.asked)
+    assert box.fetched(item) == ""
+    assert len(server.asked) == asked
+    # What was changed on the box isn't right any more, and isn't replaced either.
+    (box.tree / "data/train.bin").write_bytes(b"mine")
+    box.refused("data-in-the-way", item)
+
+
+def test_without_a_digest_it_is_fetched_with_a_warning(box: BoxHere, server: DataServer):
+    server.add("train.bin", b"x")
+    said = box.fetched({"from": server.url("train.bin?key=secret"), "to": "train.bin"})
+    assert "warn data-unpinned" in said
+    assert "secret" not in said
+
+
+def test_a_wrong_digest_leaves_nothing(box: BoxHere, server: DataServer):
+    server.add("train.bin", b"x")
+    item = {"from": server.url("train.bin"), "to": "data/train.bin", "sha256": "0" * 64}
+    assert "has another digest than 000" in box.refused("data-digest", item)
+
+
+def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(data_download, "BLOCK", 1024 * 1024)
+    content = os.urandom(3 * 1024 * 1024 + 5)
+    item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
+    server.cut_after, server.cuts_left = 700_000, 3
+    box.fetched(item)
+    assert box.files() == {"l": content}
+    assert server.sent <= len(content) + 100, "what came before the cut was asked for again"
+    assert len({span for _, span, _ in server.asked}) == 1 + 4 + 3
+
+
+def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
+    content = os.urandom(1024) * (3 * BLOCK // 1024)
+    item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
+    command = [sys.executable, "-E", PROGRAM, "fetch", box.home, box.tree, box.home]
+    # The last block stalls, so the others are there when it is killed.
+    server.cut_after, server.cuts_left = 1000, 1000
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **box.env},
+        text=True,
+    ) as running:
+        running.stdin.write(json.dumps([item]))
+        running.stdin.close()
+        server.cuts_left = 2
+        while not any(
+            len(json.loads(noted.read_text())["done"]) >= 2
+            for noted in box.tree.glob(".boxstrap-*.json")
+        ):
+            assert running.poll() is None
+        running.kill()
+    server.cuts_left = server.sent = 0
+    box.fetched(item)
+    assert box.files() == {"l": content}
+    assert server.sent <= BLOCK + 1
+
+
+def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, server: DataServer):
+    content = b"y" * (BLOCK + 5)
+    item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
+    server.ranges = False
+    server.cut_after, server.cuts_left = 1000, 1
+    box.fetched(item)
+    assert box.files() == {"l": content}
+    server.ranges = True
+    server.add("m", b"small")
+    server.status, server.status_left = 503, 1
+    assert "503" in box.fetched({"from": server.url("m"), "to": "m"})
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_server_that_refuses_is_not_asked_again(box: BoxHere, server: DataServer, status: int):
+    server.status, server.status_left = status, 100
+    item = {"from": server.url("x?sig=secret"), "to": "x"}
+    said = box.refused("data-refused", item)
+    assert f"/x: the server answers {status}" in said
+    assert "secret" not in said
+    assert len(server.asked) == 1
+
+
+def test_it_stays_with_https_and_with_trusted_certificates(box: BoxHere, server: DataServer):
+    server.redirects["x"] = "http://127.0.0.1/x"
+    assert "leads to http://" in box.refused("data-refused", {"from": server.url("x"), "to": "x"})
+    del box.env["SSL_CERT_FILE"]
+    said = box.refused("data-refused", {"from": server.url("y"), "to": "y"})
+    assert "certificate is not trusted" in said
+
+
+def test_what_has_no_room_is_not_begun(box: BoxHere, server: DataServer):
+    huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
+    (box.home / "data-0.list").write_text(
+        json.dumps({"path": "a", "size": huge, "url": server.url("a")}) + "\n"
+    )
+    said = box.run("fetch", {"from": "s3://bucket/a", "to": "a"})
+    assert said.stdout.startswith("code data-space need=")
+    assert server.asked == []
+
+
+def test_a_list_of_signed_addresses_is_fetched_below_its_place(box: BoxHere, server: DataServer):
+    rows = [
+        {"path": f"d/{n}", "size": 1, "url": server.url(f"{n}?sig=s"), "etag": '"e"'} for n in "abc"
+    ]
+    for row in rows:
+        server.add(row["path"][-1], row["path"][-1].encode())
+    (box.home / "data-0.list").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    item = {"from": "s3://bucket/d", "to": "in", "exclude": [["^d/b$", True]]}
+    assert box.run("asks", item).stdout == f"bucket 0 {box.tree}/in\n"
+    box.fetched(item)
+    assert box.files() == {"in/d/a": b"a", "in/d/c": b"c"}
+    for bad in ("../x", "/etc/x", "a\nb", "a/./b", "x" * 300, "a//b"):
+        (box.home / "data-0.list").write_text(json.dumps({**rows[0], "path": bad}) + "\n")
+        box.refused("data-refused", {"from": "s3://bucket/other", "to": "in"})
+
+
+def hub(server: DataServer) -> None:
+    for path, content in {
+        "README.md": b"# data\n",
+        "train/0.parquet": b"p" * 500,
+        "train/1.parquet": b"q" * 500,
+        "test/0.parquet": b"r" * 500,
+    }.items():
+        server.add(f"datasets/me/set/{path}", content)
+
+
+def test_a_dataset_of_the_hub_comes_by_its_revision(box: BoxHere, server: DataServer):
+    hub(server)
+    item = {"from": "hf:datasets/me/set@v1", "to": "set", "exclude": [["^test/.*$", True]]}
+    assert f"is commit {'5' * 40}" in box.fetched(item)
+    assert set(box.files()) == {"set/README.md", "set/train/0.parquet", "set/train/1.parquet"}
+    folder = {"from": "hf:datasets/me/set@v1/train", "to": "t"}
+    file = {"from": "hf:datasets/me/set@v1/test/0.parquet", "to": "e.parquet"}
+    box.fetched(item, folder, file)
+    assert {"t/0.parquet", "t/1.parquet", "e.parquet"} <= set(box.files())
+    # A new revision: files that went away there go, and what others put there stays.
+    (box.tree / "set/mine").write_text("mine")
+    del server.files["datasets/me/set/train/1.parquet"]
+    box.fetched({**item, "from": "hf:datasets/me/set@v2"}, folder, file)
+    assert {name for name in box.files() if name.startswith("set/")} == {
+        *("set/README.md", "set/train/0.parquet", "set/mine"),
+    }
+
+
+def test_a_token_goes_to_the_hub_alone(box: BoxHere, server: DataServer, tmp_path: Path):
+    hub(server)
+    server.token = "hf_secret"
+    item = {"from": "hf:datasets/me/set@v1/train/0.parquet", "to": "x"}
+    assert "answers 401" in box.refused("data-refused", item)
+    (tmp_path / "other").mkdir()
+    other = DataServer("127.0.0.1", tmp_path / "other")
+    try:
+        other.add("elsewhere", b"p" * 500)
+        path = f"datasets/me/set/resolve/{'5' * 40}/train/0.parquet"
+        server.redirects[path] = other.url("elsewhere")
+        box.env["HF_TOKEN"] = "hf_secret"
+        trusted = tmp_path / "both.pem"
+        both = server.certificate.read_text() + other.certificate.read_text()
+        trusted.write_text(both)
+        box.env["SSL_CERT_FILE"] = str(trusted)
+        said = box.fetched(item)
+        assert "hf_secret" not in said
+        assert [authorization for *_, authorization in other.asked] == [""]
+        assert server.asked[-1] == (path, "", "Bearer hf_secret")
+    finally:
+        other.close()
+
+
+def tar(*members: tuple[tarfile.TarInfo, bytes], mode: str = "w:gz") -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        for info, content in members:
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def member(name: str, **values: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    for key, value in values.items():
+        setattr(info, key, value)
+    return info
+
+
+def zipped(*members: tuple[str, bytes, int]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content, mode in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr, info.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(info, content)
+    return out.getvalue()
+
+
+def test_archives_are_unpacked_into_their_place(box: BoxHere, server: DataServer):
+    whole = tar(
+        (member("a", type=tarfile.DIRTYPE), b""),
+        (member("a/run.sh", mode=0o6777), b"#!"),
+        (member("./b"), b"b"),
+    )
+    sha256 = server.add("x.tar.gz", whole)
+    item = {"from": server.url("x.tar.gz"), "to": "set", "sha256": sha256, "unpack": True}
+    box.fetched(item)
+    assert box.files() == {"set/a/run.sh": b"#!", "set/b": b"b"}
+    assert stat.S_IMODE((box.tree / "set/a/run.sh").stat().st_mode) == 0o755
+    server.add("y.zip", zipped(("c/d", b"d", 0o100644)))
+    box.fetched(item, {"from": server.url("y.zip"), "to": "zip", "unpack": True})
+    assert box.files()["zip/c/d"] == b"d"
+    assert list((box.home / "data").glob("*.archive")) == []
+    # What somebody else put there is not replaced.
+    server.add("z.zip", zipped(("mine", b"theirs", 0)))
+    (box.tree / "set/mine").write_text("mine")
+    box.refused("data-in-the-way", {"from": server.url("z.zip"), "to": "set", "unpack": True})
+
+
+BAD = {
+    "up.tar": lambda: tar((member("a"), b"a"), (member("../up"), b"x")),
+    "inner-up.tar": lambda: tar((member("a/../../up"), b"x")),
+    "absolute.tar": lambda: tar((member("/etc/up"), b"x")),
+    "symlink.tar": lambda: tar((member("l", type=tarfile.SYMTYPE, linkname="/etc"), b"")),
+    "hardlink.tar": lambda: tar((member("l", type=tarfile.LNKTYPE, linkname="/etc/passwd"), b"")),
+    "device.tar": lambda: tar((member("d", type=tarfile.CHRTYPE, devmajor=1, devminor=3), b"")),
+    "fifo.tar": lambda: tar((member("f", type=tarfile.FIFOTYPE), b"")),
+    "newline.tar": lambda: tar((member("a\nb"), b"x")),
+    "empty.tar": tar,
+    "none.tar": lambda: b"no archive at all" * 100,
+    "torn.tar.gz": lambda: tar((member("a"), os.urandom(100_000)))[:50_000],
+    "names.tar.gz": lambda: tar((member("n" * 2_000_000), b"")),
+    "up.zip": lambda: zipped(("../up", b"x", 0)),
+    "absolute.zip": lambda: zipped(("/up", b"x", 0)),
+    "symlink.zip": lambda: zipped(("l", b"/etc/passwd", 0o120777)),
+    "none.zip": lambda: b"no archive at all" * 100,
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
+    name: str, box: BoxHere, server: DataServer, tmp_path: Path
+):
+    server.add(name, BAD[name]())
+    box.refused("data-archive", {"from": server.url(name), "to": "set", "unpack": True})
+    assert {path.name for path in tmp_path.iterdir()} <= {".boxstrap", "work"}
+    assert not (box.tree / "set").exists()
+    assert list(box.tree.glob(".boxstrap*")) == []
+
+
+def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from bootstrap.box import data_unpack as module
+    from bootstrap.box.data_words import DataError
+
+    monkeypatch.setattr(module, "LEAST", 1024 * 1024)
+    for name, content in (
+        ("b.tar.gz", tar((member("zeros"), bytes(8 << 20)))),
+        ("b.zip", zipped(("zeros", bytes(8 << 20), 0))),
+    ):
+        archive, into = tmp_path / name, tmp_path / f"{name}.d"
+        archive.write_bytes(content)
+        into.mkdir()
+        with pytest.raises(DataError, match="far more than it is"):
+            module.unpack(archive, name, into)
+        assert sum(file.stat().st_size for file in into.iterdir()) <= 3 << 20
+
+
+def test_a_place_outside_of_the_working_folder_is_refused(box: BoxHere, server: DataServer):
+    server.add("x", b"x")
+    for to in ("/etc/x", "~/x", str(box.home / "x"), "link/x"):
+        (box.tree / "link").is_symlink() or (box.tree / "link").symlink_to("/tmp")
+        box.refused("data-outside", {"from": server.url("x"), "to": to})
+    assert server.asked == []
+    box.fetched({"from": server.url("x"), "to": str(box.tree.parent / "volume/x")})
