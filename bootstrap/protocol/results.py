@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bootstrap.box.transfer.complete_files import STOOD_S
+from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.link.errors import NoAnswer
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 
 WAITS = ("young", "held", "checkpoint")
 """Why a file on a box is not complete."""
 LEFT = ("outside", "special", "unreadable", "name", "missing", "many")
-MOST_FILES = 1_000_000
 _LONGEST_PATH = 8192
+_MOST_TEXT = 32 * 1024 * 1024
+"""Characters of all paths together."""
 _MOST_NUMBER = 2**63
 
 
@@ -99,6 +100,7 @@ class BoxResults:
         }
         self._asked["stood_s"] = stood_s
         self._files: dict[str, BoxFile] = {}
+        self._text = 0
         self.tree = tree
         self.paths: Sequence[str] = paths
         """Where results lie, below the tree; empty where nobody named any."""
@@ -108,6 +110,7 @@ class BoxResults:
     def look(self, *, live: bool) -> BoxLook:
         """What is there now; `live`: the run goes on. Raises as `Transfer.run`."""
         look = BoxLook(self._files)
+        self._text = sum(len(one.path) + len(one.checkpoint) for one in self._files.values())
         for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
             for row in _list(header, "files"):
                 file = self._file(row)
@@ -121,6 +124,8 @@ class BoxResults:
                 self.paths = [path for path in _list(header, "looked") if isinstance(path, str)]
             if len(look.files) + len(look.left) + len(look.links) > MOST_FILES:
                 raise self._nonsense(f"it tells of more than {MOST_FILES:,} files")
+            if self._text > _MOST_TEXT:
+                raise self._nonsense("it tells of more names than any run has")
         return BoxLook(dict(look.files), look.links, look.left)
 
     def _file(self, row: object) -> BoxFile:
@@ -128,6 +133,7 @@ class BoxResults:
             case [str(path), str(why), str(checkpoint), *state] if why in ("", *WAITS):
                 numbers = [one for one in state if type(one) is int and abs(one) < _MOST_NUMBER]
                 is_sound = len(numbers) == len(state) == 5 and numbers[2] >= 0
+                self._text += len(path) + len(checkpoint)
                 if is_sound and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
                     return BoxFile(path, why, checkpoint, tuple(numbers))
         raise self._nonsense("it tells of a file in a way that makes no sense")
@@ -179,9 +185,13 @@ def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
     problem = text_of(header, "problem")
     if problem:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
-    _, inode, size, modified, changed = file.state
-    stood = ["file", size, modified, inode, changed]
-    same = header.get("before") == stood == header.get("now") and header.get("read") == size
+    same = header.get("before") == header.get("now") and header.get("read") == file.size
+    match header.get("now"):
+        # Not the inode: some file systems number an open file otherwise.
+        case [kind, size, modified, _, changed]:
+            same = same and ("file", size, modified, changed) == (kind, *file.state[2:])
+        case _:
+            same = False
     return GivenFile("" if same else "changed", text_of(header, "sha256"))
 
 

@@ -86,7 +86,8 @@ def next_steps(result: SetupResult) -> str:
             shell="" if local else f"{program} shell {there}",
             ssh=_ssh(result) if result.alias else "",
             code="" if local else f"{program} code {there}",
-            fetch=[] if local else _fetch(program, there, run, result.profile),
+            pull="" if local else _pull(program, there, run, result.profile),
+            fetch=_fetch(result),
             status=f"{program} status --host {name}",
             rented=not local,
             destroy_at=result.profile.provider.console or "",
@@ -112,7 +113,7 @@ def after_run(begun: BegunRun) -> str:
             state=run.outcome(),
             follow=f"{program} logs -f {there} --run {run.name}",
             stop=f"{program} stop {there} --run {run.name}" if alive else "",
-            fetch=[] if box.is_local else _fetch(program, there, run, begun.profile),
+            pull="" if box.is_local else _pull(program, there, run, begun.profile),
             status=f"{program} status --host {name}",
             rented=not box.is_local,
             destroy_at=begun.profile.provider.console or "",
@@ -120,11 +121,11 @@ def after_run(begun: BegunRun) -> str:
     )
 
 
-def _fetch(program: str, there: str, run: Run | None, profile: Profile) -> list[str]:
+def _pull(program: str, there: str, run: Run | None, profile: Profile) -> str:
     """What brings the results here, where the profile names some."""
     if run is None or not (profile.train and profile.train.results):
-        return []
-    return [f"{program} pull {there} --run {run.name}{' --watch' if run.goes_on else ''}"]
+        return ""
+    return f"{program} pull {there} --run {run.name}{' --watch' if run.goes_on else ''}"
 
 
 def _ssh(result: SetupResult) -> str:
@@ -142,3 +143,23 @@ def program_name(typed: str) -> str:
     if name not in {"boxstrap", "inv", "invoke"}:
         return "boxstrap"
     return name if shutil.which(name) else shlex.quote(typed)
+
+
+def _fetch(result: SetupResult) -> list[str]:
+    endpoint, alias = result.handle.endpoint, result.alias
+    if endpoint is None:
+        return []
+    if not alias and endpoint.alias != endpoint.hostname:
+        alias = endpoint.alias
+    host = alias or f"{endpoint.user}@{_bracketed(endpoint.hostname)}"
+    port = "" if alias or endpoint.port == 22 else f"-P {endpoint.port} "
+    train = result.profile.train
+    tree = result.repo_dir
+    if result.run and result.run.tree:
+        tree = posixpath.join(posixpath.dirname(tree), result.run.tree)
+    places = [posixpath.join(tree, name) for name in (train.results if train else [])]
+    return [f"scp -r {port}{shlex.quote(f'{host}:{place}')} ." for place in places]
+
+
+def _bracketed(hostname: str) -> str:
+    return f"[{hostname}]" if ":" in hostname else hostname

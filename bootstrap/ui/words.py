@@ -21,7 +21,8 @@ class NextCommands:
     shell: str = ""
     ssh: str = ""  # the same with the person's own ssh
     code: str = ""
-    fetch: Sequence[str] = ()
+    pull: str = ""
+    fetch: Sequence[str] = ()  # the same with the person's own scp
     status: str = ""
     rented: bool = True
     destroy_at: str = ""  # a URL or a sentence, where it is known
@@ -38,6 +39,7 @@ def what_next(following: NextCommands) -> str:
         ("shell", following.shell),
         ("ssh", following.ssh),
         ("VS Code", following.code),
+        ("pull", following.pull),
         *(("fetch", command) for command in following.fetch),
         ("status", following.status),
     ]

@@ -37,6 +37,7 @@ SIGNS = {
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
+    "transfer": "sys.version_info < (3, 8)",
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
 }
 
@@ -155,6 +156,41 @@ def log(query: Query) -> Iterator[bytes]:
     yield b"a line of a log\n"
 
 
+Frame = tuple[dict[str, object], bytes]
+STOOD = ["file", 2, 3, 2, 4]
+OF_AB = "fb8e20fc2e4c3f248c60c39bd652f3c1347298bb977b8b4d5903b85055620603"
+
+
+def told(*paths: str, size: int = 2) -> list[Frame]:
+    """Results, each complete."""
+    rows = [[path, "", "", 1, 2, size, 3, 4] for path in paths]
+    return [({"files": rows}, b""), ({"tree": "/w", "looked": ["out/"]}, b""), ({"end": True}, b"")]
+
+
+def given(body: bytes = b"ab", **other: object) -> list[Frame]:
+    """The first of the files that were asked for, and no more."""
+    end = {"i": 0, "read": 2, "before": STOOD, "now": STOOD, "sha256": OF_AB, **other}
+    return [(end, body), ({"end": True}, b"")]
+
+
+def results(*frames: Frame, every: bool = True) -> Answer:
+    """A transfer that says this, again and again, whatever it is asked."""
+
+    def say(query: Query) -> Iterator[bytes]:
+        import json  # few lies are about this one
+
+        said = b""
+        for header, body in frames:
+            head = json.dumps(header).encode() if header else b""
+            said += len(head).to_bytes(4, "big") + len(body).to_bytes(4, "big") + head + body
+        while True:
+            yield said
+            if not every:
+                time.sleep(20)
+
+    return say
+
+
 HONEST: dict[str, Answer] = {
     "probe": box_state,
     "launch": launch,
@@ -165,6 +201,7 @@ HONEST: dict[str, Answer] = {
     "tail": log,
     "sync": sync,
     "back": back,
+    "transfer": results(*told("out/a"), *given()),
     "first": lambda query: iter([b"finished 0\nstep 1\n"]),
     "?": lambda query: iter([b"\n"]),
 }
@@ -360,6 +397,22 @@ def loud(query: Query) -> Iterator[bytes]:
     yield from box_state(query)
 
 
+OUTSIDE = ("../owned", "/tmp/owned", "out/../../owned", "out/.git/config", "boxstrap-manifest.json")
+"""Names for files that would lie elsewhere, be obeyed by git, or be taken for ours."""
+
+
+def ever_more(query: Query) -> Iterator[bytes]:
+    """Other results in each frame, and no end of them."""
+    import json
+
+    number = 0
+    while True:
+        rows = [[f"out/{number + n}", "", "", 1, n, 0, 3, 4] for n in range(1000)]
+        number += 1000
+        head = json.dumps({"files": rows}).encode()
+        yield len(head).to_bytes(4, "big") + bytes(4) + head
+
+
 Lie = dict[str, Answer]
 LIES: dict[str, Lie] = {
     "honest": {},
@@ -445,6 +498,26 @@ LIES: dict[str, Lie] = {
         "back": brought(f"edits\t{'c' * 40}\n", iter([ESCAPES.encode() * 100]))
     },
     "no pack at all": {"back": brought(f"edits\t{'c' * 40}\n", iter([b""]))},
+    "results that lie elsewhere": {"transfer": results(*told(*OUTSIDE), *given())},
+    "results full of escapes": {
+        "transfer": results(
+            ({"left": [[ESCAPES, "outside"], [f"{ESCAPES}2", "link"]]}, b""),
+            *told(f"out/{ESCAPES}", f"out/a\nb{ESCAPES}"),
+        )
+    },
+    "results without an end": {"transfer": ever_more},
+    "a result that grows": {"transfer": results(*told("out/a"), ({}, b"x" * 60_000), every=False)},
+    "a result that grows without an end": {
+        "transfer": results(*told("out/a"), *[({}, b"ab")] * 30_000)
+    },
+    "a result of 10 TB": {"transfer": results(*told("out/a", size=10**13))},
+    "a result of another digest": {"transfer": results(*told("out/a"), *given(sha256="0" * 64))},
+    "a result that was not asked for": {"transfer": results(*told("out/a"), *given(i=7))},
+    "a result that is a device": {
+        "transfer": results(*told("out/a"), ({"i": 0, "problem": "kind"}, b""), ({"end": 1}, b""))
+    },
+    "words in the place of frames": {"transfer": fixed(ESCAPES * 2000)},
+    "a frame of 4 GB": {"transfer": endless(b"\xff" * 60_000)},
     "noise in the place of a log": {"tail": noise_first(b"\x1b[31mwelcome! " * 5000)},
 }
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.transfer.names import PARTS
 from tests.cli import BIN, User
 from tests.faults.plugin import Faults
 from tests.hostile import measure
@@ -164,6 +165,52 @@ def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
     assert sorted(git.rglob("*")) == before
 
 
+# Lie -> exit code, and words that the user is told.
+PULL: dict[str, tuple[int, str]] = {
+    "honest": (0, "1 file, 2 B"),
+    "results that lie elsewhere": (9, "has a part that is no name"),
+    "results full of escapes": (9, "has a control character in its name"),
+    "results without an end": (3, "more than 250,000 files"),
+    "a result that grows": (9, "sends more of out/a than the 2 B that it announced"),
+    "a result that grows without an end": (9, "sends more of out/a than the 2 B"),
+    "a result of 10 TB": (9, "--max-size 10000G"),
+    "a result of another digest": (9, "what came is not what the box says it sent"),
+    "a result that was not asked for": (3, "was not asked for"),
+    "a result that is a device": (9, "was removed while it was read"),
+    "words in the place of frames": (3, "not what a transfer is made of"),
+    "a frame of 4 GB": (3, "not what a transfer is made of"),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("lie", PULL)
+def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
+    """Nothing but the honest file and the manifest is written, here or elsewhere."""
+    rc, words = PULL[lie]
+    user, owned = lying.user, Path("/tmp/owned")
+    shutil.rmtree(user.place / "boxstrap-results", ignore_errors=True)
+    before = {*_below(user.place), *_below(user.home)}
+    with faults.attempt(FAULT, at=f"pull: {lie}") as attempt:
+        seen = lying.run(lie, "pull").must(rc, seconds=SECONDS, mib=MIB)
+        attempt.noticed(seen.seconds)
+        assert words in seen.text
+        assert len(seen.text) < 60_000, "a wall of text"
+    made = {path for path in {*_below(user.place), *_below(user.home)} - before if path.is_file()}
+    named = {
+        path.name for path in made if "boxstrap-results" in str(path) and PARTS not in path.parts
+    }
+    assert named <= {".gitignore", "boxstrap-manifest.json", *(["a"] if lie == "honest" else [])}
+    assert ("a" in named) == (lie == "honest")
+    assert all(path.is_relative_to(user.state) or "boxstrap-results" in str(path) for path in made)
+    assert not owned.exists()
+    receipts = [path for path in made if "receipts" in path.parts]
+    assert len(receipts) == (lie == "honest")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    return folder.rglob("*")
+
+
 OTHERS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("logs",): ("a log of a run full of escapes", "a log of a run that is not UTF-8"),
     ("logs", "--json"): ("a log of a run full of escapes",),
@@ -231,5 +278,5 @@ def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
 
 
 def test_every_lie_is_told() -> None:
-    told = {*SETUP, *SYNC, *(lie for lies in OTHERS.values() for lie in lies)}
+    told = {*SETUP, *SYNC, *PULL, *(lie for lies in OTHERS.values() for lie in lies)}
     assert set(LIES) - told == {NOISE, LONG}

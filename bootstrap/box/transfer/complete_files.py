@@ -17,7 +17,7 @@ from typing import NamedTuple
 from .held_files import held_files
 
 STOOD_S = 2.0
-MOST_FILES = 1000000
+MOST_FILES = 250000
 """Of more, the rest is left out, and said to be."""
 
 
