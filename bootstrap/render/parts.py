@@ -39,13 +39,14 @@ LIBRARY = (
     "conda",
     "fits",
     "reuse",
+    "bytecode",
     "runs",
     "resume",
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
 BESIDE_STEPS = frozenset(
-    {"packages", "uv", "venv", "dependencies", "sources", "conda", "fits", "reuse"}
+    {"packages", "uv", "venv", "dependencies", "sources", "conda", "fits", "reuse", "bytecode"}
 )
 """Those of the library that stand among the steps, whose words they are: what a box runs from
 memory goes to it as two arguments, library and steps, and each has a limit."""

@@ -31,6 +31,7 @@ apply_python() {
   local user noted=$VENV_NOTES/python # full
   ! user=$(user_of "$VENV_DIR") || # full
     fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
+  end_compiling # full
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   cd "$REPO_DIR" || return
   if is_line "$noted.building" "made $VENV_DIR"; then
@@ -56,6 +57,7 @@ apply_python() {
   [ -z "$made" ] || reuse_image "$noted.reused" # full
   fits_before # full
   install_sources ${again[@]+"${again[@]}"}
+  compile_ahead # full
   fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"

@@ -174,6 +174,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/reuse.sh)
 
+# (templates/lib/bytecode.sh)
+
 # (templates/steps/preflight.sh)
 
 # (templates/steps/shell.sh)
@@ -198,6 +200,9 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
+@@ bytecode.py
+# (the file bytecode.py)
+@@
 @@ command.sh
 # (the file command.sh)
 @@
@@ -233,6 +238,9 @@ unpack_box() {
 @@
 @@ image_packages.py
 # (the file image_packages.py)
+@@
+@@ imports.py
+# (the file imports.py)
 @@
 @@ keep_log.sh
 # (the file keep_log.sh)

@@ -29,6 +29,8 @@ train: {command: python train.py, session: lesson}
 TRAIN = """\
 import iniconfig, os, sys
 print("step 1 loss 0.5", os.environ["GREETING"], sys.prefix, flush=True)
+if len(sys.argv) > 9:
+    from iniconfig import _version
 """
 SECOND = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIazEu89wgQZ4bqs3d63QSMzYVa0MuJ2e2gKTKqu+UUO second"
 WORKDIRS = {
@@ -83,6 +85,13 @@ def test_it_reaches_the_first_step(fresh: Fresh, faults: Faults) -> None:
     assert "lesson-1: finished" in fresh.first.out
     assert "was not started" not in fresh.first.text
     assert fresh.tree == f"{place}/homework"
+
+
+def test_what_it_may_import_is_compiled_beside_it(fresh: Fresh) -> None:
+    """Of what it never imports there is bytecode too; none is written into its tree."""
+    compiled = f"{fresh.tree}/.venv/lib/python3*/site-packages/iniconfig/__pycache__/_version.*.pyc"
+    fresh.box.run(f"timeout 30 sh -c 'until ls {compiled}; do sleep 0.2; done'")
+    assert not fresh.box.exists(f"{fresh.tree}/__pycache__")
 
 
 def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:

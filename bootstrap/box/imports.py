@@ -1,0 +1,193 @@
+"""Which modules of an environment a script will import, and in which order: read, never run.
+
+Source is read line by line: what is imported when a module is loaded stands at its top level, or
+in an `if`, `try` or `with` there. What a package loads late is looked for by the names that are
+taken from it. Wrong guesses cost a little work, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# It begins with one sign that is searched for: a third of the time of `^`.
+IMPORT = re.compile(
+    r"\n(?:"
+    r"(?P<indent>[ \t]*)(?:import[ \t]+(?P<plain>[\w., \t]+)"
+    r"|from[ \t]+(?P<source>\.*[\w.]*)[ \t]+import[ \t]*(?P<names>\([^)]*\)|(?:[^\n\\]|\\\n)*))"
+    r"|(?P<block>if|elif|else|try|except|finally|with|for|while|def|class|async|@)(?P<rest>[^\n]*))"
+)
+DOCSTRING = re.compile(r"\s*(?:#[^\n]*\n\s*)*[rRbBuU]?(\"\"\"|''')")
+RUN_AT_ONCE = frozenset({"if", "elif", "else", "try", "except", "finally", "with", "for", "while"})
+LAZY = re.compile(r"_LazyModule|lazy_loader|lazy_import")
+DEFINED = re.compile(r"\n(?:class|def) (\w+)")
+LATE = {"torch.optim": ("torch._dynamo",)}
+"""What a package imports at its first use, hidden in functions."""
+MOST = 20_000  # modules; a walk ends there
+
+
+class ImportStatement(NamedTuple):
+    """One import: `module` with its dots, and the names that are taken from it."""
+
+    module: str
+    names: tuple[str, ...] = ()
+
+
+def imports_of(source: str, *, everywhere: bool = False) -> Iterator[ImportStatement]:
+    """What a module imports when it is loaded; `everywhere`: in its functions too."""
+    taken = True
+    told = DOCSTRING.match(source)
+    begin = max(source.find(told[1], told.end()), 0) if told else 0
+    for found in IMPORT.finditer("\n" + source, begin):
+        if found["block"]:
+            taken = found["block"] in RUN_AT_ONCE and "TYPE_CHECKING" not in found["rest"]
+        elif everywhere or taken or not found["indent"]:
+            taken = taken if found["indent"] else True
+            if found["plain"]:
+                for each in found["plain"].split(","):
+                    yield ImportStatement(each.split(" as ")[0].strip())
+            else:
+                listed = re.sub(r"#[^\n]*|[()\\]", "", found["names"]).split(",")
+                names = (each.split(" as ")[0].strip() for each in listed)
+                yield ImportStatement(found["source"], tuple(each for each in names if each))
+
+
+class Walk:
+    """The modules that a script will import, as they are loaded: `order` has their files.
+
+    `roots` are searched as sys.path is; what lies below `environment` counts, the rest is read.
+    """
+
+    def __init__(self, roots: list[Path], environment: Path) -> None:
+        self.roots = [str(root) for root in roots]
+        self.environment = str(environment) + "/"
+        self.order: list[str] = []
+        self._seen: set[str] = set()
+        self._files: dict[str, str] = {}
+        self._defined: dict[str, dict[str, str]] = {}
+        self._folders: dict[str, frozenset[str]] = {}
+
+    def script(self, file: Path) -> None:
+        """Follow a script, which lies in no package."""
+        self.roots.insert(0, str(file.parent))
+        self._follow_own(read(str(file)), "")
+
+    def _follow_own(self, source: str, package: str) -> None:
+        """What a file of the repository imports, in its functions too, and takes from modules."""
+        found = [*imports_of(source, everywhere=True)]
+        for each in found:
+            self._follow(each, package)
+        for module in dict.fromkeys(each.module for each in found if not each.names):
+            self._late_names(module, re.findall(rf"\b{re.escape(module)}\.(\w+)", source))
+
+    def module(self, name: str) -> None:
+        """Follow a module, and the packages that it lies in."""
+        parts = name.split(".")
+        for at in range(1, len(parts) + 1):
+            self._load(".".join(parts[:at]))
+
+    def _follow(self, each: ImportStatement, package: str) -> None:
+        dots = len(each.module) - len(each.module.lstrip("."))
+        base = each.module[dots:]
+        if dots:
+            above = package.rsplit(".", dots - 1)[0] if dots > 1 else package
+            base = f"{above}.{base}" if base else above
+        if not base:
+            return
+        self.module(base)
+        late = []
+        for name in each.names:
+            if self._find(f"{base}.{name}"):
+                self.module(f"{base}.{name}")
+            else:
+                late.append(name)
+        self._late_names(base, late)
+
+    def _load(self, name: str) -> None:
+        if name in self._seen or len(self._seen) > MOST:
+            return
+        self._seen.add(name)
+        file = self._find(name)
+        if not file.endswith(".py"):
+            return
+        package = name if file.endswith("/__init__.py") else name.rpartition(".")[0]
+        if not file.startswith(self.environment):
+            self._follow_own(read(file), package)
+            return
+        self.order.append(file)
+        for each in imports_of(read(file)):
+            self._follow(each, package)
+        for late in LATE.get(name, ()):
+            self.module(late)
+
+    def _late_names(self, package: str, names: Iterable[str]) -> None:
+        """What a package that loads its modules late loads for these names."""
+        if package not in self._defined:
+            self._defined[package] = self._definitions(self._find(package))
+        for name in names:
+            if name in self._defined[package]:
+                self.module(f"{package}.{self._defined[package][name]}")
+
+    def _definitions(self, file: str) -> dict[str, str]:
+        """In which module each class and function of a package is that loads modules late."""
+        found = dict[str, str]()
+        if not file.endswith("/__init__.py") or not LAZY.search(read(file)):
+            return found
+        top = os.path.dirname(file)
+        for folder, _, names in os.walk(top):
+            inner = folder[len(top) + 1 :].replace("/", ".")
+            for name in names:
+                if name.endswith(".py"):
+                    module = f"{inner}.{name[:-3]}".lstrip(".").removesuffix(".__init__")
+                    source = "\n" + read(f"{folder}/{name}")
+                    found.update((each, module) for each in DEFINED.findall(source))
+        return found
+
+    def _find(self, name: str) -> str:
+        """The file of a module, its folder where it is a package without one; "" if none."""
+        if name not in self._files:
+            self._files[name] = self._look(name)
+        return self._files[name]
+
+    def _look(self, name: str) -> str:
+        package, _, last = name.rpartition(".")
+        if not package and last in sys.stdlib_module_names:
+            return ""
+        bare = ""
+        for folder in self._folders_of(package):
+            there = self._listed(folder)
+            if last in there and "__init__.py" in self._listed(f"{folder}/{last}"):
+                return f"{folder}/{last}/__init__.py"
+            if f"{last}.py" in there:
+                return f"{folder}/{last}.py"
+            if last in there and not bare and self._listed(f"{folder}/{last}"):
+                bare = f"{folder}/{last}"
+        return bare
+
+    def _folders_of(self, package: str) -> list[str]:
+        """Where the modules of a package are looked for; those of none in the roots."""
+        if not package:
+            return self.roots
+        above = self._find(package).removesuffix("/__init__.py")
+        return [] if not above or above.endswith(".py") else [above]
+
+    def _listed(self, folder: str) -> frozenset[str]:
+        if folder not in self._folders:
+            try:
+                self._folders[folder] = frozenset(os.listdir(folder))
+            except OSError:
+                self._folders[folder] = frozenset()
+        return self._folders[folder]
+
+
+def read(file: str) -> str:
+    """The text of a source; "" where it can't be read."""
+    try:
+        with open(file, "rb") as stream:
+            return stream.read().decode("latin-1")  # what imports are made of is ASCII
+    except OSError:
+        return ""
