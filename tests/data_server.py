@@ -9,6 +9,7 @@ import json
 import re
 import ssl
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ class DataServer:
     bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files.
     """
 
-    def __init__(self, listen: str, folder: Path) -> None:
+    def __init__(
+        self, listen: str, folder: Path, *, port: int = 0, names: Sequence[str] = ()
+    ) -> None:
         self.files: dict[str, bytes] = {}
         self.redirects: dict[str, str] = {}
         self.asked: list[tuple[str, str, str]] = []
@@ -39,14 +42,15 @@ class DataServer:
         """Without it the hub says nothing."""
         self.certificate = folder / "data-server.pem"
         key = folder / "data-server.key"
-        _certify(listen, self.certificate, key)
+        _certify(listen, names, self.certificate, key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, key)
-        self._server = _FileServer((listen, 0), _DataHandler)
+        self._server = _FileServer((listen, port), _DataHandler)
         self._server.owner = self
         self._server.socket = context.wrap_socket(
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
+        self.host = listen
         self.address = f"https://{listen}:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -108,7 +112,7 @@ class _DataHandler(BaseHTTPRequestHandler):
         content = owner.files.get(path)
         if content is None:
             return self._send(404, b"")
-        tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        tag = f'"{len(content)}-{hashlib.sha256(content[:4096]).hexdigest()[:16]}"'
         span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not (span and owner.ranges) or self.headers.get("If-Range", tag) != tag:
             return self._send(200, content, ETag=tag)
@@ -168,7 +172,7 @@ class _DataHandler(BaseHTTPRequestHandler):
         owner.sent += len(body)
 
 
-def _certify(address: str, certificate: Path, key_file: Path) -> None:
+def _certify(address: str, names: Sequence[str], certificate: Path, key_file: Path) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -189,7 +193,10 @@ def _certify(address: str, certificate: Path, key_file: Path) -> None:
         .not_valid_before(begins)
         .not_valid_after(begins.replace(year=2045))
         .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))]), False
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address(address)), *map(x509.DNSName, names)]
+            ),
+            False,
         )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         .sign(key, hashes.SHA256())

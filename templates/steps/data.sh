@@ -8,7 +8,10 @@ check_data() { fetch_data check; }
 
 apply_data() {
   local asked
-  asked=$(fetch_data asks)
+  asked=$(fetch_data asks) || {
+    tell_data <<<"$asked"
+    exit 1
+  }
   [ -z "$asked" ] || ask_for_data "$asked"
   fetch_data fetch | tell_data
   [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1

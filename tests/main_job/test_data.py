@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bootstrap.codes import CODES
 from tests.boxes import Rig
 from tests.data_server import DataServer
 from tests.main_job.conftest import Rent
@@ -14,14 +21,15 @@ from tests.main_job.rented import Rented
 
 pytestmark = pytest.mark.boxes
 
+RESULT = "os.makedirs('out', exist_ok=True); open('out/model', 'w').write('a model')\n"
 CERTIFICATE = "/etc/ssl/data-server.pem"
 PROFILE = f"""\
 version: 1
 gpu: {{require: false}}
 env: {{SSL_CERT_FILE: {CERTIFICATE}}}
 python: {{requirements: []}}
-data:
 """
+TRAINS = "train: {command: python train.py}\n"
 TRAIN = """\
 import os
 for folder, _, names in sorted(os.walk(".")):
@@ -31,19 +39,21 @@ for folder, _, names in sorted(os.walk(".")):
 """
 
 
+NAMES = ("example.org", "huggingface.co")
+
+
 @pytest.fixture
 def server(mirror_rig: Rig, tmp_path: Path) -> Iterator[DataServer]:
     """On the rig's bridge, where boxes reach it."""
-    made = DataServer(mirror_rig.mirror.host, tmp_path)
+    made = DataServer(mirror_rig.mirror.host, tmp_path, port=443, names=NAMES)
     yield made
     made.close()
 
 
-def rented_with(rent: Rent, server: DataServer, items: str, kind: str = "vast") -> Rented:
-    rented = rent(kind, used=True)
+def rented_with(rent: Rent, server: DataServer, items: str, **variant: Any) -> Rented:
+    rented = rent("vast", used=True, **variant)
     rented.box.write(CERTIFICATE, server.certificate.read_text())
-    profile = f"{PROFILE}{items}train: {{command: python train.py}}\n"
-    made = rented.user.repository(boxstrap__yaml=profile, train__py=TRAIN)
+    made = rented.user.repository(boxstrap__yaml=f"{PROFILE}{items}", train__py=TRAIN)
     made.commit({".gitignore": "data/\nsets/\none.txt\n"})
     return rented
 
@@ -56,20 +66,20 @@ def test_data_is_at_its_place_before_training_and_is_looked_at_once(
         rent,
         server,
         f"""\
+data:
   - {{from: {server.url("big.bin")}, to: data/fetched/, sha256: {sha256}}}
   - {{from: sets, to: data/sent, exclude: ["*.tmp"]}}
   - {{from: one.txt, to: /workspace/shared/}}
-""",
+{TRAINS}""",
     )
     root = rented.user.place
     (root / "sets/deep").mkdir(parents=True)
     (root / "sets/deep/a.txt").write_text("one")
     (root / "sets/b.tmp").write_text("stays")
     (root / "one.txt").write_text("1")
-    first = rented.run("setup")
-    assert "--consent" in first.err
-    consent = first.must(2).err.split("--consent ")[1].split()[0]
+    first = rented.run("setup").must(2)
     assert str(root / "sets") in first.err
+    consent = first.err.split("--consent ")[1].split()[0]
     done = rented.run("setup", "--consent", consent).must(0)
     assert "step 1 ./data/fetched big.bin 3000000" in done.out
     assert "step 1 ./data/sent/deep a.txt 3" in done.out
@@ -79,12 +89,95 @@ def test_data_is_at_its_place_before_training_and_is_looked_at_once(
     # What is there costs one look: nobody is asked, and nothing is to do.
     asked = len(server.asked)
     assert "nothing to do" in rented.run("setup").must(0).out
-    assert len(server.asked) == asked
     # It is no work of the tree.
     assert "data" not in rented.as_user("git -C /workspace/homework status --porcelain")
-    # What changed here is sent, and nothing else.
-    (root / "sets/deep/c.txt").write_text("three")
-    again = rented.run("setup", "--restart").must(0)
-    assert "data       start  its settings changed" in again.err
-    assert "step 1 ./data/sent/deep c.txt 5" in again.out
+    # A volume that was kept: what a setup noted is gone, what was brought is there.
+    rented.box.run("rm /workspace/.boxstrap/steps/homework-*/data.ok")
+    assert "data       ok" in rented.run("setup").must(0).err
+    # What changed here is sent, over a link that breaks meanwhile, and nothing else.
+    (root / "sets/deep/c.bin").write_bytes(os.urandom(40_000_000))
+    again = rented.begin("setup", "--restart")
+    parts = "/workspace/homework/data/sent/.boxstrap-parts"
+    while not rented.box.run(f"ls {parts} 2>/dev/null || true"):
+        assert again.process.poll() is None
+        time.sleep(0.05)
+    rented.box.kill_sshd()
+    rented.box.start_sshd()
+    done = again.end().must(0)
+    assert "data       start  its settings changed" in done.err
+    assert "step 1 ./data/sent/deep c.bin 40000000" in done.out
     assert len(server.asked) == asked
+
+
+def test_what_can_not_come_ends_the_step_with_its_reason_and_leaves_nothing(
+    rent: Rent, server: DataServer
+) -> None:
+    """One box: its disk is small."""
+    rented = rented_with(rent, server, "", disk="1G")
+    server.add("big.bin", b"x" * 1000)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("../../up"))
+    server.add("up.tar", archive.getvalue())
+    url = server.url("big.bin")
+    server.add("huge.bin", bytes(900_000_000))
+    for item, code, log in (
+        (
+            f"{{from: {url}, to: data/, sha256: {'f' * 64}}}",
+            "data-digest",
+            "another digest than ff",
+        ),
+        (f"{{from: {server.url('up.tar')}, to: data, unpack: true}}", "data-archive", "../../up"),
+        (f"{{from: {server.url('huge.bin')}, to: data/}}", "data-space", "MB are to be fetched"),
+        (f"{{from: {url}, to: /etc/big}}", "data-outside", "not in the working folder"),
+    ):
+        (rented.user.place / "boxstrap.yaml").write_text(f"{PROFILE}data: [{item}]\n{TRAINS}")
+        failed = rented.run("setup").must(7)
+        said = CODES[code].what.partition("{")[0]
+        assert f"the step data failed: {said}" in failed.err, failed.err
+        assert log in failed.err
+        found = rented.as_user("cd /workspace && ls -A homework/data up ../up 2>/dev/null || true")
+        assert found.replace("homework/data:", "").strip() == "", code
+    assert server.sent < 100_000
+    assert not rented.box.exists(f"{rented.folder}/runs")
+
+
+def corpus() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        info = tarfile.TarInfo("books/one.txt")
+        info.size = 4
+        archive.addfile(info, io.BytesIO(b"one\n"))
+    return out.getvalue()
+
+
+def test_the_page_from_data_to_results_as_it_stands(rent: Rent, server: DataServer) -> None:
+    """Its profile and the commands at its top; the addresses in it lead to a server of ours."""
+    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
+    profile = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    commands = re.findall(r"^```\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[0].splitlines()
+    rented = rented_with(rent, server, "")
+    rented.box.run(f"echo {server.host} {' '.join(NAMES)} >>/etc/hosts")
+    server.add("corpus.tar", corpus())
+    server.add("datasets/me/set/train.parquet", b"p" * 500)
+    server.add("datasets/me/set/README.md", b"read me")
+    rented.run("setup", "--name", "my-box").must(0)
+    user, root = rented.user, rented.user.place
+    (root / "boxstrap.yaml").write_text(f"{PROFILE}{profile}")
+    (root / "train.py").write_text(TRAIN + RESULT)
+    (user.home / "sets").mkdir()
+    (user.home / "sets/labels.csv").write_text("1,2\n")
+    (root / "data/corpus").mkdir(parents=True)
+    (root / "data/corpus/more.txt").write_text("more")
+    user.agree()
+    said = ""
+    for command in commands:
+        program, *words = command.partition("#")[0].split()
+        assert program == "boxstrap"
+        said += user.run(*words).must(0).out
+    for line in ("corpus/books one.txt 4", "set train.parquet 500", "data labels.csv 4"):
+        assert f"step 1 ./data{'/' * (line[0] != 'd')}{line.removeprefix('data')}" in said
+    assert "README.md" not in said
+    assert rented.box.read("/workspace/homework/data/corpus/more.txt") == "more"
+    (brought,) = (root / "boxstrap-results").glob("*/train-1/out/model")
+    assert brought.read_text() == "a model"

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import data_download, fetch_data
+from bootstrap.box import data_download, data_https, fetch_data
 from bootstrap.box.fetch_data import main
 from tests.data_server import DataServer
 
@@ -169,6 +169,16 @@ def test_a_server_without_parts_or_in_trouble_gives_it_in_the_end(box: BoxHere, 
     server.add("m", b"small")
     server.status, server.status_left = 503, 1
     assert "503" in box.fetched({"from": server.url("m"), "to": "m"})
+
+
+def test_a_server_that_gives_nothing_is_given_up(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(data_https, "PATIENCE_S", 2)
+    server.add("m", b"small")
+    server.status, server.status_left = 503, 100
+    assert "503" in box.refused("data-unreachable", {"from": server.url("m"), "to": "m"})
+    assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("status", [403, 404])

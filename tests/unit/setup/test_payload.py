@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import ProfileError, UsageError
+from bootstrap.profile.data_items import DataItem
 from bootstrap.profile.load import load
+from bootstrap.profile.schema import Profile
 from bootstrap.repo.place import repository_root
 from bootstrap.setup.consent import ConsentError
+from bootstrap.setup.local_data import LocalItem, local_items
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import HERE, User
@@ -139,6 +142,52 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
     assert "can't carry this" not in user.run("oneliner").must(2).err
     repository.commit({".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
     assert "a.pt: of LFS" in user.run("oneliner").must(2).err
+
+
+def test_a_door_brings_no_data_of_this_machine_and_its_short_scripts_none(user: User) -> None:
+    repository = user.repository()
+    repository.git("remote", "add", "origin", "https://example.org/me/homework.git")
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    for source in ("~/sets", "s3://mine/sets"):
+        text = f"version: 1\nextends: vast\ndata: [{{from: {source}, to: data/x}}]\n"
+        (repository.root / "boxstrap.yaml").write_text(text)
+        user.agree()
+        for words in (("oneliner",), ("render", "--for", "lambda")):
+            refused = user.run(*words).must(2)
+            assert "data[0].from: a door can't bring " in refused.err
+            assert "boxstrap setup --host" in refused.err
+            assert not refused.out
+    (repository.root / "boxstrap.yaml").write_text(text.replace("s3:", "https:"))
+    assert "the compact script fetches no data" in user.run("oneliner").must(2).err
+    assert "the minimal script fetches no data" in user.run("oneliner", "--small").must(2).err
+    script = user.run("render", "--for", "lambda").must(0).out
+    assert script.startswith("#")
+
+
+def test_what_lies_here_is_known_by_names_sizes_and_times(user: User, tmp_path: Path) -> None:
+    def item(to: str, **values: object) -> LocalItem:
+        row = DataItem(**{"from": str(tmp_path / "sets"), "to": to, **values})
+        (found,) = local_items(Profile(data=[row]))
+        return found
+
+    with pytest.raises(UsageError, match=r"there is no .*/sets on this machine"):
+        item("a")
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets/a").write_text("1")
+    first = item("a").sent
+    assert item("a").sent == first
+    (tmp_path / "sets/b.tmp").write_text("2")
+    assert item("a", exclude=["*.tmp"]).sent == first
+    assert item("a").sent != first
+    os.utime(tmp_path / "sets/a", (1, 1))
+    assert item("a", exclude=["*.tmp"]).sent != first
+    (tmp_path / "sets/b.tmp").unlink()
+    (tmp_path / "sets/a").rename(tmp_path / "file")
+    (tmp_path / "sets").rmdir()
+    (tmp_path / "file").rename(tmp_path / "sets")
+    assert item("data/").sent.to == "data/sets"
+    with pytest.raises(UsageError, match="a file that is sent keeps its name, sets"):
+        item("data/other")
 
 
 def test_what_looks_like_a_credential_stops_it(user: User) -> None:
