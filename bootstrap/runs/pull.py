@@ -38,6 +38,8 @@ FOLDER = "boxstrap-results"
 """Where results come to, in the repository; what is in it never travels."""
 _LOOK_S = 1.0
 """Between two looks at the box."""
+_AT_ONCE = 256 * 10**6
+"""Bytes that are taken between two looks while the run lives."""
 _IDLE_LOOKS = 4
 """After so many that bring nothing, what is written to all the time is waited for no more."""
 _SETTLED = frozenset({"held", "checkpoint"})
@@ -162,7 +164,8 @@ class _Pull:
                 break
             if watches:
                 self._warn(done)
-            time.sleep(_LOOK_S)
+            if not done.landed:
+                time.sleep(_LOOK_S)
         assert manifest is not None  # noqa: S101 - the rounds end by `break` alone
         return Pulled(
             manifest,
@@ -199,7 +202,8 @@ class _Pull:
                         self._live = self._live and goes_on(
                             connection.link.wire, connection.workdir, run
                         )
-                        done = self._puller.round(self._source, live=self._live)
+                        at_once = _AT_ONCE if self._wish.watch and self._live else None
+                        done = self._puller.round(self._source, live=self._live, at_once=at_once)
                         if not self._source.paths:
                             raise _no_results(label, run)
                         yield done

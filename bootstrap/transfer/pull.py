@@ -22,6 +22,7 @@ WAITS = {
     "held": "a process has it open for writing",
     "checkpoint": "its checkpoint is not complete",
     "changed": "changed while it was read",
+    "later": "comes after others",
     "absent": "was removed while it was read",
 }
 """Why a file may still come."""
@@ -97,9 +98,11 @@ class Puller:
         self.stopped = ""
         """Why nothing more can be written here."""
 
-    def round(self, source: ResultSource, *, live: bool) -> PullRound:
-        """Take what is complete. Raises NotSafeError where the box has more than is allowed, or
-        sends more than it said; and as the source.
+    def round(self, source: ResultSource, *, live: bool, at_once: int | None = None) -> PullRound:
+        """Take what is complete; of more than `at_once` bytes the newest, the rest in later rounds.
+
+        Raises NotSafeError where the box has more than is allowed, or sends more than it said; and
+        as the source.
 
         A link that is lost costs what was on its way: the next round goes on.
         """
@@ -111,8 +114,8 @@ class Puller:
         files = [file for path, file in look.files.items() if path not in refused]
         self._check_size(files)
         wanted = [file for file in files if not self.is_home(file)]
-        done.missing.update({file.path: file.why or "changed" for file in wanted})
-        complete = [file for file in wanted if not file.why]
+        done.missing.update({file.path: file.why or "later" for file in wanted})
+        complete = _newest([file for file in wanted if not file.why], at_once)
         self._landing.forget_others([(file.path, file.state) for file in wanted])
         try:
             if complete:
@@ -188,6 +191,8 @@ class Puller:
         for file, partial in files:
             if before[file.checkpoint] == now.get(file.checkpoint):
                 self._land(file, partial, done)
+            else:
+                done.missing[file.path] = "changed"
 
     def _land(self, file: BoxFile, partial: PartialFile, done: PullRound) -> None:
         """Raises NoRoom."""
@@ -211,6 +216,22 @@ class Puller:
             done.landed.add(path)
             done.missing.pop(path, None)
             self._landed(file, place)
+
+
+def _newest(files: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
+    """As many as are not more than so many bytes, but at least one; checkpoints as a whole."""
+    if at_once is None or sum(file.size for file in files) <= at_once:
+        return files
+    units: dict[str, list[BoxFile]] = {}
+    for file in sorted(files, key=lambda file: file.modified, reverse=True):
+        units.setdefault(file.checkpoint or f"/{file.path}", []).append(file)
+    taken: list[BoxFile] = []
+    for unit in units.values():
+        at_once -= sum(file.size for file in unit)
+        if taken and at_once < 0:
+            break
+        taken += unit
+    return taken
 
 
 def _checkpoints(look: BoxLook) -> dict[str, set[BoxFile]]:

@@ -156,8 +156,8 @@ class CompleteFiles:
         self._settled: dict[str, FileState] = {}
         """What was found to be complete by itself. Opened again it is still what it was."""
 
-    def look(self, *, live: bool) -> Look:
-        """What is there now; `live`: its run may still write."""
+    def note(self) -> Finder:
+        """Note what is there, and since when it stands as it does."""
         finder = Finder(self._tree, self._results)
         finder.find()
         now, before = self._clock(), self._since
@@ -165,7 +165,12 @@ class CompleteFiles:
         for path, state in finder.files.items():
             last = before.get(path)
             self._since[path] = last if last and last[0] == state else (state, now)
-        why = self._judge(finder.files, now)
+        return finder
+
+    def look(self, *, live: bool) -> Look:
+        """What is there now; `live`: its run may still write."""
+        finder = self.note()
+        why = self._judge(finder.files, self._clock())
         together = checkpoints(finder.files, live=live)
         broken = {one for path, (one, whole) in together.items() if why[path] or not whole}
         files = []

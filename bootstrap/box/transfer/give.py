@@ -40,8 +40,9 @@ def walk(root: bytes, path: bytes) -> Iterator[list[Any]]:
 class Giver:
     """The requests `list` and `get`."""
 
-    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
-        self.workdir, self.say = os.path.dirname(home), say
+    def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
+        """`between` is called between the blocks of a file."""
+        self.workdir, self.say, self.between = os.path.dirname(home), say, between
 
     def list_below(self, request: dict[str, Any]) -> None:
         """What lies at `paths` below `root`, in frames of many, the last one with `listed`."""
@@ -99,6 +100,7 @@ class Giver:
             if not piece or done == size:
                 break
             self.say({}, piece)
+            self.between()
         found = {"before": before, "now": facts(os.fstat(file)), "sha256": digest.hexdigest()}
         self.say({"i": i, "read": done, **found}, piece)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 from .complete_files import CompleteFiles, ResultFile
 
 AT_ONCE = 250  # files in a frame
+EVERY_S = 1.0
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """What is noted of a run that its profile said."""
 
@@ -21,6 +23,7 @@ class ResultTeller:
         self.home, self.say = os.fsdecode(home), say
         self.looker: CompleteFiles | None = None
         self.told: dict[str, ResultFile] = {}
+        self.noted = 0.0
 
     def results(self, request: dict[str, Any]) -> None:
         """Frames with `files`, each as [path, why, checkpoint, *state]; the last one ends it."""
@@ -28,6 +31,7 @@ class ResultTeller:
             self.begin(request)
         assert self.looker is not None  # noqa: S101 - for the type checker
         look = self.looker.look(live=request["live"])
+        self.noted = time.monotonic()
         now = {file.path: file for file in look.files}
         rows = [
             [file.path, file.why, file.checkpoint, *file.state]
@@ -43,6 +47,12 @@ class ResultTeller:
             self.say({"left": look.left_out[at : at + AT_ONCE]})
         self.told = now
         self.say({"tree": self.tree, "looked": self.paths, "profile": self.profile})
+
+    def between(self) -> None:
+        """While a large file is read: what else is there stands already, and need not wait anew."""
+        if self.looker is not None and time.monotonic() - self.noted > EVERY_S:
+            self.looker.note()
+            self.noted = time.monotonic()
 
     def begin(self, request: dict[str, Any]) -> None:
         """Where results lie is noted with the run; where no paths are, an earlier version did."""

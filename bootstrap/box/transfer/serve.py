@@ -67,13 +67,14 @@ class Channel:
 def serve(home: bytes) -> None:
     """Answer, to the end of the input."""
     channel = Channel()
-    taker, giver = Taker(home, channel.say), Giver(home, channel.say)
+    taker, teller = Taker(home, channel.say), ResultTeller(home, channel.say)
+    giver = Giver(home, channel.say, teller.between)
     channel.before = taker.rest
     plain = {
         **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
         "list": giver.list_below,
         "get": giver.get,
-        "results": ResultTeller(home, channel.say).results,
+        "results": teller.results,
     }
     channel.say({"v": VERSION})
     while not taker.is_over:
