@@ -41,15 +41,16 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
     with connect(options, screen) as connection:
         target = _target(connection, source, wish, options.place)
         screen.note("to", target)
-        pushed = push_folder(
-            connection.link,
-            source,
-            target,
-            workdir=connection.workdir,
-            exclude=wish.exclude,
-            replace=wish.replace,
-            progress=ShownProgress(screen, "push"),
-        )
+        with ShownProgress(screen, "push") as progress:
+            pushed = push_folder(
+                connection.link,
+                source,
+                target,
+                workdir=connection.workdir,
+                exclude=wish.exclude,
+                replace=wish.replace,
+                progress=progress,
+            )
         for name in pushed.left_out[:MOST_NAMED]:
             screen.warn(f"not sent: {name}")
         if more := len(pushed.left_out[MOST_NAMED:]):
@@ -68,7 +69,13 @@ def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: P
     inside = None
     if root is not None and tree:
         whole = real(source.absolute().parent) / source.name  # a link itself stays one
-        if whole.is_relative_to(root) and whole != root:
+        if whole == root:
+            raise UsageError(
+                "that is the repository itself, and not data.",
+                where=wish.path,
+                hint="What stands in it is sent by: boxstrap sync",
+            )
+        if whole.is_relative_to(root):
             inside = whole.relative_to(root)
     if inside is None:
         if source.is_dir():
@@ -104,11 +111,19 @@ def _said(pushed: Pushed) -> str:
 
 
 class ShownProgress:
-    """A transfer as a row of the screen."""
+    """A transfer as a row of the screen. As a context manager it ends the row, too."""
 
     def __init__(self, screen: Screen, name: str) -> None:
         self._screen, self._name = screen, name
         self._telling = threading.Lock()
+        self._has_begun = False
+
+    def __enter__(self) -> ShownProgress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._has_begun:
+            self._event("fail" if kind else "ok", {})
 
     def __call__(self, progress: PushProgress) -> None:
         """Show how far it is; from any thread."""
@@ -119,5 +134,9 @@ class ShownProgress:
             "all_files": progress.all_files,
             "unit": "bytes",
         }
+        self._event("progress", fields)
+
+    def _event(self, event: str, fields: dict[str, float | str]) -> None:
         with self._telling:
-            self._screen.event(Event("", 0, time.time(), self._name, "progress", fields))
+            self._has_begun = True
+            self._screen.event(Event("", 0, time.time(), self._name, event, fields))

@@ -171,7 +171,7 @@ def progress_words(progress: Progress) -> list[str]:
     amount = _amount(progress)
     share = "" if progress.share is None else f"{progress.share:.0%}"
     wordings = (
-        [_files(progress), amount, _speed(progress), left],
+        *([[_files(progress), amount, _speed(progress), left]] if progress.files else []),
         [amount, _speed(progress), left],
         [amount, left],
         [share or amount, left],
@@ -181,9 +181,7 @@ def progress_words(progress: Progress) -> list[str]:
 
 
 def _files(progress: Progress) -> str:
-    if progress.files is None:
-        return ""
-    done, count = (sizes.number(number) for number in progress.files)
+    done, count = map(sizes.number, progress.files or (0, 0))
     return f"{done} of {count} files"
 
 

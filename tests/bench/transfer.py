@@ -1,10 +1,11 @@
-"""10,000 small files and one of 4 GB over a link of 100 MB/s: `push`, beside rsync over ssh."""
+"""10,000 small files and one of 4 GB over a link of 100 MB/s: `push` and `pull`, beside rsync."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -23,10 +24,18 @@ _FILES, _SMALL = 10_000, 10_000
 _OF_RSYNC = {False: 1.15, True: 1.1}
 _MOST_MEMORY_MB, _MOST_AGAIN_MB = 150, 5 * 16 * 1.048576
 _CUTS = 5
+_IN, _OUT = ("rsync in", "push", "push again"), ("rsync out", "pull", "pull again")
+"""The measure, ours, and ours once more with nothing to do."""
 _LOOK_S = 0.5
 """Between two looks at a push: they take a core from it."""
-_PROFILE = "version: 1\nextends: vast\ngpu: {require: false}\n"
+_PROFILE = """\
+version: 1
+extends: vast
+gpu: {require: false}
+train: {command: "true", results: [data/]}
+"""
 _RSYNC = "/workspace/rsync"
+_CAME = "/sys/class/net/eth0/statistics/rx_bytes"
 _PROGRAM = "import zlib,base64;exec"
 """How the program of the box's side begins."""
 
@@ -44,28 +53,40 @@ def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
     for is_far, place in {False: near, True: stage.far(near)}.items():
         # What is met first at this address is not counted.
         clock.run(_call(stage, place, repository, "status"), stage.file("transfer.out"))
-        found: dict[str, list[float]] = {"rsync": [], "push": [], "again": []}
+        found: dict[str, list[float]] = {name: [] for name in (*_IN, *_OUT)}
         memory = 0.0
+        home = repository / "boxstrap-results"
         for _ in range(runs):
-            near.box.run(f"rm -rf {_RSYNC} {_target(repository)} /workspace/.boxstrap/data")
-            found["rsync"].append(_rsync(stage, place, source))
-            near.box.run(f"rm -rf {_RSYNC}")
-            seconds, held = _push(stage, place, repository)
-            found["push"].append(seconds)
-            memory = max(memory, *held)
-            found["again"].append(_push(stage, place, repository)[0])
+            _clear(near, repository)
+            found["rsync in"].append(_rsync(stage, place, f"{source}/", f"box:{_RSYNC}/"))
+            _clear(near, repository)
+            for name in ("push", "push again"):
+                seconds, *held = _timed(stage, place, repository, "push", "data")
+                found[name].append(seconds)
+                memory = max(memory, *held)
+            _compare(source, near.box.root / _target(repository)[1:])
+            out = stage.file("rsync-out")
+            found["rsync out"].append(
+                _rsync(stage, place, f"box:{_target(repository)}/", f"{out}/")
+            )
+            shutil.rmtree(out)
+            for name in ("pull", "pull again"):
+                seconds, *held = _timed(stage, place, repository, "pull")
+                found[name].append(seconds)
+                memory = max(memory, *held)
+            _compare(source, next(home.glob("*/*/data")))
+            shutil.rmtree(home)
             tell(f"{'far' if is_far else 'near'}: {found}")
-            _compare(stage, near, source, repository)
         where = ", 100 ms away" if is_far else ""
-        bar = Bar(_OF_RSYNC[is_far] * median(found["rsync"]), f"{_OF_RSYNC[is_far]} of rsync")
-        rows += [
-            BenchRow(group, f"rsync -a{where}", found["rsync"]),
-            BenchRow(group, f"boxstrap push{where}", found["push"], bar=bar),
-            BenchRow(group, "  again, nothing to do", found["again"]),
-            BenchRow(
-                group, "  its memory, either side", [memory], "MB", Bar(_MOST_MEMORY_MB), digits=0
-            ),
-        ]
+        for peer, ours, again in (_IN, _OUT):
+            bar = Bar(_OF_RSYNC[is_far] * median(found[peer]), f"{_OF_RSYNC[is_far]} of rsync")
+            rows += [
+                BenchRow(group, f"{peer}{where}", found[peer]),
+                BenchRow(group, f"boxstrap {ours}{where}", found[ours], bar=bar),
+                BenchRow(group, f"  {again}, nothing to do", found[again]),
+            ]
+        bar = Bar(_MOST_MEMORY_MB)
+        rows.append(BenchRow(group, "  memory, either side", [memory], "MB", bar, digits=0))
     return [*rows, *_cut(stage, near, repository, group)]
 
 
@@ -90,17 +111,22 @@ def _call(stage: Stage, place: StagePlace, repository: Path, *words: str) -> Tim
     return stage.boxstrap(*words, *there, state=state, repository=repository)
 
 
-def _rsync(stage: Stage, place: StagePlace, source: Path) -> float:
-    words = ["rsync", "-a", "-e", f"ssh -F {place.ssh_config}", f"{source}/", f"box:{_RSYNC}/"]
-    return clock.run(TimedCall(words, stage.environment(), source), stage.file("rsync.out"), 1200)
+def _clear(near: StagePlace, repository: Path) -> None:
+    near.box.run(f"rm -rf {_RSYNC} {_target(repository)} /workspace/.boxstrap/data")
 
 
-def _push(
-    stage: Stage, place: StagePlace, repository: Path, cuts: int = 0
-) -> tuple[float, tuple[float, float]]:
-    """Seconds, and the most memory of either side in MB; cut so often, at even shares of it."""
-    call = _call(stage, place, repository, "push", "data")
-    log, part = stage.file("push.out"), place.box.root / _target(repository)[1:]
+def _rsync(stage: Stage, place: StagePlace, source: str, target: str) -> float:
+    words = ["rsync", "-a", "-e", f"ssh -F {place.ssh_config}", source, target]
+    call = TimedCall(words, stage.environment(), stage.folder)
+    return clock.run(call, stage.file("rsync.out"), 1200)
+
+
+def _timed(
+    stage: Stage, place: StagePlace, repository: Path, *words: str, cuts: int = 0
+) -> tuple[float, float, float]:
+    """Seconds, and the most memory of each side in MB; cut so often, at even shares of it."""
+    call = _call(stage, place, repository, *words)
+    log, part = stage.file("transfer.out"), place.box.root / _target(repository)[1:]
     here = there = 0.0
     all_bytes = sum(path.stat().st_size for path in (repository / "data").rglob("*.bin"))
     marks = [all_bytes * (cut + 1) / (cuts + 1) for cut in range(cuts)]
@@ -119,8 +145,8 @@ def _push(
             time.sleep(_LOOK_S)
     seconds = time.perf_counter() - began
     if process.returncode or marks:
-        raise BenchError(f"push: exit {process.returncode}\n{log.read_text()[-2000:]}")
-    return seconds, (here, there)
+        raise BenchError(f"{words}: exit {process.returncode}\n{log.read_text()[-2000:]}")
+    return seconds, here, there
 
 
 def _held_there() -> float:
@@ -143,25 +169,23 @@ def _on_disk(folder: Path) -> int:
     return total
 
 
-def _compare(stage: Stage, near: StagePlace, source: Path, repository: Path) -> None:
+def _compare(source: Path, target: Path) -> None:
     """Byte for byte, by a tool that is not ours."""
-    there = near.box.root / _target(repository)[1:]
     done = subprocess.run(
-        ["diff", "-rq", str(source), str(there)], capture_output=True, text=True, check=False
+        ["diff", "-rq", str(source), str(target)], capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise BenchError(f"not the same:\n{done.stdout[:2000]}")
 
 
 def _cut(stage: Stage, near: StagePlace, repository: Path, group: str) -> list[BenchRow]:
-    near.box.run(f"rm -rf {_target(repository)} /workspace/.boxstrap/data")
     counts = []
     for cuts in (0, _CUTS):
-        near.box.run(f"rm -rf {_target(repository)} /workspace/.boxstrap/data")
-        before = int(near.box.read("/sys/class/net/eth0/statistics/rx_bytes"))
-        seconds, held = _push(stage, near, repository, cuts)
-        counts.append(int(near.box.read("/sys/class/net/eth0/statistics/rx_bytes")) - before)
-        _compare(stage, near, repository / "data", repository)
+        _clear(near, repository)
+        before = int(near.box.read(_CAME))
+        seconds, *held = _timed(stage, near, repository, "push", "data", cuts=cuts)
+        counts.append(int(near.box.read(_CAME)) - before)
+        _compare(repository / "data", near.box.root / _target(repository)[1:])
     again = max(0, counts[1] - counts[0]) / 1e6
     return [
         BenchRow(group, f"push with {_CUTS} cuts", [seconds]),

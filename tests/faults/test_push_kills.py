@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import pytest
 
@@ -42,11 +43,28 @@ def came(rented: Rented) -> int:
     return int(rented.box.read("/sys/class/net/eth0/statistics/rx_bytes"))
 
 
+def full_disk(rented: Rented, source: Path, faults: Faults) -> None:
+    """There is room when it is looked at, and then there is none."""
+    with faults.attempt("disk full", at="push") as attempt:
+        going = rented.begin("push", str(source), "--to", "data")
+        limit = time.monotonic() + 30
+        while not list((rented.box.root / TARGET[1:]).glob(".boxstrap-parts/*")):
+            assert time.monotonic() < limit, going.said()
+            time.sleep(0.05)
+        attempt.begin()
+        rented.box.fill_disk(15)
+        told = going.end().must(5).err
+        assert "there is no room for it: its disk is full; " in told
+        assert "no room for it: 5" in rented.run("push", str(source), "--to", "data").must(5).err
+        rented.box.empty_disk()
+        rented.run("push", str(source), "--to", "data").must(0)
+        attempt.outcome("said, then finished")
+
+
 def test_a_push_killed_at_a_random_moment(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
-    rented = rent("vast")
-    rented.run("status").must(0)
+    rented = rent("smalldisk")
     source = rented.user.home / "data"
     (source / "small").mkdir(parents=True)
     (source / "large").write_bytes(seeded.randbytes(LARGE))
@@ -55,6 +73,8 @@ def test_a_push_killed_at_a_random_moment(
     rented.box.limit(MB_S)
     usual = (LARGE + SMALL * 4500) / (MB_S * 1e6)
     there = rented.box.root / TARGET[1:]
+    full_disk(rented, source, faults)
+    assert files(there) == files(source)
     kills = 0
     for _ in range(max(2, request.config.getoption("tries") // 2)):
         rented.box.run(f"rm -rf {TARGET} /root/.boxstrap/data")

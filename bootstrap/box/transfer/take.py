@@ -129,7 +129,7 @@ class Taker:
     def open(self, target: bytes, who: str) -> str:
         """A word for what stands in the way, "" for nothing. Raises OSError."""
         workdir = os.path.dirname(self.home)
-        asked = os.path.normpath(os.path.join(workdir, target))
+        asked = os.path.normpath(os.path.join(workdir, os.path.expanduser(target)))
         if not (asked + b"/").startswith(workdir.rstrip(b"/") + b"/"):
             return "outside"
         os.makedirs(asked, exist_ok=True)

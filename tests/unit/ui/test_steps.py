@@ -120,3 +120,15 @@ def test_why_a_step_began_is_said_though_its_progress_came_first():
 def test_what_is_done_for_the_first_time_says_what_it_does():
     steps = taken(ev(1, "tools", "start", why="new"))
     assert steps.rows["tools"].words() == ["installing what is missing"]
+
+
+def test_bytes_of_many_files_say_how_many():
+    steps = taken(ev(0, "python", "start"))
+    for t, done, files in ((1, 10e6, 100), (2, 20e6, 1200)):
+        sent = {"done": done, "total": 40e6, "unit": "bytes", "files": files, "all_files": 2000}
+        steps.take(ev(t, "python", "progress", **sent))
+    assert steps.rows["python"].words()[:3] == [
+        "1,200 of 2,000 files, 20 of 40 MB, 10 MB/s, 2.0 s left",
+        "20 of 40 MB, 10 MB/s, 2.0 s left",
+        "20 of 40 MB, 2.0 s left",
+    ]
