@@ -180,6 +180,9 @@ def _import_all() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             import_module(name)
+    # What each door's command would make anew from the files that are shipped.
+    import_module("bootstrap.render.compact").files()
+    import_module("bootstrap.render.script").bare_box_files()
 
 
 def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
