@@ -59,22 +59,17 @@ prepare_box() {
   note_repository
 }
 
-# What lies in box/ from standard input, each file after a line `@@ NAME`. What is right is not touched, and what is
-# new moves in at once.
+# What lies in box/ from standard input, each file after a form feed and a line with its name: bash takes lines
+# together more slowly than it starts a program. What is right is not touched, and what is new moves in at once.
 unpack_programs() {
-  local line name body lines=() new=$PROGRAMS
+  local name body file files=() new=$PROGRAMS
   local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
   mkdir -p "$PROGRAMS" "$new"
-  mapfile -t lines
-  for line in "${lines[@]}"; do
-    case $line in
-      '@@ '*) name=${line#@@ } body='' ;;
-      @@)
-        is_text "$PROGRAMS/$name" "$body" || printf %s "$body" >"$new/$name"
-        own+="$name " # full
-        ;;
-      *) body+=$line$'\n' ;;
-    esac
+  mapfile -t -d $'\f' files
+  for file in "${files[@]:1}"; do
+    name=${file%%$'\n'*} body=${file#*$'\n'}
+    is_text "$PROGRAMS/$name" "$body" || printf %s "$body" >"$new/$name"
+    own+="$name " # full
   done
   mv -f "$new"/* "$PROGRAMS" 2>/dev/null || : # full
   rmdir "$new" # full

@@ -200,138 +200,94 @@ REPO_STEPS='repo python train'
 
 unpack_box() {
   unpack_programs <<'END_OF_BOX_FILES'
-@@ bytecode.py
+bytecode.py
 # (the file bytecode.py)
-@@
-@@ command.sh
+command.sh
 # (the file command.sh)
-@@
-@@ conda.py
+conda.py
 # (the file conda.py)
-@@
-@@ copy_packages.py
+copy_packages.py
 # (the file copy_packages.py)
-@@
-@@ enter.sh
+enter.sh
 # (the file enter.sh)
-@@
-@@ environment_probe.py
+environment_probe.py
 # (the file environment_probe.py)
-@@
-@@ expected_hardware.py
+expected_hardware.py
 # (the file expected_hardware.py)
-@@
-@@ fetch_uv.py
+fetch_uv.py
 # (the file fetch_uv.py)
-@@
-@@ gpu_checks.py
+gpu_checks.py
 # (the file gpu_checks.py)
-@@
-@@ gpu_errors.py
+gpu_errors.py
 # (the file gpu_errors.py)
-@@
-@@ gpu_performance.py
+gpu_performance.py
 # (the file gpu_performance.py)
-@@
-@@ gpu_reader.py
+gpu_reader.py
 # (the file gpu_reader.py)
-@@
-@@ image_packages.py
+image_packages.py
 # (the file image_packages.py)
-@@
-@@ imports.py
+imports.py
 # (the file imports.py)
-@@
-@@ keep_log.sh
+keep_log.sh
 # (the file keep_log.sh)
-@@
-@@ machine_checks.py
+machine_checks.py
 # (the file machine_checks.py)
-@@
-@@ machine_limits.py
+machine_limits.py
 # (the file machine_limits.py)
-@@
-@@ machine_reader.py
+machine_reader.py
 # (the file machine_reader.py)
-@@
-@@ metrics.py
+metrics.py
 # (the file metrics.py)
-@@
-@@ monitor.py
+monitor.py
 # (the file monitor.py)
-@@
-@@ network_checks.py
+network_checks.py
 # (the file network_checks.py)
-@@
-@@ network_reader.py
+network_reader.py
 # (the file network_reader.py)
-@@
-@@ pip_indexes.py
+pip_indexes.py
 # (the file pip_indexes.py)
-@@
-@@ pip_unlisted.py
+pip_unlisted.py
 # (the file pip_unlisted.py)
-@@
-@@ processes.sh
+processes.sh
 # (the file processes.sh)
-@@
-@@ reader_output.py
+reader_output.py
 # (the file reader_output.py)
-@@
-@@ reuse.py
+reuse.py
 # (the file reuse.py)
-@@
-@@ runner.sh
+runner.sh
 # (the file runner.sh)
-@@
-@@ smoke.py
+smoke.py
 # (the file smoke.py)
-@@
-@@ smoke_backends.py
+smoke_backends.py
 # (the file smoke_backends.py)
-@@
-@@ smoke_judge.py
+smoke_judge.py
 # (the file smoke_judge.py)
-@@
-@@ smoke_peaks.py
+smoke_peaks.py
 # (the file smoke_peaks.py)
-@@
-@@ smoke_stress.py
+smoke_stress.py
 # (the file smoke_stress.py)
-@@
-@@ thresholds.py
+thresholds.py
 # (the file thresholds.py)
-@@
-@@ top_stream.py
+top_stream.py
 # (the file top_stream.py)
-@@
-@@ torch_compat.py
+torch_compat.py
 # (the file torch_compat.py)
-@@
-@@ verify.py
+verify.py
 # (the file verify.py)
-@@
-@@ verify_around.py
+verify_around.py
 # (the file verify_around.py)
-@@
-@@ verify_check.py
+verify_check.py
 # (the file verify_check.py)
-@@
-@@ verify_judge.py
+verify_judge.py
 # (the file verify_judge.py)
-@@
-@@ verify_readers.py
+verify_readers.py
 # (the file verify_readers.py)
-@@
-@@ verify_table.py
+verify_table.py
 # (the file verify_table.py)
-@@
-@@ waiter.sh
+waiter.sh
 # (the file waiter.sh)
-@@
-@@ window.sh
+window.sh
 # (the file window.sh)
-@@
 END_OF_BOX_FILES
 }
 

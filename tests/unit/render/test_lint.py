@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.render.parts import box_files
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import (
     SHIPPED,
@@ -87,3 +88,7 @@ def test_the_posix_parts_say_so(kind: str) -> None:
         if path.parent.name == kind and (kind == "queries" or path.name in shared):
             shell = "bash" if kind == "queries" and path.name in in_bash else "sh"
             assert path.read_text().startswith(f"# shellcheck shell={shell}"), path
+
+
+def test_no_file_of_the_box_has_the_sign_that_parts_them() -> None:
+    assert [name for name, text in box_files() if "\f" in text] == []
