@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-
-import jinja2
 
 from bootstrap import __version__
-from bootstrap.errors import UsageError
-from bootstrap.paths import shipped, write_users_file
+from bootstrap.ui.page import fill
 from bootstrap.ui.verdict_table import end, kinds, rows
 from bootstrap.verdict import Verdict, gpus_named
 
@@ -33,11 +29,8 @@ class Subject:
 
 def page(verdict: Verdict, subject: Subject) -> str:
     """The page. Pure: the same for the same input."""
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string((shipped("templates") / TEMPLATE).read_text("utf-8"))
-    return template.render(
+    return fill(
+        TEMPLATE,
         verdict=verdict,
         subject=subject,
         end=end(verdict),
@@ -45,21 +38,3 @@ def page(verdict: Verdict, subject: Subject) -> str:
         serials=[(gpu.index, gpu.uuid) for gpu in verdict.gpus if gpu.uuid],
         rows=rows(verdict),
     )
-
-
-def check_place(file: Path) -> None:
-    """Refuse a place where no page can be written. Raises UsageError."""
-    if file.is_dir() or not file.parent.is_dir():
-        raise UsageError(
-            f"--report: {file} can't be written: "
-            + ("it is a folder" if file.is_dir() else f"there is no folder {file.parent}"),
-            hint="Name a file in a folder that is there, as in --report verdict.html",
-        )
-
-
-def write(file: Path, text: str) -> None:
-    """Write the page. Raises UsageError where that is not allowed."""
-    try:
-        write_users_file(file, text)
-    except OSError as error:
-        raise UsageError(f"--report: {file} can't be written: {error.strerror}") from error

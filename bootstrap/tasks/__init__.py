@@ -31,7 +31,7 @@ FAMILIES = (
     (profiles.init, setup.setup, runs.logs, runs.status, runs.stop),  # what is needed first
     (setup.plan, setup.verify),
     (run.run, sync.sync, transfer.push, transfer.pull),
-    (runs.wait, runs.attach, runs.shell, runs.exec_, top.top),
+    (runs.wait, runs.attach, runs.shell, runs.exec_, top.top, runs.report),
     (editors.code, editors.ssh_config),
     (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),

@@ -1,4 +1,4 @@
-"""status, logs, wait, attach, shell, exec, stop: the training on a box, and the box, afterwards."""
+"""status, logs, report, wait, attach, shell, exec, stop: a training, and its box, afterwards."""
 
 from __future__ import annotations
 
@@ -71,6 +71,25 @@ def logs(call: Call) -> None:
         follow=given["follow"],
     )
     show_log(call.options(), call.screen, wish, as_json=call.is_json)
+
+
+@command(
+    HOST,
+    JSON,
+    _IDENTITY,
+    _REPO,
+    _RUN,
+    Option("out", "Where to write it; default: beside the run's results."),
+    changes=(),
+)
+def report(call: Call) -> None:
+    """Write a page about a run: its metrics, GPUs, memory, setup, commit, verdict and results.
+
+    Example: boxstrap report --host my-box --run train-1
+    """
+    from bootstrap.runs.report import make_report
+
+    make_report(call.options(), call.screen, call.given["run"], call.given["out"])
 
 
 @command(

@@ -103,18 +103,19 @@ def verify(call: Call) -> None:
 
     report = expanded(call.given["report"]) if call.given["report"] else None
     if report:
-        from bootstrap.verdict_page import check_place
+        from bootstrap.ui.page import check_place
 
-        check_place(report)
+        check_place(report, "--report")
     found = verify_box(call.request(), call.screen)
     _show_verdict(call, found.verdict, refused=found.error is not None)
     if report:
         from datetime import datetime, timezone
 
-        from bootstrap.verdict_page import Subject, page, write
+        from bootstrap.ui.page import write_page
+        from bootstrap.verdict_page import Subject, page
 
         subject = Subject(found.where, found.provider, datetime.now(timezone.utc))
-        write(report, page(found.verdict, subject))
+        write_page(report, page(found.verdict, subject), "--report")
         call.screen.result({"report": str(report)}, f"\nreport: {report}")
     if found.error:
         raise found.error

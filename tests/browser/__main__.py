@@ -11,7 +11,7 @@ import time
 
 from tests.browser import MissingError
 
-PROOFS: tuple[str, ...] = ()
+PROOFS: tuple[str, ...] = ("report",)
 
 
 def main(names: list[str]) -> None:

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,6 +61,18 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
     head, first, *_ = map(json.loads, noted.splitlines())
     assert head["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
     assert first[3] == [[0, 4 * 2**20, None, 31]]
+    place = with_gpu.run("report", "--json").must(0).json()["report"]
+    page = Path(place).read_text()
+    for part in (
+        "train-1 running",
+        "loss: 0.5 at the end.",
+        "1 NVIDIA A100-SXM4-80GB: 0 % busy",
+    ):
+        assert part in page, part
+    assert len(re.findall(r'<path d="M[^"]+" class="line', page)) >= 4
+    assert page.count('class="bar ok"') >= 5
+    # What is written there never travels.
+    assert "nothing to do" in with_gpu.run("setup").must(0).out
 
 
 def test_two_boxes_at_once_and_one_that_drops_comes_back(

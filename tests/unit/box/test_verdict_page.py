@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import verdict_page
 from bootstrap.errors import UsageError
+from bootstrap.ui.page import check_place, write_page
 from bootstrap.verdict import Verdict, read
 from bootstrap.verdict_page import Subject, page
 from tests.docs import verdict_example
@@ -108,7 +108,7 @@ def test_the_example_is_what_the_product_makes() -> None:
 def test_a_place_where_no_page_can_be_is_refused_before_anything(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(UsageError, match="can't be written"):
-            verdict_page.check_place(place)
-    verdict_page.check_place(tmp_path / "page.html")
-    verdict_page.write(tmp_path / "page.html", "é")
+            check_place(place, "--report")
+    check_place(tmp_path / "page.html", "--report")
+    write_page(tmp_path / "page.html", "é", "--report")
     assert (tmp_path / "page.html").read_bytes() == "é".encode()

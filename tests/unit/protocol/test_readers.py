@@ -34,6 +34,7 @@ from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
 from bootstrap.protocol.run_details import ask_details, parse_details
+from bootstrap.protocol.run_history import ask_history
 from bootstrap.protocol.samples import SampleLines
 from bootstrap.protocol.send_dependencies import DependencySender, refs_there
 from bootstrap.protocol.send_uv import UvSender
@@ -193,6 +194,12 @@ def detailed(wire: Any) -> None:
     ask_details(wire, workdir="/w", repo_key="k", repo_root="", redact=["A"])
 
 
+def remembered(wire: Any) -> None:
+    assert RUN
+    history = ask_history(wire, RUN, workdir="/w", redact=["A"])
+    assert history.read_samples()[1] == []
+
+
 def cleaned(wire: Any) -> None:
     said = exchange(wire, "x")
     rows_of = b"tree\tk\th@2\t" + said + b"\nsize\th@2\t" + said
@@ -254,6 +261,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     ),
     "protocol/probe.py": probe,
     "protocol/run_details.py": detailed,
+    "protocol/run_history.py": remembered,
     "protocol/box_work.py": worked,
     "protocol/trees.py": cleaned,
     "protocol/sync_state.py": synced,
@@ -325,6 +333,18 @@ VALUES = st.text(
         f"r\tn\trunning {DIGITS}",
     ]
 )
+HISTORIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "events": st.lists(VALUES, max_size=2) | VALUES,
+        "verdict": VALUES,
+        "samples": st.lists(VALUES | st.just('{"gpus": [{"index": 0}]}'), max_size=3),
+        "curves": st.lists(st.fixed_dictionaries({"name": VALUES}), max_size=2),
+        "changes": st.lists(VALUES, max_size=2),
+        "read": st.sampled_from([0, -1, 10**30]),
+        "python": st.booleans(),
+    },
+).map(lambda said: json.dumps(said).encode())
 LINES = st.lists(st.tuples(WORDS, st.sampled_from("\t \n"), VALUES).map("".join), max_size=8).map(
     lambda lines: "\n".join(lines).encode("utf-8", "surrogatepass")
 )
@@ -382,7 +402,7 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(said=st.binary(max_size=3000) | LINES | LOOKS | FRAMES, code=CODES)
+@given(said=st.binary(max_size=3000) | LINES | LOOKS | HISTORIES | FRAMES, code=CODES)
 @example(said=b"x", code=DIGITS.encode())
 @example(said="free\t²\n".encode(), code=b"0")
 @example(said=b"{}\n", code=b"0")

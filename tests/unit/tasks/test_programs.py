@@ -33,8 +33,8 @@ BUILT = [
     "plan",
     "profiles",
 ]
-BUILT += ["render", "run", "secrets", "setup", "shell", "ssh-config", "status", "stop", "sync"]
-BUILT += ["top", "verify", "wait"]
+BUILT += ["pull", "push", "render", "report", "run", "secrets", "setup", "shell", "ssh-config"]
+BUILT += ["status", "stop", "sync", "top", "verify", "wait"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),

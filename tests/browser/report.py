@@ -1,0 +1,61 @@
+"""A report of a real run, in Chromium, without a network: its curves are seen."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from tests.boxes import Rig
+from tests.browser import browse
+from tests.main_job.rented import Rented
+from tests.main_job.settled import Settled
+from tests.main_job.test_after import plant_gpu
+from tests.nvml import scenarios
+
+PROFILE = """\
+version: 1
+gpu: {smoke: none}
+train:
+  command: python train.py
+  results: [out/]
+  metrics: ["{step}: loss {loss}, dice is {dice}"]
+"""
+TRAIN = """\
+import math, pathlib, time
+pathlib.Path("out/model.pt").write_bytes(bytes(100_000))
+for step in range(400):
+    loss = 3 * math.exp(-step / 80) + 0.1 * math.sin(step)
+    print(f"{step}: loss {loss:.4f}, dice is {1 - loss / 4:.4f}", flush=True)
+    time.sleep(0.06)
+"""
+
+
+def main() -> None:
+    """A run of 25 s on a box, and the page that is written of it."""
+    user = Settled()
+    user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    with tempfile.TemporaryDirectory() as folder, Rig(mirror=True) as rig:
+        rented = Rented(user, rig.start("vast"))
+        try:
+            plant_gpu(rented, Path(folder), scenarios.A100)
+            rented.run("setup").must(0)
+            rented.run("wait").must(0)
+            place = rented.run("report", "--json").must(0).json()["report"]
+            script = Path(__file__).with_suffix(".js")
+            picture = Path(folder, "report.png")
+            seen = json.loads(browse(script, f"file://{place}", str(picture)))
+        finally:
+            user.leave()
+    plots = {plot["title"]: plot["curves"] for plot in seen["plots"]}
+    assert seen["asked"] == [f"file://{place}"], seen["asked"]
+    assert (seen["problems"], seen["scripts"]) == ([], 0), seen["problems"]
+    for title in ("loss by step", "dice by step"):
+        (curve,) = plots[title]
+        assert curve["width"] > 600, (title, curve)
+        assert curve["height"] > 80, (title, curve)
+        assert curve["hits"] == 5, (title, curve)
+        assert curve["stroke"] not in ("none", ""), (title, curve)
+    for title in ("GPU load", "GPU memory", "Processor", "Memory"):
+        assert plots[title][0]["hits"] >= 4, (title, plots[title])
+    assert sum(width > 100 for width in seen["bars"]) >= 1, seen["bars"]

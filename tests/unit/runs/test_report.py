@@ -1,0 +1,374 @@
+"""The report of a run: what a box's own program reads of it, and the page that is made of that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.box.report.run_history import MOST_LOG, MOST_POINTS, CurveReader
+from bootstrap.errors import BoxLacksError
+from bootstrap.link.errors import NoAnswer
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.run import Run
+from bootstrap.protocol.run_history import MetricCurve, RunHistory, ask_history
+from bootstrap.runs.failure import Failure
+from bootstrap.runs.report import read_manifest
+from bootstrap.runs.report_curves import machine_plots, metric_plots
+from bootstrap.runs.report_page import ReportedFile, RunReport, page, step_bars
+from bootstrap.runs.report_plots import Plot, PlotLine
+from bootstrap.verdict import read
+from tests.unit.box.test_verdict import document, gpu, reason, row
+from tests.unit.box.test_verdict_page import EVIL, parsed
+
+RUN = Run("homework-1", "train-1", "finished", 0, 1000, "a" * 40, "w", "train", 0, 9, "python t.py")
+RUN = replace(RUN, begun=1000, over=1100)
+HEAD = {
+    "v": 1,
+    "cpus": 8,
+    "memory_total": 64 * 2**30,
+    "gpus": [
+        {"index": at, "name": "A100", "memory_total": 80 * 2**30, "power_limit": 400.0}
+        for at in range(2)
+    ],
+}
+SAMPLES = [
+    [1000 + 10 * at, 50.0 + at, 2**33, [[97, 2**36, 390.5, 61], [3, 2**20, 50.0, None]]]
+    for at in range(10)
+]
+Lay = Callable[..., RunHistory]
+
+
+@pytest.fixture
+def lay(tmp_path: Path) -> Lay:
+    """Lays a run into a folder of this machine, and asks for its history as of a box."""
+
+    def make(log: str | bytes, redact: Sequence[str] = (), **files: str) -> RunHistory:
+        folder = tmp_path / ".boxstrap/runs/homework-1/train-1"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "log").write_bytes(log if isinstance(log, bytes) else log.encode())
+        for name, text in {"started": "1000", **files}.items():
+            (folder / name).write_text(text)
+            os.utime(folder / name, (1000, 1000))
+        wire = LocalWire()
+        try:
+            return ask_history(wire, RUN, workdir=str(tmp_path), redact=redact)
+        finally:
+            wire.close()
+
+    return make
+
+
+def curves(history: RunHistory) -> Mapping[str, MetricCurve]:
+    return {curve.name: curve for curve in history.curves}
+
+
+def test_curves_are_read_on_the_box(lay: Lay) -> None:
+    lines = [f"step {n} loss {1 / (n + 1):.5f} lr=1e-3\n" for n in range(50)]
+    found = curves(lay("start\n" + "".join(lines) + "step 50 loss nan\n"))
+    loss = found["loss"]
+    assert (loss.axis, loss.count, loss.odd) == ("step", 51, 50.0)
+    assert loss.points[:2] == ((0.0, 1.0), (1.0, 0.5))
+    assert found["lr"].points[-1] == (49.0, 0.001)
+
+
+def test_what_has_no_step_goes_by_the_times_beside_the_log(lay: Lay) -> None:
+    log = "loss 3\nloss 2\nloss 1\n"
+    history = lay(log, pid="1 1 x\n", times="1000 0\n1005 7\n1050 14\n1099 21\n")
+    (loss,) = history.curves
+    assert (loss.axis, loss.points) == ("seconds", ((5.0, 3.0), (50.0, 2.0), (99.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "axis"),
+    [
+        (["epoch 1 loss 2", "epoch 2 loss 1"], "epoch"),
+        (["epoch 1 step 1 loss 2", "epoch 1 step 2 loss 1"], "step"),
+        (["step 1 loss 2", "step 1 loss 3", "step 2 loss 1"], "step"),
+        (["epoch 1 step 9 loss 2", "epoch 2 step 1 loss 1"], "epoch"),
+        (["epoch 1 loss 2", "epoch 1 loss 1"], "seconds"),
+        (["step 1 loss 2", "loss 1"], "seconds"),
+    ],
+)
+def test_by_what_a_curve_goes(lay: Lay, lines: list[str], axis: str) -> None:
+    (loss,) = lay("\n".join(lines) + "\n").curves
+    assert loss.axis == axis
+
+
+def test_many_values_become_few_points() -> None:
+    curve = CurveReader("loss")
+    for step in range(100_001):
+        curve.add(step, {"step": float(step), "loss": float(step)})
+    told = curve.as_dict()
+    assert told["count"] == 100_001
+    assert 400 < len(told["points"]) <= MOST_POINTS
+    assert all(abs(x - value) < 0.01 for x, value in told["points"]), "a mean lies at its place"
+    assert told["points"][-1][0] > 99_000
+
+
+def test_a_long_log_is_read_in_pieces(lay: Lay, tmp_path: Path) -> None:
+    line = "step {:09d} loss 0.5 ".ljust(199, "x") + "\n"
+    log = "".join(line.format(at) for at in range(70_000))
+    history = lay(log)
+    assert history.of == len(log) > 2 * MOST_LOG
+    assert MOST_LOG * 0.9 < history.read <= MOST_LOG
+    (loss,) = history.curves
+    assert loss.axis == "step", "each line of each piece is whole"
+    assert loss.points[0][0] < 200
+    assert loss.points[-1][0] > 69_000
+    # Ten gigabytes of which most was let go: a hole.
+    file = tmp_path / ".boxstrap/runs/homework-1/train-1/log"
+    with file.open("r+b") as opened:
+        opened.truncate(10**10)
+        opened.seek(10**10)
+        opened.write(b"loss 7\n" * 9)
+    (file.parent / "times").write_text(f"1000 {10**10}\n")
+    wire = LocalWire()
+    again = ask_history(wire, RUN, workdir=str(tmp_path), redact=())
+    wire.close()
+    assert (again.read, again.of) == (63, 63)
+    assert [value for _, value in again.curves[0].points] == [7.0] * 9
+
+
+def test_samples_setup_and_results_come_along(lay: Lay, tmp_path: Path) -> None:
+    setups = tmp_path / ".boxstrap/setups"
+    for name, begun in (("20260101-000000-aaaaaa", 900), ("20260101-000000-bbbbbb", 2000)):
+        (setups / name).mkdir(parents=True)
+        (setups / name / "events.jsonl").write_text(events(name, begun))
+    (tmp_path / "homework/out").mkdir(parents=True)
+    (tmp_path / "homework/out/model.pt").write_bytes(b"12345")
+    (tmp_path / "homework/out/link").symlink_to("/etc/passwd")
+    samples = "\n".join(json.dumps(each) for each in (HEAD, *SAMPLES, "cut"))[:-3]
+    history = lay("", samples=samples, dir=f"{tmp_path}/homework\n", results="out/\nnone/\n")
+    head, rows = history.read_samples()
+    assert head.gpus[0].name == "A100"
+    assert len(rows) == 10
+    assert history.results == (("out/model.pt", 5),)
+    assert {event.setup for event in history.read_events()} == {"20260101-000000-aaaaaa"}
+
+
+def events(setup: str, begun: float) -> str:
+    base = {"v": 1, "setup": setup}
+    rows = [
+        {"seq": 1, "t": begun, "step": "preflight", "event": "start", "why": "new"},
+        {"seq": 2, "t": begun + 1, "step": "preflight", "event": "ok"},
+        {"seq": 3, "t": begun + 1, "step": "python", "event": "start", "why": "new"},
+        {"seq": 4, "t": begun + 1, "step": "repo", "event": "skip", "why": "done"},
+        {"seq": 5, "t": begun + 9, "step": "python", "event": "fail", "code": "build-failed"},
+        {"seq": 6, "t": begun + 10, "step": "setup", "event": "done", "rc": 7},
+    ]
+    return "".join(json.dumps({**base, **each}) + "\n" for each in rows)
+
+
+def test_the_setup_is_drawn_as_bars() -> None:
+    bars = {
+        bar.step: bar for bar in step_bars(RunHistory(events=tuple(events("s", 5).split("\n"))))
+    }
+    assert (bars["preflight"].start, bars["preflight"].width) == (0, 10)
+    assert (bars["python"].start, bars["python"].width) == (10, 80)
+    assert (bars["python"].state, bars["python"].took) == ("failed", "8.0 s")
+    assert (bars["repo"].state, bars["repo"].width) == ("skipped", 0)
+
+
+def test_changes_are_told_by_the_box_own_store(lay: Lay, tmp_path: Path) -> None:
+    store = tmp_path / ".boxstrap/store/homework-1.git"
+    work = tmp_path / "work"
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(work), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    work.mkdir()
+    git("init", "-q")
+    (work / "train.py").write_text("one\n")
+    git("add", "-A")
+    git("commit", "-qm", "Train <b>more</b>")
+    commit = git("rev-parse", "HEAD")
+    (work / "train.py").write_text("two\nthree\n")
+    (work / "new.py").write_text("x\n")
+    git("add", "-A")
+    git("commit", "-qm", "snapshot")
+    snapshot = git("rev-parse", "HEAD")
+    subprocess.run(["git", "clone", "-q", "--bare", work, store], check=True)
+    history = lay("", commit=f"{commit}\n", snapshot=f"{snapshot}\n")
+    assert history.subject == "Train <b>more</b>"
+    assert history.changes == ("1 0 new.py", "2 1 train.py")
+
+
+def test_a_box_that_makes_no_sense_is_told_so(lay: Lay, tmp_path: Path) -> None:
+    (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
+    python = tmp_path / ".boxstrap/agent/bin/python"
+    for answer in ('{"curves": 3}', "", "[" * 9999, '{"curves":[{"name":"a","axis":"step"}]}'):
+        python.write_text(f"#!/bin/sh\necho '{answer}'\n")
+        python.chmod(0o755)
+        with pytest.raises(NoAnswer, match="no sense"):
+            lay("")
+    python.write_text("#!/bin/sh\necho '{\"python\": false}'\n")
+    with pytest.raises(BoxLacksError, match="no Python"):
+        lay("")
+
+
+def test_a_secret_in_a_log_stays_on_the_box(lay: Lay, tmp_path: Path) -> None:
+    (tmp_path / ".boxstrap").mkdir()
+    (tmp_path / ".boxstrap/secrets").write_bytes(b"TOKEN=hunter22abc\0")
+    (tmp_path / ".boxstrap/agent/bin").mkdir(parents=True)
+    (tmp_path / ".boxstrap/agent/bin/python").symlink_to(
+        subprocess.run(
+            ["sh", "-c", "command -v python3"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    )
+    history = lay("hunter22abc/loss 3\n", redact=["TOKEN"])
+    assert "hunter22" not in history.model_dump_json()
+    assert "hidden" in history.curves[0].name
+
+
+def test_metrics_of_a_kind_share_a_plot() -> None:
+    names = ["lr", "train_loss", "val_loss", "accuracy", *(f"x{n}" for n in range(20))]
+    plots, left_out = metric_plots([curve(name) for name in names])
+    assert [plot.title for plot in plots[:3]] == [
+        "train_loss, val_loss by step",
+        "lr by step",
+        "accuracy by step",
+    ]
+    assert (len(plots), left_out) == (12, 11)
+    (bad,), _ = metric_plots([curve("loss", odd=700.0, count=5000)])
+    assert "no number any more (nan or inf) at step 700" in bad.note
+    assert "5,000 values" in bad.note
+
+
+def curve(name: str, **more: Any) -> MetricCurve:
+    return MetricCurve(name=name, axis="step", points=((0, 1), (9, 0.5)), **{"count": 2, **more})
+
+
+def test_the_gpus_of_the_run_are_shown() -> None:
+    history = RunHistory(samples=tuple(map(json.dumps, (HEAD, *SAMPLES))))
+    head, rows = history.read_samples()
+    plots = {plot.title: plot for plot in machine_plots(head, rows, RUN)}
+    assert [line.name for line in plots["GPU load"].lines] == ["GPU 0", "GPU 1"]
+    assert plots["GPU memory"].lines[0].points[:2] == [(0, 64.0), (10, 64.0)]
+    assert plots["Memory"].lines[0].points[0] == (0, 8.0)
+    given = {plot.title: plot for plot in machine_plots(head, rows, replace(RUN, gpus="1"))}
+    assert [line.name for line in given["GPU load"].lines] == ["GPU 1"]
+    assert given["GPU temperature" if "GPU temperature" in given else "GPU power"].lines
+    assert machine_plots(head, [], RUN) == []
+
+
+@pytest.mark.parametrize(
+    "points",
+    [[], [(0, 0)], [(5, 3), (6, 3)], [(0, 1e300), (1, -1e300)], [(0, 1e-300), (1e15, 0)]],
+)
+def test_whatever_the_points_are_there_is_a_plot(points: list[tuple[float, float]]) -> None:
+    for top in (None, 100.0):
+        assert "<svg" in Plot("x", [PlotLine(EVIL, points)], in_seconds=True, top=top).svg(1)
+
+
+def hostile() -> RunReport:
+    verdict = document(
+        verdict="return",
+        reasons=[reason(check=EVIL, says=EVIL, advice=EVIL)],
+        gpus=[gpu(0, name=EVIL)],
+        checks=[row(EVIL, 0, "return", EVIL, EVIL, EVIL)],
+    )
+    said = {
+        "curves": [{"name": EVIL, "axis": "step", "points": [[0, 1], [1, 2]], "count": 2}],
+        "subject": EVIL,
+        "changes": [f"1 2 {EVIL}"],
+        "samples": [
+            json.dumps({**HEAD, "gpus": [{"index": 0, "name": EVIL}]}),
+            *map(json.dumps, SAMPLES),
+        ],
+        "events": events("20260101-000000-aaaaaa", 900).splitlines(),
+    }
+    run = replace(
+        RUN, command=EVIL, commit=EVIL, snapshot=EVIL, state="finished", rc=1, tree=EVIL, name=EVIL
+    )
+    return RunReport(
+        EVIL,
+        EVIL,
+        run,
+        1200,
+        RunHistory.model_validate_json(json.dumps(said)),
+        read(json.dumps(verdict).encode()),
+        Failure("unknown", EVIL, lines=(EVIL,)),
+        [ReportedFile(EVIL, 5, EVIL)],
+    )
+
+
+def test_what_a_hostile_box_says_is_text_and_nothing_else() -> None:
+    text = page(hostile())
+    seen, plain = parsed(text), parsed(page(report()))
+    assert set(seen.tags) - set(plain.tags) <= {"pre", "ol", "li"}
+    assert "script" not in seen.tags
+    assert not {name for name, _ in seen.attributes if name.startswith("on") or name == "href"}
+    assert {name for name, _ in seen.attributes} <= {name for name, _ in plain.attributes}
+    assert seen.text.count("<script>alert(1)</script>") > 10
+    assert "{{ 7*7 }}" in seen.text
+    assert "default-src 'none'; style-src 'unsafe-inline'" in text
+    for word in ("http://", "https://", "url(", "@import", "<link", "<iframe", "<script"):
+        assert word not in text, word
+
+
+def report(**more: Any) -> RunReport:
+    history = RunHistory(
+        curves=(curve("loss"),),
+        samples=tuple(map(json.dumps, (HEAD, *SAMPLES))),
+        events=tuple(events("20260101-000000-aaaaaa", 900).splitlines()),
+        changes=("2 1 train.py",),
+        subject="Train more",
+    )
+    run = replace(RUN, snapshot="b" * 40)
+    found = [ReportedFile("out/model.pt", 5, "c" * 64)]
+    verdict = read(json.dumps(document()).encode())
+    return replace(RunReport("gpu", "homework", run, 1200, history, verdict, None, found), **more)
+
+
+def test_the_page_says_all_of_it() -> None:
+    text = page(report())
+    seen = re.sub(r"\s+", " ", parsed(text).text)
+    for part in (
+        "train-1 finished",
+        "python t.py",
+        "1970-01-01 00:16:40 UTC",
+        "1 min 40 s",
+        "aaaaaaaaaaaa Train more with changes on it: snapshot bbbbbbbbbbbb",
+        "2 A100: 50 % busy on average; at most 64.0 of 80.0 GiB of one in use",
+        "loss by step",
+        "loss: 0.5 at the end.",
+        "21train.py",
+        "Keep this box.",
+        f"out/model.pt5 B{'c' * 64}",
+        "a package could not be built",
+    ):
+        assert part in seen, part
+    # Each curve is a line with its points: of loss, of two GPUs' load, memory and power, of one's
+    # heat, of the machine.
+    assert len(re.findall(r'<path d="M[^"]+" class="line', text)) >= 10
+    secret = page(report(), lambda said: said.replace("train.py", "[X hidden]"))
+    assert "train.py" not in secret
+    assert "[X hidden]" in secret
+
+
+def test_a_run_of_which_little_is_known_has_a_page() -> None:
+    text = parsed(page(report(history=RunHistory(), verdict=None, results=()))).text
+    for part in ("No line of its log has a metric", "Nothing was noted", "no verdict", "None, by"):
+        assert part in text
+    bare = report(results=[ReportedFile("out/a", 5)])
+    assert "not brought home yet: boxstrap pull --run train-1" in parsed(page(bare)).text
+
+
+def test_the_manifest_of_a_pull_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "manifest.json"
+    row = {"path": "out/a\x1b[2J", "size": 5, "sha256": "d" * 64}
+    file.write_text(json.dumps({"v": 1, "files": [row]}))
+    assert read_manifest(file) == [ReportedFile("out/a", 5, "d" * 64)]
+    for damaged in ("", "[]", '{"files": [3]}', '{"files": 3}', "[" * 9999):
+        file.write_text(damaged)
+        assert read_manifest(file) == []
+    assert read_manifest(tmp_path / "none") == []
