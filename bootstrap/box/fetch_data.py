@@ -56,8 +56,8 @@ def untracked(items: list[Item], places: Places) -> int:
     records, tree = _records(items, places), places.tree.resolve()
     for item in items:
         record = records.read(places.key(item))
-        files = record.files if record and item.to.endswith("/") else ()
-        for path in [Path(file.path) for file in files] or [places.target(item)]:
+        files = [Path(file.path) for file in record.files] if record else []
+        for path in files if item.to.endswith("/") else [places.target(item)]:
             if tree in path.parents:
                 say("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", str(path.relative_to(tree))))
     return 0

@@ -12,6 +12,7 @@ apply_data() {
     tell_data <<<"$asked"
     exit 1
   }
+  keep_data_untracked
   [ -z "$asked" ] || ask_for_data "$asked"
   fetch_data fetch | tell_data
   [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1
@@ -39,7 +40,7 @@ tell_data() {
   while read -r word first second; do
     case $word in
       # While something is sent as well, that is shown.
-      progress) [ -e "$SETUP_DIR/data.waits" ] || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
+      progress) { [ -e "$SETUP_DIR/data.waits" ] && [ ! -e "$SETUP_DIR/data.sent" ]; } || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
       warn) emit warn "code=$first" ;;
       code) printf '%s\n' "$first${second:+ $second}" >"$STEP_CODE" ;;
       *) printf '%s\n' "$word $first $second" ;;
@@ -66,11 +67,11 @@ await_data() {
   [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'the other side says why'
 }
 
-# What was brought is no work of this tree: it neither comes home with `sync --back` nor is it in a commit's way.
+# What was brought, and what is on its way, is no work of this tree: it neither comes home with `sync --back` nor is it in a commit's way.
 keep_data_untracked() {
   local line exclude=$REPO_DIR/.git/info/exclude
   mkdir -p "${exclude%/*}"
-  fetch_data untracked | while IFS= read -r line; do
+  { printf '%s\n' '.boxstrap-*' && fetch_data untracked; } | while IFS= read -r line; do
     is_line "$exclude" "$line" || printf '%s\n' "$line" >>"$exclude"
   done
 }

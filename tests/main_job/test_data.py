@@ -54,7 +54,7 @@ def rented_with(rent: Rent, server: DataServer, items: str, **variant: Any) -> R
     rented = rent("vast", used=True, **variant)
     rented.box.write(CERTIFICATE, server.certificate.read_text())
     made = rented.user.repository(boxstrap__yaml=f"{PROFILE}{items}", train__py=TRAIN)
-    made.commit({".gitignore": "data/\nsets/\none.txt\n"})
+    made.commit({".gitignore": "sets/\none.txt\n"})
     return rented
 
 
@@ -106,6 +106,8 @@ data:
     done = again.end().must(0)
     assert "data       start  its settings changed" in done.err
     assert "step 1 ./data/sent/deep c.bin 40000000" in done.out
+    # A new run finds it as well.
+    assert "step 1 ./data/sent/deep c.bin" in rented.run("run", "--", "python train.py").must(0).out
     assert len(server.asked) == asked
 
 
@@ -165,6 +167,7 @@ def test_the_page_from_data_to_results_as_it_stands(rent: Rent, server: DataServ
     user, root = rented.user, rented.user.place
     (root / "boxstrap.yaml").write_text(f"{PROFILE}{profile}")
     (root / "train.py").write_text(TRAIN + RESULT)
+    (root / ".gitignore").write_text("data/\n")
     (user.home / "sets").mkdir()
     (user.home / "sets/labels.csv").write_text("1,2\n")
     (root / "data/corpus").mkdir(parents=True)

@@ -349,7 +349,8 @@ def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
     name: str, box: BoxHere, server: DataServer, tmp_path: Path
 ):
     server.add(name, BAD[name]())
-    box.refused("data-archive", {"from": server.url(name), "to": "set", "unpack": True})
+    said = box.refused("data-archive", {"from": server.url(name), "to": "set", "unpack": True})
+    assert ("says too much of a file" in said) == name.startswith("names")
     assert {path.name for path in tmp_path.iterdir()} <= {".boxstrap", "work"}
     assert not (box.tree / "set").exists()
     assert list(box.tree.glob(".boxstrap*")) == []
