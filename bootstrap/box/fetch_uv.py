@@ -11,11 +11,13 @@ import io
 import os
 import re
 import ssl
+import struct  # full
 import sys
 import urllib.parse
 import urllib.request
 import zipfile
 import zlib
+from typing import IO, Iterator  # noqa: UP035 - of Python 3.6  # full
 
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = (
@@ -26,6 +28,10 @@ if not __package__:  # run as a file: PEP 366
 from .pip_indexes import pip_setting
 
 TIMEOUT_S = 20
+PIECE = 256 * 1024  # full
+# A member begins with sizes and lengths (APPNOTE 4.3.7).
+LOCAL_HEADER = struct.Struct("<6xHH8xI4xHH")  # full
+WITHOUT_SIZES = 8  # full
 
 
 def index(fallback: str) -> str:
@@ -70,11 +76,88 @@ def link_of(page_url: str, page: str, name: str) -> str:
     sys.exit("the index at %s has no %s" % (page_url, name))
 
 
+class Digested:
+    """What is read of an answer, and the SHA-256 of all of it."""
+
+    def __init__(self, answer: IO[bytes]) -> None:
+        self.answer = answer
+        self.sha = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, fewer at the end."""
+        data = self.answer.read(size)
+        self.sha.update(data)
+        return data
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """The next `size` bytes as they come."""
+        while size > 0:
+            data = self.read(min(size, PIECE))
+            if not data:
+                return
+            size -= len(data)
+            yield data
+
+
+def streamed(url: str, sha: str, destination: str) -> bool:
+    """Digest and unpack the wheel while it comes; False where it is laid out in another way."""
+    new = "%s.new.%d" % (destination, os.getpid())
+    context = ssl.create_default_context(cafile=pip_setting("cert") or None)
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=context) as answer:
+            wheel = Digested(answer)
+            size = find_member(wheel)
+            if not size or answer.headers.get("Content-Encoding"):
+                return False
+            unpack(wheel, size, new)
+            if answer.length:
+                raise http.client.IncompleteRead(b"", answer.length)
+        if wheel.sha.hexdigest() != sha:
+            sys.exit("the SHA-256 of %s is wrong" % url.rpartition("/")[2])
+        os.chmod(new, 0o755)
+        os.replace(new, destination)
+    finally:
+        if os.path.exists(new):
+            os.unlink(new)
+    return True
+
+
+def unpack(wheel: Digested, size: int, new: str) -> None:
+    """Inflate the next `size` bytes into `new`, and read to the end."""
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+    with open(new, "wb") as file:
+        for data in wheel.pieces(size):
+            file.write(inflate.decompress(data))
+        file.write(inflate.flush())
+    for _ in wheel.pieces(sys.maxsize):
+        pass
+
+
+def find_member(wheel: Digested) -> int:
+    """Read up to uv itself: the size of what is deflated there, 0 where that can't be told."""
+    while True:
+        header = wheel.read(LOCAL_HEADER.size)
+        if len(header) < LOCAL_HEADER.size or header[:4] != b"PK\3\4":
+            return 0
+        flags, method, size, name_size, extra_size = LOCAL_HEADER.unpack(header)
+        name = wheel.read(name_size)
+        wheel.read(extra_size)
+        if flags & WITHOUT_SIZES:
+            return 0
+        if name.endswith(b"/scripts/uv"):
+            return size if method == zipfile.ZIP_DEFLATED else 0
+        for _ in wheel.pieces(size):
+            pass
+
+
 def main() -> None:
     """Fetch, compare, unpack; the destination appears whole or not at all."""
     fallback, name, sha, destination = sys.argv[1:]
     page_url = index(fallback).rstrip("/") + "/uv/"
-    wheel = get(link_of(page_url, get(page_url).decode("utf-8", "replace"), name))
+    link = link_of(page_url, get(page_url).decode("utf-8", "replace"), name)
+    if streamed(link, sha, destination):  # full
+        return  # full
+    wheel = get(link)
     if hashlib.sha256(wheel).hexdigest() != sha:
         sys.exit("the SHA-256 of %s is wrong" % name)
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:

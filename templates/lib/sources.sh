@@ -240,7 +240,7 @@ told_uv() {
         sizes=$((sizes + $(in_bytes "${line##*\(}")))
         printf '%s\n' "$sizes" >"$SETUP_DIR/sizes"
         ;;
-      *'Building '*) printf '%s\n' "$SECONDS" >"$SETUP_DIR/builds" ;;
+      *'Building '*) note_build "$line" ;;
       *' Built '*) rm -f "$SETUP_DIR/builds" ;;
       *'Installed '* | *'Checked '*) emit progress "done=$total" "total=$total" unit=packages ;;
     esac
@@ -249,6 +249,20 @@ told_uv() {
   kill "$sampler" 2>/dev/null || :
   wait "$sampler" 2>/dev/null || :
   return "$rc"
+}
+
+# What compiles for CUDA is known to take minutes, and is warned of before it does.
+LONG_BUILDS=' apex auto-gptq bitsandbytes causal-conv1d deepspeed detectron2 flash-attn flash-attn-3 flashinfer-python
+  gsplat llama-cpp-python mamba-ssm mmcv natten nvdiffrast pytorch3d sageattention spconv tinycudann torch-cluster
+  torch-scatter torch-sparse transformer-engine vllm xformers '
+
+# note_build LINE: of uv's, as in `Building flash-attn==2.8.3`.
+note_build() {
+  local name=${1#*Building }
+  case ${LONG_BUILDS//$'\n'/ } in
+    *" ${name%%[ =@]*} "*) emit warn code=compiling ;;
+    *) printf '%s\n' "$SECONDS" >"$SETUP_DIR/builds" ;;
+  esac
 }
 
 # Most that has no wheel is built in a moment; what is not is compiled, and that takes minutes.

@@ -53,12 +53,15 @@ told_uv 3>&1 >/dev/null
 """
 
 
-@pytest.mark.parametrize(("patience", "warnings"), [(1, 1), (20, 0)])
+@pytest.mark.parametrize(
+    ("patience", "slow", "warnings"),
+    [(1, "slow", 1), (20, "slow", 0), (20, "flash-attn", 1), (20, "vllm @ git+x", 1)],
+)
 def test_a_package_that_takes_long_to_build_is_warned_of_once(
-    tmp_path: Path, patience: int, warnings: int
+    tmp_path: Path, patience: int, slow: str, warnings: int
 ) -> None:
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
-    body = script + UV % patience
+    body = script + (UV % patience).replace("slow==1", slow)
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
     )

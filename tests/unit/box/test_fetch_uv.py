@@ -1,0 +1,117 @@
+"""uv is digested and unpacked while it comes, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import fetch_uv
+
+WHEEL, MEMBER = "uv-1-any.whl", "uv-1.data/scripts/uv"
+PROGRAM = b"#!/bin/sh\necho uv\n" + bytes(range(256)) * 4000
+
+
+class OneWay(io.BytesIO):
+    """What a program writes that can't go back."""
+
+    def tell(self) -> int:
+        raise OSError
+
+
+def wheel(method: int = zipfile.ZIP_DEFLATED, *, seekable: bool = True) -> bytes:
+    """A wheel with uv between other members; what can't seek has no sizes before them."""
+    whole = io.BytesIO() if seekable else OneWay()
+    with zipfile.ZipFile(whole, "w", method) as archive:
+        archive.writestr("uv/__init__.py", b"x" * 300_000)
+        archive.writestr(MEMBER, PROGRAM)
+        archive.writestr(f"{MEMBER}x", b"another one")
+    return whole.getvalue()
+
+
+class UvIndex(ThreadingHTTPServer):
+    """An index that has one wheel, and hangs up after so many bytes of it."""
+
+    def __init__(self, data: bytes, cut: int | None) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.data, self.cut, self.asked = data, cut, 0
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: UvIndex
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        body = self.server.data
+        if self.path.endswith("/uv/"):
+            body = f'<a href="{WHEEL}">{WHEEL}</a>'.encode()
+        else:
+            self.server.asked += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body if body is not self.server.data else body[: self.server.cut])
+
+
+class Fetched:
+    """What became of one try."""
+
+    def __init__(self, folder: Path, data: bytes, cut: int | None, sha: str) -> None:
+        index = UvIndex(data, cut)
+        threading.Thread(target=index.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{index.server_port}/simple"
+        done = subprocess.run(
+            [sys.executable, fetch_uv.__file__, "none", WHEEL, sha, folder / "uv"],
+            env={"UV_DEFAULT_INDEX": url, "HOME": str(folder), "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        index.shutdown()
+        index.server_close()
+        self.rc, self.said, self.asked = done.returncode, done.stderr, index.asked
+        self.there = {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "bin"
+
+
+@pytest.mark.parametrize(
+    ("data", "times"),
+    [(wheel(), 1), (wheel(zipfile.ZIP_STORED), 2), (wheel(seekable=False), 2)],
+    ids=["as uv's", "stored", "without sizes"],
+)
+def test_however_it_is_laid_out_it_comes(folder: Path, data: bytes, times: int) -> None:
+    fetched = Fetched(folder, data, None, hashlib.sha256(data).hexdigest())
+    assert (fetched.rc, fetched.said, fetched.asked) == (0, "", times)
+    assert fetched.there == {"uv": PROGRAM}
+    assert (folder / "uv").stat().st_mode & 0o111
+
+
+def test_another_one_is_not_left_there(folder: Path) -> None:
+    fetched = Fetched(folder, wheel(), None, hashlib.sha256(b"another").hexdigest())
+    assert (fetched.rc, fetched.said) == (1, f"the SHA-256 of {WHEEL} is wrong\n")
+    assert fetched.there == {}
+
+
+@pytest.mark.parametrize("cut", [10, 400, -200, -1])
+def test_what_is_cut_off_is_the_network_s_fault(folder: Path, cut: int) -> None:
+    data = wheel()
+    fetched = Fetched(folder, data, cut, hashlib.sha256(data).hexdigest())
+    assert fetched.rc == 1
+    assert "fetching uv failed: IncompleteRead" in fetched.said
+    assert fetched.there == {}
