@@ -47,10 +47,10 @@ def main() -> int:
     found: dict[str, FreshBench] = {}
     places: dict[str, StagePlace] = {}
     before = load()
-    with Stage() as stage:
+    with Stage(asked.cores) as stage:
         if "fresh" in parts:
             found, places = fresh.measure(stage, asked.runs, asked.peers_runs, asked.patience)
-            rows += fresh.rows(found)
+            rows += fresh.rows(found, asked.cores or os.cpu_count() or 1)
         if "again" in parts:
             quiet.wait(asked.patience)
             rows += again.measure(stage, asked.again_runs, places, with_peers=asked.peers_runs > 0)
@@ -102,6 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--large-mb", type=int, default=4000, help="transfer: size of its large file (4000)"
     )
+    parser.add_argument("--cores", type=int, default=0, help="cores of each box (all)")
     parser.add_argument("--only", choices=(*_PARTS, *_ALONE))
     parser.add_argument(
         "--patience",

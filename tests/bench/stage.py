@@ -40,9 +40,13 @@ class StagePlace:
 
 
 class Stage:
-    """One rig with everything on it; everything is gone when it is left."""
+    """One rig with everything on it; everything is gone when it is left.
 
-    def __init__(self) -> None:
+    `cores`: how many of them a box may use; 0 for all.
+    """
+
+    def __init__(self, cores: int = 0) -> None:
+        self.cores = cores
         self.folder = Path(tempfile.mkdtemp(prefix="boxstrap-bench-"))
         self._rig: Rig | None = None
         self._agent: subprocess.Popen[bytes] | None = None
@@ -84,6 +88,9 @@ class Stage:
         `on`: what `Box.keep` kept of another one, with which it begins.
         """
         box = self.rig.start(kind, files={"/etc/uv/uv.toml": self.rig.mirror.uv_toml}, on=on)
+        if self.cores:
+            every = "for p in /proc/[0-9]*; do taskset -acp $1 ${p#/proc/} || :; done"
+            box.run(["sh", "-c", every, "sh", f"0-{self.cores - 1}"])
         return self._place(box, box.address, box.port)
 
     def far(self, place: StagePlace) -> StagePlace:

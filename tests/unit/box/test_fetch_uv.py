@@ -41,11 +41,11 @@ class UvIndex(ThreadingHTTPServer):
     """An index that has one wheel, and hangs up after so many bytes of it."""
 
     def __init__(self, data: bytes, cut: int | None) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _UvHandler)
         self.data, self.cut, self.asked = data, cut, 0
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _UvHandler(BaseHTTPRequestHandler):
     server: UvIndex
 
     def log_message(self, *_: object) -> None:
