@@ -39,6 +39,7 @@ def one_training(box: Box, commit: str) -> None:
     assert box.run("pgrep -fc '[t]rain.py'").strip() == "1"
 
 
+@pytest.mark.sampled
 @each_paste
 def test_what_a_setup_began_a_paste_leaves_alone(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User, tmp_path: Path
@@ -70,6 +71,7 @@ def test_what_a_setup_began_a_paste_leaves_alone(
     one_training(box, first)
 
 
+@pytest.mark.sampled
 @each_paste
 def test_an_address_alone_leads_to_the_same_repository(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
@@ -88,6 +90,7 @@ def test_an_address_alone_leads_to_the_same_repository(
     one_training(box, first)
 
 
+@pytest.mark.sampled
 @each_paste
 def test_a_clone_that_boxstrap_did_not_make_is_refused(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
@@ -107,6 +110,7 @@ def test_a_clone_that_boxstrap_did_not_make_is_refused(
         assert box.run(look) == before
 
 
+@pytest.mark.sampled
 @each_paste
 def test_a_tree_that_a_paste_made_is_ours(
     words: tuple[str, ...], rented: Rented, hosted: Hosted, user: User
@@ -135,6 +139,7 @@ def test_a_box_with_musl_is_refused_before_anything_changes(
     assert not box.exists("/workspace/.boxstrap")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("last", ["minimal", "setup"])
 def test_the_minimal_script_and_a_setup_bring_uv_to_different_places(
     last: str, rented: Rented, hosted: Hosted, user: User

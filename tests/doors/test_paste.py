@@ -35,6 +35,7 @@ def settled(shown: Terminal) -> None:
     shown.wait_for("ready", timeout=30)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("kind", "words", "how"),
     [

@@ -88,6 +88,7 @@ def credentials(host: KeyedGitHost) -> Planted:
     return Planted({"the key": host.box.identity.read_text()})
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_requirements(installer: str, rent: Rent, host: KeyedGitHost) -> None:
     rented = rent("vast", used=True)

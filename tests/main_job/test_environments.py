@@ -47,6 +47,7 @@ def test_an_adopted_environment_of_another_python_is_refused(rent: Rent) -> None
     assert "/venv/main has Python" in failed.err
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_a_profile_may_require_nothing(installer: str, rent: Rent) -> None:
     rented = rent("vast", used=True)
@@ -171,6 +172,7 @@ def packages(rented: Rented, *names: str, environment: str = ENVIRONMENT) -> str
     return rented.box.run(f"cd /; {environment}/bin/python {asked}").strip()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_what_is_no_longer_required_goes_from_an_environment_that_was_made(
     rent: Rent, mirror_rig: Rig, installer: str
@@ -231,6 +233,7 @@ BESIDE = ("--set", "python.packages=[pluggy>=1]", "--set", "python.groups=[train
 MANY = ("iniconfig", "pathspec", "pluggy")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_packages_and_groups_beside_files_and_instead(
     rent: Rent, mirror_rig: Rig, installer: str
