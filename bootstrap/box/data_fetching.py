@@ -39,6 +39,8 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
             say("warn data-unpinned")
     _check_space(found)
     files = [pair for each in found for pair in each.to_fetch]
+    if len({place for _, place in files}) < len(files):
+        raise DataError("data-in-the-way", "two items of data have a file for the same place")
     total = sum(max(0, wanted.size) for wanted, _ in files)
     is_known = all(wanted.size >= 0 for wanted, _ in files)
 
@@ -65,21 +67,27 @@ def _look(item: Item, places: Places, records: DataRecords, https: Https) -> Fet
         pairs = [(files[0], target / files[0].path if item.to.endswith("/") else target)]
     else:
         pairs = [(file, target / file.path) for file in files]
-    ours = {*records.earlier(str(target)), *records.begun(key)}
-    to_fetch = [(file, place) for file, place in pairs if not _is_there(file, place, ours)]
+    earlier, begun = records.earlier(str(target)), records.begun(key)
+    to_fetch = [
+        (file, place)
+        for file, place in pairs
+        if not _is_there(file, place, begun=str(place) in begun, earlier=str(place) in earlier)
+    ]
     return Fetching(item, key, target, pairs, to_fetch)
 
 
-def _is_there(file: DataFile, place: Path, ours: set[str]) -> bool:
-    """Whether it lies at its place already. Raises DataError where something else does."""
+def _is_there(file: DataFile, place: Path, *, begun: bool, earlier: bool) -> bool:
+    """Whether it lies at its place already. Raises DataError where something else does.
+
+    `begun`: this very item put it there before a cut; `earlier`: another one of the same place did.
+    """
     if not os.path.lexists(place):
         return False
-    is_known = bool(file.sha256 or file.blob)
-    is_ours = str(place) in ours
-    if not place.is_symlink() and place.is_file() and (is_known or is_ours):
-        if has_digest(place, file) and (is_known or file.size >= 0):
+    if place.is_file() and not place.is_symlink():
+        is_known = bool(file.sha256 or file.blob)
+        if (is_known or (begun and file.size >= 0)) and has_digest(place, file):
             return True
-        if is_ours:
+        if begun or earlier:
             return False
     raise DataError("data-in-the-way", f"{place} is there already, and is something else")
 
@@ -119,8 +127,9 @@ def _place(each: Fetching, records: DataRecords) -> None:
         paths = _unpacked(each, records)
     earlier = records.earlier(str(each.target))
     files = tuple(file for file in map(placed, map(str, paths)) if file)
-    for path in earlier.keys() - {file.path for file in files}:
-        Path(path).unlink()
+    if not each.item.to.endswith("/"):  # a folder that is not its own
+        for path in earlier.keys() - {file.path for file in files}:
+            Path(path).unlink()
     records.keep(each.key, DataRecord(str(each.target), files))
     if each.item.unpack:
         each.files[0][1].unlink()

@@ -47,7 +47,12 @@ def files_of(item: Item, https: Https, lists: Path) -> list[DataFile]:
     scheme = item.source.partition(":")[0]
     if scheme == "https":
         return [_at_address(item, https)]
-    found = _of_hub(item, https) if scheme == "hf" else _listed(item, lists)
+    try:
+        found = list(_of_hub(item, https) if scheme == "hf" else _listed(item, lists))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DataError(
+            "data-refused", f"{item.source}: the answer is no list of files: {error!r}"
+        ) from None
     files = []
     for file in found:
         if item.takes(file.path):

@@ -253,6 +253,32 @@ def test_a_dataset_of_the_hub_comes_by_its_revision(box: BoxHere, server: DataSe
     }
 
 
+def test_another_address_for_the_same_place_is_fetched_anew(box: BoxHere, server: DataServer):
+    for name, content in (("a/x", b"1"), ("b/x", b"2"), ("b/y", b"3")):
+        server.add(name, content)
+    y = {"from": server.url("b/y"), "to": "d/"}
+    box.fetched({"from": server.url("a/x"), "to": "d/"}, y)
+    box.fetched({"from": server.url("b/x"), "to": "d/"}, y)
+    assert box.files() == {"d/x": b"2", "d/y": b"3"}
+    # What no item names any more stays in a folder that several have.
+    server.add("c/y", b"4")
+    box.fetched({"from": server.url("c/y"), "to": "d/"})
+    assert box.files() == {"d/x": b"2", "d/y": b"4"}
+    two = [{"from": server.url(name), "to": "e/"} for name in ("a/x", "b/x")]
+    assert "the same place" in box.refused("data-in-the-way", *two)
+
+
+@pytest.mark.parametrize("said", [b"[]", b"7", b'{"sha": 7}', b"<html>"])
+def test_a_hub_that_is_none_is_refused(box: BoxHere, server: DataServer, said: bytes):
+    server.add("elsewhere", said)
+    server.redirects["api/models/me/m/revision/v1"] = server.url("elsewhere")
+    box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
+    server.redirects["api/models/me/m/revision/v1"] = server.url("right")
+    server.add("right", b'{"sha": "%s"}' % (b"5" * 40))
+    server.redirects[f"api/models/me/m/tree/{'5' * 40}"] = server.url("elsewhere")
+    box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
+
+
 def test_a_token_goes_to_the_hub_alone(box: BoxHere, server: DataServer, tmp_path: Path):
     hub(server)
     server.token = "hf_secret"
