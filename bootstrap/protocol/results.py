@@ -100,6 +100,7 @@ class BoxResults:
         }
         self._asked["stood_s"] = stood_s
         self._files: dict[str, BoxFile] = {}
+        self._before = BoxLook()
         self._text = 0
         self.tree = tree
         self.paths: Sequence[str] = paths
@@ -109,7 +110,7 @@ class BoxResults:
 
     def look(self, *, live: bool) -> BoxLook:
         """What is there now; `live`: the run goes on. Raises as `Transfer.run`."""
-        look = BoxLook(self._files)
+        look, before = BoxLook(self._files), self._before
         self._text = sum(len(one.path) + len(one.checkpoint) for one in self._files.values())
         for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
             for row in _list(header, "files"):
@@ -126,6 +127,9 @@ class BoxResults:
                 raise self._nonsense(f"it tells of more than {MOST_FILES:,} files")
             if self._text > _MOST_TEXT:
                 raise self._nonsense("it tells of more names than any run has")
+            if header.get("left_as_before") is True:
+                look.links, look.left = before.links, before.left
+        self._before = look
         return BoxLook(dict(look.files), look.links, look.left)
 
     def _file(self, row: object) -> BoxFile:

@@ -22,11 +22,12 @@ from bootstrap.protocol.transfer import Transfer
 from bootstrap.repo.names import shown
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.pull_result import Pulled
 from bootstrap.runs.push import ShownProgress
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import size
-from bootstrap.transfer.landing import HomeFolder, Landing
+from bootstrap.transfer.landing import Landing
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from bootstrap.transfer.names import MANIFEST, why_refused
 from bootstrap.transfer.pull import NOTHING, Puller, PullRound
@@ -34,8 +35,6 @@ from bootstrap.transfer.pulled import PulledFile, PulledRecord
 from bootstrap.transfer.receipt import receipt_file, write_receipt
 from bootstrap.ui.screen import Screen
 
-FOLDER = "boxstrap-results"
-"""Where results come to, in the repository; what is in it never travels."""
 _LOOK_S = 1.0
 """Between two looks at the box."""
 _AT_ONCE = 256 * 10**6
@@ -67,14 +66,15 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
     """
     with connect(options, screen) as connection:
         run = _begun_run(connection, wish)
-        place = _place_of(options, wish, connection.box.known.name, run)
+        place = PullPlace.of(options.place, wish.to, connection.box.known.name, run)
         try:
-            with _landing(place, run) as landing:
-                record = connection.box.known.folder / "pulls" / _record_name(run, landing.place)
-                with PulledRecord(record) as known:
-                    pulled = _Pull(options, connection, run, landing, known, screen, wish).pull()
+            with (
+                place.landing(run.name) as landing,
+                PulledRecord(place.record(connection.box.known.folder, run)) as record,
+            ):
+                pulled = _Pull(options, connection, run, landing, record, screen, wish).pull()
         except OSError as error:
-            raise cant_write(place[0].joinpath(*place[1]), error) from error
+            raise cant_write(place.path, error) from error
     screen.result(pulled.as_dict(), "\n".join(pulled.lines()))
     pulled.check()
 
@@ -87,30 +87,6 @@ def _begun_run(connection: BoxConnection, wish: PullWish) -> Run:
     if run.state == "waiting" or (run.state == "queued" and not wish.watch):
         raise UsageError(f"{run.name} {run.outcome()}.", where=connection.link.label)
     return run
-
-
-_Place = tuple[Path, tuple[str, ...]]
-"""A folder of the person's, and folders in it that are no links."""
-
-
-def _place_of(options: BoxOptions, wish: PullWish, box: str, run: Run) -> _Place:
-    if wish.to is not None:
-        return wish.to.absolute(), ()
-    root = repository_root(options.place) or options.place
-    return root.absolute(), (FOLDER, box, run.name)
-
-
-def _landing(place: _Place, run: Run) -> Landing:
-    base, inside = place
-    if inside:
-        with HomeFolder(base, inside[:1], make=True) as folder:
-            folder.write_new(".gitignore", b"*\n")
-    return Landing(base, inside, run.name)
-
-
-def _record_name(run: Run, place: Path) -> str:
-    words = "\0".join([run.repo_key, run.name, str(place)])
-    return f"{run.name}-{hashlib.sha256(os.fsencode(words)).hexdigest()[:16]}.jsonl"
 
 
 class _Pull:
@@ -131,15 +107,18 @@ class _Pull:
         self._landing, self._record, self._screen, self._wish = landing, record, screen, wish
         self._landed: dict[str, str] = {}
         self._live = run.goes_on
+        self._progress = ShownProgress(screen, "pull")
         self._puller = Puller(
             landing,
             record,
             most=wish.most,
-            tell=ShownProgress(screen, "pull"),
+            tell=self._progress,
             landed=self._note,
         )
         self._source: BoxResults | None = None
         self._warned: set[str] = set()
+        self._idle = 0
+        """Looks that brought nothing, one after the other."""
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -148,15 +127,29 @@ class _Pull:
             self._screen.say(f"{shown(file.path)}  {size(file.size)}{beside}")
 
     def pull(self) -> Pulled:
+        """Take all, and say what that did."""
+        with self._progress:
+            manifest = self._take_all()
+        return Pulled(
+            manifest,
+            self._landing.place,
+            self._landed,
+            self._puller.received,
+            time.monotonic() - self._began,
+            self._receipt(manifest),
+        )
+
+    def _take_all(self) -> Manifest:
         """Look and take until everything is here, or what is not will not come."""
         if self._wish.watch and self._live:
             self._screen.say(f"watching {self._run.name}: what is complete comes; Ctrl-C ends this")
-        idle = 0
+        received = 0
         manifest: Manifest | None = None
         for done in self._rounds():
-            idle = 0 if done.landed else idle + 1
+            came, received = self._puller.received > received, self._puller.received
+            self._idle = 0 if done.landed or came else self._idle + 1
             watches = self._wish.watch and self._live and not self._puller.stopped
-            is_over = not watches and self._is_over(done, idle)
+            is_over = not watches and self._is_over(done)
             if done.landed or is_over or manifest is None:
                 manifest = self._manifest(done)
                 self._land_manifest(manifest)
@@ -167,19 +160,13 @@ class _Pull:
             if not done.landed:
                 time.sleep(_LOOK_S)
         assert manifest is not None  # noqa: S101 - the rounds end by `break` alone
-        return Pulled(
-            manifest,
-            self._landing.place,
-            self._landed,
-            self._puller.received,
-            time.monotonic() - self._began,
-            self._receipt(manifest),
-        )
+        return manifest
 
-    def _is_over(self, done: PullRound, idle: int) -> bool:
-        if self._puller.stopped or not done.waits or idle >= _IDLE_LOOKS:
+    def _is_over(self, done: PullRound) -> bool:
+        if self._puller.stopped or not done.waits or self._idle >= _IDLE_LOOKS:
             return True
-        return idle > 0 and all(why in _SETTLED for why in done.missing.values())
+        may_come = [why for path, why in done.missing.items() if done.may_come(path)]
+        return self._idle > 0 and all(why in _SETTLED for why in may_come)
 
     def _warn(self, done: PullRound) -> None:
         """Once of each that waiting will not bring."""
@@ -196,6 +183,7 @@ class _Pull:
         while True:
             try:
                 with Transfer(connection.link.wire, connection.workdir) as transfer:
+                    self._idle = 0  # there nothing has stood yet
                     label, name = connection.link.label, f"{run.repo_key}/{run.name}"
                     self._source = BoxResults(transfer, label, name, tree, fallback)
                     while True:

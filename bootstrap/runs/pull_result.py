@@ -39,6 +39,7 @@ class Pulled:
             "received": self.received,
             "seconds": round(self.seconds, 3),
             "missing": dict(manifest.missing),
+            "left_out": dict(manifest.left_out),
             "links": list(manifest.links),
             "receipt": str(self.receipt) if self.receipt else None,
         }

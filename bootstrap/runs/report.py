@@ -16,7 +16,7 @@ from bootstrap.protocol.run_history import RunHistory, ask_history
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.failure import find_failures
-from bootstrap.runs.pull import FOLDER
+from bootstrap.runs.pull_place import FOLDER
 from bootstrap.runs.report_page import ReportedFile, RunReport, page
 from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.text.sanitize import sanitize

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bootstrap.box.transfer.complete_files import MOST_FILES
 from bootstrap.errors import NotSafeError
 from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.repo.names import shown
@@ -17,6 +19,8 @@ from bootstrap.transfer.partial import PartialFile
 from bootstrap.transfer.pulled import PulledFile, PulledRecord
 from bootstrap.transfer.receive import NoRoom, ResultReceiver, of_this_file
 
+_EVERY_S = 0.1
+"""Between two reports of progress."""
 WAITS = {
     "young": "was written to a moment ago",
     "held": "a process has it open for writing",
@@ -93,6 +97,7 @@ class Puller:
         and where it lies."""
         self._landing, self._record, self._most = landing, record, most
         self._tell, self._landed = tell, landed
+        self._told = 0.0
         self.received = 0
         """Bytes that came, of whatever became whole or not."""
         self.stopped = ""
@@ -138,6 +143,10 @@ class Puller:
     def _check_size(self, files: Iterable[BoxFile]) -> None:
         sizes = {file.path: file.size for file in files}
         others = sum(one.home.size for path, one in self._record.files.items() if path not in sizes)
+        if len(sizes.keys() | self._record.files.keys()) > MOST_FILES:
+            raise NotSafeError(
+                f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)
+            )
         total = sum(sizes.values()) + others
         if total > self._most:
             raise NotSafeError(
@@ -164,7 +173,9 @@ class Puller:
         def came(count: int) -> None:
             self.received += count
             progress.bytes += count
-            self._tell(progress)
+            if not count or time.monotonic() - self._told >= _EVERY_S:
+                self._told = time.monotonic()
+                self._tell(progress)
 
         came(0)
         together: list[tuple[BoxFile, PartialFile]] = []

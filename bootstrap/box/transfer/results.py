@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .complete_files import CompleteFiles, ResultFile
+from .complete_files import CompleteFiles, LeftOut, ResultFile
 
 AT_ONCE = 250  # files in a frame
 EVERY_S = 1.0
@@ -23,6 +23,7 @@ class ResultTeller:
         self.home, self.say = os.fsdecode(home), say
         self.looker: CompleteFiles | None = None
         self.told: dict[str, ResultFile] = {}
+        self.left_out: list[LeftOut] = []
         self.noted = 0.0
 
     def results(self, request: dict[str, Any]) -> None:
@@ -43,10 +44,12 @@ class ResultTeller:
         gone = [path for path in self.told if path not in now]
         for at in range(0, len(gone), AT_ONCE):
             self.say({"gone": gone[at : at + AT_ONCE]})
-        for at in range(0, len(look.left_out), AT_ONCE):
+        same = look.left_out == self.left_out
+        for at in range(0, 0 if same else len(look.left_out), AT_ONCE):
             self.say({"left": look.left_out[at : at + AT_ONCE]})
-        self.told = now
-        self.say({"tree": self.tree, "looked": self.paths, "profile": self.profile})
+        self.told, self.left_out = now, look.left_out
+        about = {"tree": self.tree, "looked": self.paths, "profile": self.profile}
+        self.say({**about, "left_as_before": same})
 
     def between(self) -> None:
         """While a large file is read: what else is there stands already, and need not wait anew."""

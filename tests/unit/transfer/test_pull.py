@@ -56,6 +56,33 @@ def test_results_are_here_byte_for_byte_and_come_once(box: ResultsHere) -> None:
     assert box.here()["out/a"] == b"2"
 
 
+def test_what_was_told_once_is_told_again_only_where_it_changed(box: ResultsHere) -> None:
+    box.write("out/a")
+    (box.out / "latest").symlink_to("a")
+    (box.out / "elsewhere").symlink_to("/etc/passwd")
+    with box.source() as source:
+        looks = [source.look(live=False) for _ in range(2)]
+        (box.out / "elsewhere").unlink()
+        (box.out / "a").unlink()
+        looks.append(source.look(live=False))
+    links, left = ["out/latest"], {"out/elsewhere": "outside"}
+    assert [(look.links, look.left) for look in looks[:2]] == [(links, left)] * 2
+    assert (looks[2].left, [*looks[2].files]) == ({"out/latest": "outside"}, [])
+
+
+def test_more_files_than_any_run_has_are_refused(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New names with each look, too, of which none takes room by itself."""
+    monkeypatch.setattr("bootstrap.transfer.pull.MOST_FILES", 3)
+    for name in ("a", "b", "c"):
+        box.write(f"out/{name}", "")
+    assert len(box.pull().landed) == 3
+    (box.out / "a").rename(box.out / "d")
+    with pytest.raises(NotSafeError, match="more than 3 files"):
+        box.pull()
+
+
 def test_what_is_being_written_waits(box: ResultsHere) -> None:
     log, other = box.write("out/log"), box.write("out/done")
     with held(log):
