@@ -156,18 +156,20 @@ def find_box(  # noqa: PLR0913
     user: str | None = None,
     identity: str | None = None,
     first_contact: FirstContact = "pin",
+    opens_forwards: bool = False,
 ) -> BoxHandle:
     """The box that `options` means. Nothing is sent.
 
-    `user` and `identity` are the profile's. Without a host it is the only box
+    `user` and `identity` are the profile's; with `opens_forwards` the caller opens the `-L` of a
+    pasted command, `target.forwards`. Without a host it is the only box
     known for the repository. Raises UsageError where that is not one, and
     where an option can't be what it says.
     """
     _check(options)
     target, box = registry.lookup(options.host or _only_box(repo_key).name)
-    if target.forwards and options.host == target.text:
+    if target.forwards and options.host == target.text and not opens_forwards:
         forwards = " ".join(f"-L {each}" for each in target.forwards)
-        say(f"boxstrap opens no tunnels yet: {forwards} is left out; ssh itself opens it.")
+        say(f"{forwards} is not opened by this command; it is by: boxstrap tunnel --host …")
     if target.is_local:
         box = record.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return BoxHandle(options, target, box, None, say)

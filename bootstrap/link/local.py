@@ -15,6 +15,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.wire import PIECE
 
 _ERRORS_KEPT = 64 * 1024
+_CONNECT_S = 30
 
 
 class LocalWire:
@@ -35,6 +36,13 @@ class LocalWire:
             raise LinkLost(self.label)
         return stream
 
+    def connect(self, host: str, port: int) -> LocalPipe:
+        """A connection to `port` of `host`. Raises OSError."""
+        try:
+            return LocalPipe(socket.create_connection((host, port), timeout=_CONNECT_S))
+        except TimeoutError as error:
+            raise ConnectionRefusedError(str(error)) from None
+
     def alive(self) -> bool:
         """Whether `close` was not called yet."""
         return self._open
@@ -44,6 +52,25 @@ class LocalWire:
         self._open = False
         for stream in self._streams:
             stream.close()
+
+
+class LocalPipe:
+    """A connection to a port of this machine, or one that it can reach."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(None)
+        self._socket = sock
+        self.recv, self.sendall = sock.recv, sock.sendall
+
+    def shutdown_write(self) -> None:
+        """Nothing more is sent. Raises OSError."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """End it in both directions, and wake who reads."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 class LocalStream:

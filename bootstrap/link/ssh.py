@@ -27,7 +27,7 @@ from bootstrap.link.keys import KeyLogin
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox
 from bootstrap.link.transport import BoxTransport
-from bootstrap.link.wire import PIECE
+from bootstrap.link.wire import PIECE, Pipe
 from bootstrap.public_key import PublicKey
 from bootstrap.text.sanitize import sanitize
 
@@ -41,6 +41,8 @@ _CLOSED_PORT = 9
 """`discard`: nothing listens there, so that nothing is disturbed."""
 _FORBIDDEN = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
+_PIPE_WINDOW = 2 * 1024 * 1024
+"""Bytes a box may send unread on each connection of a tunnel: a page opens many."""
 _ERRORS_KEPT = 64 * 1024
 
 
@@ -163,20 +165,30 @@ class SshWire:
         """Whether the link still stands."""
         return self._transport.is_active()
 
-    def forwards(self) -> bool:
-        """Whether the box's sshd lets a connection through to its own ports. Raises LinkLost."""
+    def connect(self, host: str, port: int) -> Pipe:
+        """A connection from the box, see `Wire.connect`. Raises LinkLost, OSError."""
         try:
-            channel = self._transport.open_channel(
+            return self._transport.open_channel(
                 "direct-tcpip",
-                ("127.0.0.1", _CLOSED_PORT),
+                (host, port),
                 ("127.0.0.1", 0),
+                window_size=_PIPE_WINDOW,
                 timeout=_START_TIMEOUT,
             )
         except paramiko.ChannelException as error:
-            return error.code != _FORBIDDEN
+            kind = PermissionError if error.code == _FORBIDDEN else ConnectionRefusedError
+            raise kind(sanitize(str(error))) from None
         except (paramiko.SSHException, EOFError, OSError):
             raise self.lost() from None
-        _let_go(channel)
+
+    def forwards(self) -> bool:
+        """Whether the box's sshd lets a connection through to its own ports. Raises LinkLost."""
+        try:
+            self.connect("127.0.0.1", _CLOSED_PORT).close()
+        except PermissionError:
+            return False
+        except ConnectionRefusedError:
+            return True
         return True
 
     def close(self) -> None:

@@ -66,7 +66,8 @@ def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channe
     """`feed` for a channel whose box keeps to the window that it was given; paramiko trusts it."""
 
     def take(channel: Channel, message: Message) -> None:
-        if len(channel.in_buffer) + len(channel.in_stderr_buffer) > 2 * WINDOW:
+        unread = len(channel.in_buffer) + len(channel.in_stderr_buffer)
+        if unread > 2 * channel.in_window_size:
             raise paramiko.SSHException("it sent more than it was allowed to")
         feed(channel, message)
 

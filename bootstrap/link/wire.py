@@ -48,6 +48,22 @@ class Stream(Protocol):
         """Let go of the command. One that detached itself goes on."""
 
 
+class Pipe(Protocol):
+    """A connection that the box made to one of its ports, or to one that it can reach."""
+
+    def recv(self, n: int, /) -> bytes:
+        """Up to `n` bytes, as soon as there are any; `b""` at the end. Raises OSError."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Send all of it. Raises OSError."""
+
+    def shutdown_write(self) -> None:
+        """Nothing more is sent. Raises OSError, EOFError."""
+
+    def close(self) -> None:
+        """End it in both directions, and wake who reads."""
+
+
 class Wire(Protocol):
     """A link to a box, logged in."""
 
@@ -56,6 +72,13 @@ class Wire(Protocol):
 
     def start(self, command: str) -> Stream:
         """Run `command` with the login shell of the box. Raises LinkLost."""
+
+    def connect(self, host: str, port: int) -> Pipe:
+        """A connection from the box to `port` of `host`.
+
+        Raises ConnectionRefusedError where nothing answers there, PermissionError where the box
+        lets no connection through, LinkLost.
+        """
 
     def alive(self) -> bool:
         """Whether the link still stands."""

@@ -23,6 +23,7 @@ _ALSO = {
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
+    "server": ("base", "errors", "uv"),
     "status": ("packs", "repository"),
     "stop": ("run_processes", "queue"),
     "take_dependency": ("packs", "git_locks", "store"),

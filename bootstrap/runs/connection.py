@@ -59,17 +59,18 @@ def connect(
     here: KeyAndRoot | None = None,
     *,
     with_details: bool = False,
+    opens_forwards: bool = False,
 ) -> BoxConnection:
     """Log in and ask; `here` is the repository stood in, where it was read already.
 
-    Raises UsageError, UnreachableError, HostKeyError.
+    `opens_forwards` is `find_box`'s. Raises UsageError, UnreachableError, HostKeyError.
     """
     from bootstrap.setup.secret_values import redacted_there
 
     if here is None and not options.host:
         here = current_repository(options)
     own, root = here or ("", "")
-    box = find_box(options, screen.say, repo_key=own)
+    box = find_box(options, screen.say, repo_key=own, opens_forwards=opens_forwards)
     box.dial()
     redactor = redactor_for(box.known, options)
     screen.redact = redactor.text

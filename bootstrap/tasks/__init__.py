@@ -23,6 +23,7 @@ from bootstrap.tasks import (
     sync,
     top,
     transfer,
+    tunnel,
 )
 from bootstrap.tasks.program import become_ours
 from bootstrap.tasks.usage import wrong_usage_exits_2
@@ -32,7 +33,7 @@ FAMILIES = (
     (setup.plan, setup.verify),
     (run.run, sync.sync, transfer.push, transfer.pull),
     (runs.wait, runs.attach, runs.shell, runs.exec_, top.top, runs.report),
-    (editors.code, editors.ssh_config),
+    (editors.code, editors.ssh_config, tunnel.tunnel),
     (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),
     (demo.demo,),

@@ -41,6 +41,8 @@ class Option:
     default: object = None
     short: str = ""
     many: bool = False
+    bare: bool = False
+    """Whether a word that belongs to no option is a value of this one."""
 
 
 JSON = Option("json_", "One JSON document on standard output, nothing else.", False)
@@ -133,6 +135,8 @@ class BoxTask(Task[Callable[..., None]]):
     """A task with short forms for just the options that have one."""
 
     shorts: Mapping[str, str] = {}
+    bare: str = ""
+    """The option that takes words without one, as in `--port`; "" for none."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
         """As Invoke's, each checked."""
@@ -181,6 +185,7 @@ def command(
             help={option.name: option.help for option in options},
         )
         task.shorts = {option.name: option.short for option in options if option.short}
+        task.bare = next((f"--{option.name}" for option in options if option.bare), "")
         return task
 
     return make

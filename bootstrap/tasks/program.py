@@ -79,6 +79,11 @@ class BoxProgram(Program):
             raise WrongUsageError(f"--list-format is one of {', '.join(_FORMATS)}, not {form!r}.")
         super().parse_cleanup()
 
+    def parse_tasks(self) -> None:
+        """As Invoke's, which knows no words of which there may be none or many."""
+        self.core.unparsed[:] = with_options(self.core.unparsed, self.families)
+        super().parse_tasks()
+
     def print_help(self) -> None:
         """The core options that mean something, and the tasks."""
         print(f"Usage: {self.binary} [--core-opts] TASK [--options] ...\n\nCore options:\n")  # noqa: T201
@@ -96,6 +101,22 @@ class BoxProgram(Program):
             rows += [("", None)] if rows else []
             rows += [pairs[task.name.replace("_", "-")] for task in family]
         return rows
+
+
+def with_options(words: Sequence[str], families: Sequence[Sequence[Task[Any]]]) -> Sequence[str]:
+    """A task and its words, those without an option with the one that takes them."""
+    tasks = (task for family in families for task in family)
+    task = next((one for one in tasks if one.name.replace("_", "-") in words[:1]), None)
+    bare = getattr(task, "bare", "")
+    if task is None or not bare:
+        return words
+    flags = ParserContext(args=task.get_arguments()).flags
+    found, value_follows = list(words[:1]), False
+    for word in words[1:]:
+        is_bare = not word.startswith("-") and not value_follows
+        found.append(f"{bare}={word}" if is_bare else word)
+        value_follows = not value_follows and word in flags and flags[word].takes_value
+    return found
 
 
 def become_ours(families: Sequence[Sequence[Task[Any]]]) -> None:

@@ -11,7 +11,7 @@ import time
 
 from tests.browser import MissingError
 
-PROOFS: tuple[str, ...] = ("report",)
+PROOFS = ("report", "tunnels")
 
 
 def main(names: list[str]) -> None:

@@ -16,7 +16,12 @@ exports.withPage = async (work, options = {}) => {
       ...options,
     });
     try {
+      const failed = (request) => console.error('failed:', request.url(), request.failure().errorText);
+      context.on('requestfailed', failed);
       await work(await context.newPage(), context);
+    } catch (error) {
+      for (const page of context.pages()) console.error(page.url(), await page.innerText('body'));
+      throw error;
     } finally {
       await context.close();
     }
