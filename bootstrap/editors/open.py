@@ -13,7 +13,7 @@ from bootstrap.editors.needs import Lack, lacks
 from bootstrap.editors.on_here import tell_editor
 from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxHandle, BoxOptions
-from bootstrap.link.ssh import SshWire
+from bootstrap.link.tunnel import forwards
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.project import RemoteProject, project_of
 from bootstrap.sshconfig import wsl
@@ -51,8 +51,7 @@ def _prepare_box(
     """Write the box's settings; what the editor's server will lack there."""
     wire = connection.link.wire
     found = on_box.read_state(wire, editor, work.python)
-    forwards = wire.forwards() if isinstance(wire, SshWire) else True
-    lacking = lacks(found.facts, forwards=forwards)
+    lacking = lacks(found.facts, forwards=forwards(wire))
     for lack in lacking:
         screen.warn(f"{editor.title} may not work on this box: {lack.says}")
     if not found.has_python:

@@ -10,7 +10,7 @@ from bootstrap.errors import UsageError
 
 _PART = r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]"
 _FORM = re.compile(
-    rf"(?:(?:(?P<bind>{_PART}):)?(?P<here>\d+):(?P<host>{_PART}):|(?P<near>\d+):)?(?P<there>\d+)"
+    rf"(?:(?:(?P<bind>{_PART}):)?(?P<here>[0-9]+):(?P<host>{_PART}):|(?P<near>[0-9]+):)?(?P<there>[0-9]+)"
 )
 _HERE_ALONE = (None, "localhost", "127.0.0.1", "[::1]")
 _FORMS = (
@@ -59,5 +59,5 @@ def host_of(box: str) -> str:
     label = re.sub(r"[^a-z0-9]+", "-", box.lower()).strip("-")
     if label != box:
         mark = hashlib.sha256(box.encode()).hexdigest()[:6]
-        label = f"{label[: _LONGEST_LABEL - 7]}-{mark}"
+        label = f"{label[: _LONGEST_LABEL - 7]}-{mark}".strip("-")
     return f"{label}.localhost"

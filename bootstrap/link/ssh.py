@@ -37,8 +37,6 @@ _START_TIMEOUT = 60
 """Seconds that a box may take to begin a command; paramiko would wait an hour, or without end."""
 _GULP = 4 * 1024 * 1024
 """Bytes taken from the channel at once: taking them costs as much as what stays behind."""
-_CLOSED_PORT = 9
-"""`discard`: nothing listens there, so that nothing is disturbed."""
 _FORBIDDEN = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _PIPE_WINDOW = 2 * 1024 * 1024
@@ -180,16 +178,6 @@ class SshWire:
             raise kind(sanitize(str(error))) from None
         except (paramiko.SSHException, EOFError, OSError):
             raise self.lost() from None
-
-    def forwards(self) -> bool:
-        """Whether the box's sshd lets a connection through to its own ports. Raises LinkLost."""
-        try:
-            self.connect("127.0.0.1", _CLOSED_PORT).close()
-        except PermissionError:
-            return False
-        except ConnectionRefusedError:
-            return True
-        return True
 
     def close(self) -> None:
         """Close the link and every stream on it."""

@@ -15,17 +15,23 @@ import threading
 import time
 from collections.abc import Callable
 
+import paramiko
+
 from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.forward import Forward
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.link.wire import PIECE, Pipe
+from bootstrap.link.wire import PIECE, Pipe, Wire
 
+_CLOSED_PORT = 9
+"""`discard`: nothing listens there, so that nothing is disturbed."""
 MOST = 64
 """Connections at a time; more wait. A page of the box decides how many there are."""
 PATIENCE_S = 30.0
 """How long a new connection waits for a lost link, in seconds."""
 _TICK_S = 0.2
+_CUT = (OSError, EOFError, paramiko.SSHException)
+"""How a connection ends before its time, on either side."""
 _NEAR = 20
 """Ports tried after the one wished for, before any free one is taken."""
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
@@ -70,16 +76,16 @@ class Tunnel:
 
     def _serve(self, here: socket.socket) -> None:
         try:
-            pipe = self._connect()
-            if pipe is None:
+            reached = self._connect()
+            if reached is None:
                 _reset(here)
             else:
-                self._carry(here, pipe)
+                _carry(here, *reached)
         finally:
             here.close()
             self._places.release()
 
-    def _connect(self) -> Pipe | None:
+    def _connect(self) -> tuple[Pipe, Wire] | None:
         until = time.monotonic() + PATIENCE_S
         while not self._closed.is_set():
             wire, forward = self._link.wire, self.forward
@@ -97,30 +103,40 @@ class Tunnel:
                 return None
             else:
                 self._refused = False
-                return pipe
+                return pipe, wire
         return None
 
-    def _carry(self, here: socket.socket, pipe: Pipe) -> None:
-        wire = self._link.wire
 
-        def up() -> None:
-            if not _copy(here.recv, pipe.sendall, pipe.shutdown_write):
-                pipe.close()
+def _carry(here: socket.socket, pipe: Pipe, wire: Wire) -> None:
+    """Pass on what comes, both ways, until both have ended or one was cut off."""
 
-        sending = threading.Thread(target=up, daemon=True)
-        sending.start()
-        whole = _copy(pipe.recv, here.sendall, lambda: here.shutdown(socket.SHUT_WR))
-        if not whole or not wire.alive():
-            # What was cut off must not look like an end.
-            _reset(here)
-        sending.join()
-        pipe.close()
+    def up() -> None:
+        if not _copy(here.recv, pipe.sendall, pipe.shutdown_write):
+            _close(pipe)
+
+    def end() -> None:
+        # What was cut off must not look like an end.
+        if not wire.alive():
+            raise EOFError
+        here.shutdown(socket.SHUT_WR)
+
+    sending = threading.Thread(target=up, daemon=True)
+    sending.start()
+    if not _copy(pipe.recv, here.sendall, end):
+        _reset(here)
+    sending.join()
+    _close(pipe)
 
 
-def check_forwarding(link: ReconnectingLink) -> None:
-    """Raise PermissionError where the box's sshd lets no connection through; LinkLost."""
-    with contextlib.suppress(ConnectionRefusedError):
-        link.ask(lambda wire: wire.connect("127.0.0.1", 9)).close()
+def forwards(wire: Wire) -> bool:
+    """Whether the box lets connections through to its own ports. Raises LinkLost."""
+    try:
+        _close(wire.connect("127.0.0.1", _CLOSED_PORT))
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def hold(link: ReconnectingLink, back: Callable[[], None]) -> None:
@@ -146,9 +162,14 @@ def _copy(
         while piece := read(PIECE):
             write(piece)
         end()
-    except (OSError, EOFError):
+    except _CUT:
         return False
     return True
+
+
+def _close(pipe: Pipe) -> None:
+    with contextlib.suppress(*_CUT):
+        pipe.close()
 
 
 def _end(sock: socket.socket) -> None:

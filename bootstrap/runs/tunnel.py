@@ -14,7 +14,7 @@ from functools import partial
 from bootstrap.errors import BoxLacksError, UsageError
 from bootstrap.link.forward import Forward, host_of, parse_forward
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.tunnel import Tunnel, check_forwarding, hold
+from bootstrap.link.tunnel import Tunnel, forwards, hold
 from bootstrap.link.wire import Wire
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.project import RemoteProject, project_of
@@ -86,21 +86,19 @@ def open_tunnels(options: BoxOptions, screen: Screen, wish: TunnelWish, *, as_js
     """
     wished = [parse_forward(text) for text in wish.ports]
     with connect(options, screen, opens_forwards=True) as connection:
-        forwards = wished + _pasted(connection, options, wish)
-        if not forwards and not wish.kinds:
+        wished += _pasted(connection, options, wish)
+        if not wished and not wish.kinds:
             raise UsageError(
                 "which port of the box?",
                 hint="As in: boxstrap tunnel 8080, or --jupyter, or --tensorboard",
             )
-        try:
-            check_forwarding(connection.link)
-        except PermissionError:
+        if not connection.link.ask(forwards):
             raise BoxLacksError(
                 "it lets no connection through to its ports.",
                 where=connection.link.label,
                 hint=_FORBIDDEN_HINT,
-            ) from None
-        _Window(connection, screen, wish, as_json=as_json).hold(forwards)
+            )
+        _Window(connection, screen, wish, as_json=as_json).hold(wished)
 
 
 def stop_servers(options: BoxOptions, screen: Screen, wish: TunnelWish) -> None:
@@ -146,14 +144,14 @@ class _Window:
         self._open: list[_OpenTunnel] = []
         self._speaking = threading.Lock()
 
-    def hold(self, forwards: Sequence[Forward]) -> None:
+    def hold(self, wished: Sequence[Forward]) -> None:
         """Open them, show them, and log in again whenever the link is lost."""
         try:
             for kind in self._wish.kinds:
                 server = self._link.ask(partial(self._serve, kind=kind))
                 forward = Forward(kind.port, "127.0.0.1", server.port)
                 self._add(kind.name, forward, server)
-            for forward in forwards:
+            for forward in wished:
                 self._add(str(forward.port), forward)
             self._show()
             self._browse()
@@ -181,14 +179,14 @@ class _Window:
 
     def _back(self) -> None:
         """A box that restarted has lost its servers: they are started again, as they were."""
-        before = [one.url for one in self._open]
+        before = [(one.url, one.tunnel.forward) for one in self._open]
         for one in self._open:
             if one.server:
                 one.server = self._serve(self._link.wire, one.server.kind)
                 one.tunnel.forward = replace(one.tunnel.forward, port=one.server.port)
                 if not one.server.found:
                     self._warn(f"{one.server.kind.title} had ended on the box: it is started again")
-        if before != [one.url for one in self._open]:
+        if before != [(one.url, one.tunnel.forward) for one in self._open]:
             self._show()
 
     def _show(self) -> None:

@@ -139,8 +139,10 @@ class BoxTask(Task[Callable[..., None]]):
     """The option that takes words without one, as in `--port`; "" for none."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
-        """As Invoke's, each checked."""
+        """As Invoke's, each checked; asked again, they still have their help."""
+        described = dict(self.help)
         arguments: list[Argument] = super().get_arguments(ignore_unknown_help)
+        self.help = described
         for argument in arguments:
             argument.__class__ = _Checked
         return arguments

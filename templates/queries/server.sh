@@ -31,6 +31,8 @@ make_tool() {
 # What a kernel needs lies beside the project's environment, in the versions that the project has where it has them.
 make_kernel() {
   local python=$venv/bin/python
+  mkdir -p "$place/share/kernels/python3"
+  write_file "$place/share/kernels/python3/kernel.json" 600 "$kernel"
   { printf '# %s\n' "$("$python" -VV | tr '\n' ' ')" && run_uv pip list --format freeze --python "$python"; } >"$place/project" || return
   [ -d "$place/kernel" ] && cmp -s "$place/project" "$place/kernel.for" && return
   tell doing "installing the kernel for ${venv##*/}"
@@ -113,16 +115,12 @@ take() {
     known_uv || server_failed uv-missing /dev/null
     forget_settings
     read_indexes
-    make_tool >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"
     case $kind in
-      jupyter)
-        [ -x "$venv/bin/python" ] || server_failed no-environment /dev/null
-        make_kernel >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"
-        mkdir -p "$place/share/kernels/python3"
-        write_file "$place/share/kernels/python3/kernel.json" 600 "$kernel"
-        ;;
+      jupyter) [ -x "$venv/bin/python" ] || server_failed no-environment /dev/null ;;
       tensorboard) [ -n "$logdir" ] || find_events || server_failed no-events /dev/null ;;
     esac
+    make_tool >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"
+    if [ "$kind" = jupyter ]; then make_kernel >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"; fi
     tell doing "starting $kind"
     start_server
   fi
@@ -136,7 +134,8 @@ BOX_HOME=$box_home WORKDIR=${box_home%/.boxstrap} PROGRAMS=$box_home/box
 [ -d "$PROGRAMS" ] || PROGRAMS=$box_home/compact/box
 tool=$box_home/tools/$kind STEP_LOG=$place/install.log
 umask 077
-if [ -d "$box_home" ] && { [ "$want" = start ] || [ -f "$place/pid" ]; }; then
+if [ "$want" = start ] && [ ! -d "$box_home" ]; then server_failed uv-missing /dev/null; fi
+if [ "$want" = start ] || [ -f "$place/pid" ]; then
   mkdir -p "$place" "${tool%/*}"
   exec 8>>"$box_home/tools/lock"
   flock 8

@@ -143,8 +143,10 @@ def test_an_unquoted_paste_gets_its_quoted_form(line: str, form: str | None) -> 
         parse_host(form.removeprefix("--host ").strip('"'))
 
 
-def test_a_pasted_tunnel_is_said_to_be_left_out_at_once(user: User) -> None:
+def test_a_pasted_tunnel_is_said_not_to_be_opened_by_other_commands_at_once(user: User) -> None:
     """Where the box can't be reached, too: it comes before the login."""
-    done = user.run("status", "--host", f"ssh -p 1 root@127.0.0.1 -L {FORWARD}").must(3)
-    assert f"no tunnels yet: -L {FORWARD} is left out" in done.err
-    assert "tunnels" not in user.run("status", "--host", "ssh -p 1 root@127.0.0.1").must(3).err
+    paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
+    done = user.run("status", "--host", paste).must(3)
+    assert f"-L {FORWARD} is not opened by this command; it is by: boxstrap tunnel" in done.err
+    assert "tunnel" not in user.run("status", "--host", "ssh -p 1 root@127.0.0.1").must(3).err
+    assert "not opened" not in user.run("tunnel", "--host", paste).must(3).err

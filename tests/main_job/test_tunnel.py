@@ -1,0 +1,103 @@
+"""`tunnel` on a box: a port, and Jupyter with the repository's environment. What a browser shows
+of it, and TensorBoard, is in tests/browser."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from contextlib import closing
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+
+from tests.cli import Running, User
+from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+
+pytestmark = pytest.mark.boxes
+
+SERVE = "setsid python3 -m http.server -d /workspace -b 127.0.0.1 8080 >/dev/null 2>&1 </dev/null &"
+KERNEL = "pgrep -fc 'homework/.venv/bin/python -c.*[i]pykernel' || :"
+
+
+def opened(going: Running) -> dict[str, dict[str, Any]]:
+    """The tunnels that are open, by name."""
+    line = going.line()
+    assert line, going.end().text
+    return {one["name"]: one for one in json.loads(line)["tunnels"]}
+
+
+def ask(one: dict[str, Any], path: str, *, token: str = "", data: bytes | None = None) -> Any:
+    """A page, by the name that a browser uses; the status where it is refused."""
+    request = urllib.request.Request(f"http://127.0.0.1:{one['here']}{path}", data)
+    request.add_header("Host", one["url"].split("/")[2])
+    if token:
+        request.add_header("Authorization", f"token {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read()
+    except HTTPError as error:
+        return error.code
+
+
+def until(rented: Rented, command: str, said: str) -> None:
+    limit = time.monotonic() + 20
+    while (found := rented.box.run(command).strip()) != said:
+        assert time.monotonic() < limit, found
+        time.sleep(0.2)
+
+
+def test_jupyter_is_started_found_again_and_ended(rent: Rent) -> None:
+    rented = rent("vast", used=True)
+    rented.user.repository()
+    rented.run("setup", "--name", "My.Box").must(0)
+    assert "--logdir" in rented.run("tunnel", "--tensorboard").must(5).err
+    rented.box.run(SERVE)
+    port = rented.box.host_string.rpartition(":")[2]
+    pasted = f"ssh -p {port} root@{rented.box.host_string.split('@')[1].rpartition(':')[0]}"
+    host = f"{pasted} -L 8080:localhost:8080"
+    with closing(rented.begin("tunnel", "--jupyter", "--json", host=host)) as going:
+        found = opened(going)
+        jupyter, token = found["jupyter"], found["jupyter"]["url"].partition("token=")[2]
+        assert b"homework" in ask(found["8080"], "/")
+        assert ask(jupyter, "/api/kernels") == 403
+        assert ask(jupyter, "/api/kernels", token=token) == b"[]"
+        kernel = json.loads(ask(jupyter, "/api/kernels", token=token, data=b"{}"))
+        until(rented, KERNEL, "1")
+        modes = rented.box.run("cd /workspace/.boxstrap/servers && stat -c %a . homework-jupyter")
+        assert modes == "700\n700\n"
+        assert token not in rented.box.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        # The link is lost and comes back: to the same server, and by the same address here.
+        rented.box.kill_sshd()
+        rented.box.start_sshd()
+        assert kernel["id"].encode() in ask(jupyter, "/api/kernels", token=token)
+        going.interrupt()
+        assert "--stop" in going.end().must(0).out
+    with closing(rented.begin("tunnel", "--jupyter", "--json")) as going:
+        again = opened(going)["jupyter"]
+        assert (jupyter["found"], again["found"]) == (False, True)
+        assert again["url"] == jupyter["url"]
+        # A server that died is started again where the link comes back, with the same secret.
+        rented.box.run("kill -KILL $(cut -d' ' -f1 /workspace/.boxstrap/servers/*/pid)")
+        rented.box.kill_sshd()
+        rented.box.start_sshd()
+        later = opened(going)["jupyter"]
+        assert (later["url"], later["found"]) == (jupyter["url"], False)
+        assert ask(later, "/api/kernels", token=token) == b"[]"
+        ask(later, "/api/kernels", token=token, data=b"{}")
+        going.interrupt()
+        going.end().must(0)
+    assert "stopped: Jupyter" in rented.run("tunnel", "--stop").must(0).out
+    assert rented.box.run(KERNEL).strip() == "0"
+    assert "nothing was running" in rented.run("tunnel", "--stop").must(0).out
+
+
+def test_what_a_tunnel_needs_is_said_first(user: User) -> None:
+    user.repository()
+    assert "which port" in user.run("tunnel", "--host", "local").must(2).err
+    for wrong in ("80800", "0.0.0.0:80:localhost:80", "x"):
+        assert wrong in user.run("tunnel", wrong, "--host", "local").must(2).err
+    assert "boxstrap setup" in user.run("tunnel", "--jupyter", "--host", "local").must(5).err
+    assert "not with" in user.run("tunnel", "8080", "--stop", "--host", "local").must(2).err

@@ -1,0 +1,244 @@
+"""Ports of a box on this machine, through a real sshd."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+
+from bootstrap.errors import UsageError
+from bootstrap.link.forward import Forward, host_of, parse_forward
+from bootstrap.link.local import LocalWire
+from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.link.tunnel import Tunnel, forwards, hold
+from bootstrap.link.wire import Wire
+from tests.unit.link.conftest import SshUser
+from tests.unit.link.sshd import Sshd, free_port
+
+SIZE = 3_000_000
+
+
+def echo(peer: socket.socket) -> None:
+    while data := peer.recv(65536):
+        peer.sendall(data)
+
+
+class BoxServer:
+    """What listens on the box, which is this machine: `talk` with whoever connects."""
+
+    def __init__(self, talk: Callable[[socket.socket], object] = echo, port: int = 0) -> None:
+        self._talk = talk
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(
+                    target=self._answer, args=self._listener.accept()[:1], daemon=True
+                ).start()
+
+    def _answer(self, peer: socket.socket) -> None:
+        with peer, suppress(OSError):
+            self._talk(peer)
+
+
+class Opened:
+    """A link and its tunnels, and what was warned of."""
+
+    def __init__(self, login: Callable[[], Wire]) -> None:
+        self.warned: list[str] = []
+        self.link = ReconnectingLink(
+            login, lost=lambda _: None, back=lambda: None, warn=self.warned.append
+        )
+        self.tunnels: list[Tunnel] = []
+
+    def tunnel(self, port: int, here: int = 0) -> Tunnel:
+        forward = Forward(here or free_port(), "localhost", port)
+        self.tunnels.append(Tunnel(self.link, forward, self.warned.append))
+        return self.tunnels[-1]
+
+    def connect(self, port: int, address: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection((address, self.tunnel(port).port), timeout=20)
+
+    def close(self) -> None:
+        for tunnel in self.tunnels:
+            tunnel.close()
+        self.link.close()
+
+
+@pytest.fixture(params=["ssh", "local"])
+def opened(request: pytest.FixtureRequest, ssh_user: SshUser) -> Iterator[Opened]:
+    """To a box by SSH, and to this machine."""
+    if request.param == "ssh":
+        request.getfixturevalue("server")
+    login: Callable[[], Wire] = (
+        (lambda: ssh_user.login("box")) if request.param == "ssh" else LocalWire
+    )
+    with closing(Opened(login)) as found:
+        yield found
+
+
+def whole(peer: socket.socket) -> bytes:
+    found = bytearray()
+    while data := peer.recv(65536):
+        found += data
+    return bytes(found)
+
+
+def test_bytes_go_both_ways_to_their_end(opened: Opened) -> None:
+    data = bytes(range(250)) * (SIZE // 250)
+    with closing(BoxServer()) as there, opened.connect(there.port) as peer:
+        sending = threading.Thread(
+            target=lambda: (peer.sendall(data), peer.shutdown(socket.SHUT_WR))
+        )
+        sending.start()
+        assert whole(peer) == data
+        sending.join()
+
+
+def test_it_listens_on_this_machines_loopback_alone(opened: Opened) -> None:
+    with closing(BoxServer()) as there:
+        tunnel = opened.tunnel(there.port)
+        own = {each.getsockname()[0] for each in tunnel._listeners}
+        assert own <= {"127.0.0.1", "::1"}
+        for address in own:
+            with opened.connect(there.port, address) as peer:
+                peer.sendall(b"hello")
+                assert peer.recv(10) == b"hello"
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_that_is_taken_is_left_to_its_owner(opened: Opened, family: int) -> None:
+    """On one of the two addresses, too: a browser would try it first."""
+    address = "127.0.0.1" if family == socket.AF_INET else "::1"
+    with socket.create_server((address, 0), family=family) as taken:
+        port = taken.getsockname()[1]
+        assert opened.tunnel(9, here=port).port != port
+
+
+def test_where_nothing_answers_it_says_so_once_and_tries_again(opened: Opened) -> None:
+    port = free_port()
+    tunnel = opened.tunnel(port)
+    for _ in range(2):
+        peer = socket.create_connection(("127.0.0.1", tunnel.port))
+        with peer, pytest.raises(ConnectionResetError):
+            peer.recv(1)
+    assert opened.warned == [
+        f"on the box nothing answers at port {port} of localhost; trying at each connection"
+    ]
+    with closing(BoxServer(port=port)):
+        peer = socket.create_connection(("127.0.0.1", tunnel.port))
+        with peer:
+            peer.sendall(b"hello")
+            assert peer.recv(10) == b"hello"
+
+
+def test_a_lost_link_cuts_what_was_open_and_keeps_what_comes_waiting(
+    server: Sshd, ssh_user: SshUser
+) -> None:
+    """What was cut off must not look like an end."""
+    with closing(Opened(lambda: ssh_user.login("box"))) as opened, closing(BoxServer()) as there:
+        tunnel = opened.tunnel(there.port)
+        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=20)
+        peer.sendall(b"hello")
+        assert peer.recv(10) == b"hello"
+        opened.link.wire.close()
+        with pytest.raises(ConnectionResetError):
+            peer.recv(1)
+        peer.close()
+        peer = socket.create_connection(("127.0.0.1", tunnel.port), timeout=20)
+        peer.sendall(b"again")
+        backs: list[bool] = []
+
+        def back() -> None:
+            backs.append(opened.link.wire.alive())
+            raise KeyboardInterrupt
+
+        time.sleep(0.5)
+        with pytest.raises(KeyboardInterrupt):
+            hold(opened.link, back)
+        assert peer.recv(10) == b"again"
+        assert backs == [True]
+        peer.close()
+
+
+def test_what_nobody_reads_here_stays_on_the_box(server: Sshd, ssh_user: SshUser) -> None:
+    sent = []
+
+    def flood(peer: socket.socket) -> None:
+        while True:
+            sent.append(peer.send(bytes(65536)))
+
+    opened, there = Opened(lambda: ssh_user.login("box")), BoxServer(flood)
+    with closing(opened), closing(there), opened.connect(there.port) as peer:
+        peer.recv(1)
+        before = -1
+        while before != sum(sent):
+            before = sum(sent)
+            time.sleep(0.5)
+        # Our window, and what sshd and the kernel keep of it on the way.
+        print(f"sent unread: {before / 2**20:.1f} MiB")
+        assert before < 24 * 2**20
+
+
+def test_a_box_that_forwards_nothing_is_told(
+    start_server: Callable[..., Sshd], ssh_user: SshUser
+) -> None:
+    server = start_server("box", ssh_user.key, options=["AllowTcpForwarding no"])
+    ssh_user.write(ssh_user.alias("box", server))
+    assert not forwards(ssh_user.login("box"))
+
+
+def test_an_ordinary_box_forwards(server: Sshd, ssh_user: SshUser) -> None:
+    assert forwards(ssh_user.login("box"))
+    assert forwards(LocalWire())
+
+
+@pytest.mark.parametrize(
+    ("text", "forward"),
+    [
+        ("8080", Forward(8080, "localhost", 8080)),
+        ("9000:8080", Forward(9000, "localhost", 8080)),
+        ("8080:localhost:8080", Forward(8080, "localhost", 8080)),
+        ("8080:10.0.0.7:80", Forward(8080, "10.0.0.7", 80)),
+        ("127.0.0.1:8080:db_1:80", Forward(8080, "db_1", 80)),
+        ("[::1]:8080:[2001:db8::1]:80", Forward(8080, "2001:db8::1", 80)),
+    ],
+)
+def test_ports(text: str, forward: Forward) -> None:
+    assert parse_forward(text) == forward
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "0", "65536", "99999999999", "http", "8080:", ":8080", "8080:/tmp/socket",
+        "0.0.0.0:8080:localhost:80", "*:8080:localhost:80", "192.168.0.2:8080:localhost:80",
+        "8080:local host:80", "8080:$(id):80", "\uff18\uff10", "-8080",
+    ],
+)  # fmt: skip
+def test_what_is_no_port_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_forward(text)
+
+
+def test_each_box_has_a_name_of_its_own_in_a_browser() -> None:
+    """Of one label: two of them would share cookies below the second."""
+    names = ["box", "Box", "b-ox", "b.ox", "b_ox", "5.17.27.63-46769", "x" * 63, "X" * 63, "-", "é"]
+    hosts = [host_of(name) for name in names]
+    assert hosts[0] == "box.localhost"
+    assert len(set(hosts)) == len(names)
+    for host in hosts:
+        label, _, rest = host.partition(".")
+        assert rest == "localhost"
+        assert 0 < len(label) <= 63
+        assert label.strip("-") == label

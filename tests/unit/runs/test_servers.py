@@ -1,0 +1,67 @@
+"""What a box says of the servers on it: a stranger's words, of which an address here is made."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bootstrap.errors import BoxLacksError, StepFailedError
+from bootstrap.link.local import LocalWire
+from bootstrap.runs import servers
+from bootstrap.runs.project import RemoteProject
+from bootstrap.runs.servers import JUPYTER, TENSORBOARD, Server, ServerKind, start_server
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def told(monkeypatch: pytest.MonkeyPatch, kind: ServerKind, *lines: str) -> Server:
+    """What is made of a box that prints these lines, whatever it is asked."""
+    script = "".join(f"printf '%s\\n' '{line}'\n" for line in lines)
+    monkeypatch.setattr(servers, "build_long_query", lambda *_, **__: script)
+    wire, project = LocalWire(), RemoteProject("/work/homework", "/work/homework/.venv")
+    return start_server(wire, kind, home="/work/.boxstrap", project=project, doing=str)
+
+
+def said(**values: object) -> str:
+    return "server\t" + json.dumps({"port": 4000, "token": TOKEN, **values})
+
+
+def test_port_and_secret_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = told(monkeypatch, JUPYTER, "found\tyes", said(url="http://evil.example"))
+    assert (found.port, found.path, found.found) == (4000, f"/lab?token={TOKEN}", True)
+    found = told(monkeypatch, TENSORBOARD, said(path_prefix=f"/{TOKEN}"))
+    assert (found.port, found.path, found.found) == (4000, f"/{TOKEN}/", False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "server\t{",
+        "server\t[]",
+        "server\t" + "[" * 3000,
+        *(said(port=port) for port in (0, 65536, -1, True, "22", 4000.5, None)),
+        *(said(token=token) for token in ("", "short", f"{TOKEN}@evil", f"{TOKEN}\n", 7, None)),
+    ],
+)
+def test_all_else_is_refused(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    with pytest.raises(StepFailedError):
+        told(monkeypatch, JUPYTER, line)
+
+
+@pytest.mark.parametrize("path", [f"{TOKEN}@evil", f"//evil.example/{TOKEN}", f"/{TOKEN}/..", ""])
+def test_a_path_that_leads_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    with pytest.raises(StepFailedError):
+        told(monkeypatch, TENSORBOARD, said(path_prefix=path))
+
+
+def test_why_it_failed_is_shown_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StepFailedError) as caught:
+        told(monkeypatch, JUPYTER, "failed\tstart", "log\tno room \x1b[2J left")
+    assert "Jupyter does not start:\nno room" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    with pytest.raises(BoxLacksError, match="--logdir"):
+        told(monkeypatch, TENSORBOARD, "failed\tno-events")
+    with pytest.raises(StepFailedError):
+        told(monkeypatch, TENSORBOARD, "failed\tof its own making")
