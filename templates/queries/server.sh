@@ -63,9 +63,12 @@ start_server() {
   (
     umask 022
     cd -- "$folder" || exit
-    # shellcheck disable=SC1091 # written by the step `shell`
-    [ ! -r "$box_home/env" ] || . "$box_home/env"
-    [ ! -d "$venv" ] || export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
+    # For kernels, which are the person's own work; who only shows files is given no secrets.
+    if [ "$kind" = jupyter ]; then
+      # shellcheck disable=SC1091 # written by the step `shell`
+      [ ! -r "$box_home/env" ] || . "$box_home/env"
+      export VIRTUAL_ENV="$venv" PATH="$venv/bin:$PATH"
+    fi
     unset "${!JUPYTER@}" "${!TENSORBOARD@}"
     exec env "${settings[@]}" setsid "$tool/bin/python" -I "${words[@]}" ${logdir:+--logdir "$logdir"}
   ) >"$place/log" 2>&1 </dev/null 6>&- 8>&- &
