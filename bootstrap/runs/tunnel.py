@@ -20,6 +20,7 @@ from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.project import RemoteProject, project_of
 from bootstrap.runs.servers import (
     JUPYTER,
+    KINDS,
     TENSORBOARD,
     Server,
     ServerKind,
@@ -109,7 +110,7 @@ def stop_servers(options: BoxOptions, screen: Screen, wish: TunnelWish) -> None:
         project, home = project_of(connection), _home(connection)
         stopped = [
             kind
-            for kind in wish.kinds or (JUPYTER, TENSORBOARD)
+            for kind in wish.kinds or KINDS
             if connection.link.ask(partial(stop_server, kind=kind, home=home, project=project))
         ]
         titles = ", ".join(kind.title for kind in stopped)

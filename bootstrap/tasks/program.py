@@ -81,7 +81,7 @@ class BoxProgram(Program):
 
     def parse_tasks(self) -> None:
         """As Invoke's, which knows no words of which there may be none or many."""
-        self.core.unparsed[:] = with_options(self.core.unparsed, self.families)
+        self.core.unparsed = with_options(self.core.unparsed, self.families)
         super().parse_tasks()
 
     def print_help(self) -> None:
@@ -103,7 +103,7 @@ class BoxProgram(Program):
         return rows
 
 
-def with_options(words: Sequence[str], families: Sequence[Sequence[Task[Any]]]) -> Sequence[str]:
+def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> list[str]:
     """A task and its words, those without an option with the one that takes them."""
     tasks = (task for family in families for task in family)
     task = next((one for one in tasks if one.name.replace("_", "-") in words[:1]), None)
@@ -111,7 +111,7 @@ def with_options(words: Sequence[str], families: Sequence[Sequence[Task[Any]]]) 
     if task is None or not bare:
         return words
     flags = ParserContext(args=task.get_arguments()).flags
-    found, value_follows = list(words[:1]), False
+    found, value_follows = words[:1], False
     for word in words[1:]:
         is_bare = not word.startswith("-") and not value_follows
         found.append(f"{bare}={word}" if is_bare else word)

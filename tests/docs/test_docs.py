@@ -13,8 +13,9 @@ from bootstrap import errors
 from bootstrap.codes import CODES
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import PROFILE
-from bootstrap.tasks import namespace
+from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.exit_codes import EXIT_CODES
+from bootstrap.tasks.program import with_options
 from tests.docs.generate import PART, ROOT, documents, renewed
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -101,7 +102,8 @@ def test_commands_are_understood(page: Path) -> None:
         if words[0].startswith("-") or words[0].isupper():  # boxstrap --list, boxstrap TASK --help
             continue
         parser = Parser(contexts=namespace.to_contexts())
-        assert [found.name for found in parser.parse_argv(words)] == [words[0]], words
+        found = parser.parse_argv(with_options(words, FAMILIES))
+        assert [one.name for one in found] == [words[0]], words
 
 
 @each_page

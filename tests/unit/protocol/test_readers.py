@@ -45,9 +45,11 @@ from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
 from bootstrap.runs.log_reader import LogReader
+from bootstrap.runs.project import RemoteProject
 from bootstrap.runs.pull import goes_on
 from bootstrap.runs.resume import _begun
 from bootstrap.runs.run_lines import metric_lines, run_lines
+from bootstrap.runs.servers import JUPYTER, TENSORBOARD, start_server, stop_server
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
@@ -234,6 +236,17 @@ def pulled(wire: Any) -> None:
         assert isinstance(given[-1], GivenFile)
 
 
+def served(wire: Any) -> None:
+    """Of what it says of a server an address here is made."""
+    project = RemoteProject("/w/homework", "/w/homework/.venv")
+    stop_server(wire, TENSORBOARD, home="/w/.boxstrap", project=project)
+    doing: list[str] = []
+    found = start_server(wire, JUPYTER, home="/w/.boxstrap", project=project, doing=doing.append)
+    assert 1 <= found.port <= 65535
+    assert re.fullmatch(r"/lab\?token=[A-Za-z0-9_-]+", found.path)
+    assert "\x1b" not in "".join(doing)
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -241,6 +254,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "runs/log_reader.py, where it is kept": read_log,
     "runs/pull.py": lambda wire: goes_on(wire, "/w", RUN),  # type: ignore[arg-type]
     "runs/resume.py": resumed,
+    "runs/servers.py": served,
     "runs/status.py": lambda wire: status_lines("box", parse(exchange(wire, "x"))),
     "runs/stop.py": lambda wire: what_ended(exchange(wire, "x")),
     "runs/top.py": looked,
