@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import inspect
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -175,7 +176,8 @@ def command(
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
-            _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
+            with _interrupted_for_certain():
+                _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
 
         run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]
         task = BoxTask(
@@ -204,7 +206,6 @@ def _signature(options: Sequence[Option], positional: Sequence[str]) -> inspect.
 
 def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
     """Run the task; whatever ends it leaves with the contract's exit code and one clear message."""
-    sys.unraisablehook = _interrupt_again
     try:
         body(call)
         _close(call, None)
@@ -223,15 +224,24 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise _exit(call, _own_error(error, _redacting(call))) from None
 
 
-def _interrupt_again(swallowed: sys.UnraisableHookArgs) -> None:
-    """Python drops a Ctrl-C that comes while it tidies something away: the task would go on."""
-    if not isinstance(swallowed.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(swallowed)
-        return
-    main = threading.main_thread().ident
-    again = threading.Timer(_SOON_S, signal.pthread_kill, (main, signal.SIGINT))
-    again.daemon = True
-    again.start()
+@contextlib.contextmanager
+def _interrupted_for_certain() -> Iterator[None]:
+    """A Ctrl-C that Python drops, since it was tidying something away, is sent again."""
+    before, main = sys.unraisablehook, threading.main_thread().ident
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            before(dropped)
+            return
+        again = threading.Timer(_SOON_S, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _exit(call: Call, error: BoxstrapError) -> Exit:
