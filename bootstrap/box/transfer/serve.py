@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,10 @@ from .take import Taker
 
 VERSION = 1
 HELD = 256 * 1024  # bytes of answers that are sent together
-GULP = 1 << 20
+EVERY = 0.2  # seconds that an answer may wait for others
+GULP = 1 << 20  # bytes read at once
+LITTLE = 64  # those of a header, where what follows is long
+LONG = 32 * 1024
 PATIENCE = 3600  # seconds
 
 
@@ -28,24 +32,55 @@ class Channel:
 
     def __init__(self) -> None:
         self.came = bytearray()
+        self.gulp = GULP
         self.held: list[bytes] = []
         self.size = 0
+        self.flushed = time.monotonic()
         self.before: Callable[[], None] = lambda: None  # what must be done before answers leave
 
     def read(self, count: int) -> bytes:
-        """So many bytes; fewer at the end. Before it waits, what is held is sent."""
-        while len(self.came) < count:
-            if self.held:
-                self.flush()
-            if not select.select([0], [], [], PATIENCE)[0]:
-                break
-            piece = os.read(0, GULP)
+        """So many bytes; fewer at the end. What is long is read to where it stays."""
+        if count >= LONG:
+            return self.read_long(count)  # type: ignore[return-value]  # read as bytes are
+        while len(self.came) < count and self.await_more():
+            piece = os.read(0, self.gulp)
             if not piece:
                 break
             self.came += piece
         taken = bytes(memoryview(self.came)[:count])
         del self.came[:count]
+        self.gulp = GULP
         return taken
+
+    def read_long(self, count: int) -> bytearray:
+        """The same without a copy; what follows is likely to be long, too."""
+        taken = self.came[:count]
+        del self.came[:count]
+        done = len(taken)
+        taken.extend(bytes(count - done))
+        with memoryview(taken) as view:
+            while done < count and self.await_more():
+                more = os.readv(0, [view[done:]])
+                if not more:
+                    break
+                done += more
+        del taken[done:]
+        self.gulp = LITTLE
+        return taken
+
+    def await_more(self) -> bool:
+        """Whether there is more to read. Before it waits, what is held is sent.
+
+        While there is more to read, answers wait a moment for each other: one for each file
+        would be a packet each, and wake the other side as often.
+        """
+        if self.held and (self.is_late() or not select.select([0], [], [], 0)[0]):
+            self.flush()
+        return bool(select.select([0], [], [], PATIENCE)[0])
+
+    def is_late(self) -> bool:
+        """Whether the other side should hear something by now."""
+        return time.monotonic() - self.flushed > EVERY
 
     def say(self, header: dict[str, Any], body: bytes = b"") -> None:
         """Send a frame, soon."""
@@ -59,7 +94,7 @@ class Channel:
         """Send what is held."""
         self.before()
         rest = memoryview(b"".join(self.held))
-        self.held, self.size = [], 0
+        self.held, self.size, self.flushed = [], 0, time.monotonic()
         while rest:
             rest = rest[os.write(1, rest) :]
 
