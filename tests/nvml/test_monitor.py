@@ -130,11 +130,13 @@ def test_a_driver_that_hangs_leaves_the_rest(
 ) -> None:
     run = tmp_path / "runs/homework-1/train-1"
     lay(CASES[LIVE], processes, run)
-    begin(f"{A100}\ngpu.0.memory_v2 = hang")
+    going = begin(f"{A100}\ngpu.0.memory_v2 = hang")
     head, *rows = await_samples(run, 3)
     assert head["gpus"] == []
     assert [row[3] for row in rows] == [[]] * len(rows)
     assert rows[0][2] > 0
+    processes.living.kill()
+    assert going.wait(10) == 0
 
 
 def test_it_ends_where_its_folder_is_gone_and_bears_what_it_finds(

@@ -121,6 +121,7 @@ def test_a_long_log_is_read_in_pieces(lay: Lay, tmp_path: Path) -> None:
     assert MOST_LOG * 0.9 < history.read <= MOST_LOG
     (loss,) = history.curves
     assert loss.axis == "step", "each line of each piece is whole"
+    assert {value for _, value in loss.points} == {0.5}
     assert loss.points[0][0] < 200
     assert loss.points[-1][0] > 69_000
     # Ten gigabytes of which most was let go: a hole.
