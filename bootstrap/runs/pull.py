@@ -118,7 +118,7 @@ class _Pull:
         self._source: BoxResults | None = None
         self._warned: set[str] = set()
         self._idle = 0
-        """Looks that brought nothing, one after the other."""
+        """Looks that brought nothing whole, one after the other."""
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -143,11 +143,9 @@ class _Pull:
         """Look and take until everything is here, or what is not will not come."""
         if self._wish.watch and self._live:
             self._screen.say(f"watching {self._run.name}: what is complete comes; Ctrl-C ends this")
-        received = 0
         manifest: Manifest | None = None
         for done in self._rounds():
-            came, received = self._puller.received > received, self._puller.received
-            self._idle = 0 if done.landed or came else self._idle + 1
+            self._idle = 0 if done.landed else self._idle + 1
             watches = self._wish.watch and self._live and not self._puller.stopped
             is_over = not watches and self._is_over(done)
             if done.landed or is_over or manifest is None:

@@ -251,6 +251,7 @@ def test_a_printed_line_can_be_pasted(lying: Lying, tmp_path: Path) -> None:
     said = lying.run(lie, "setup", BOXSTRAP_SSH_CONFIG=config).text
     typed = re.findall(r"^  (?:[a-z]+|VS Code) +((?:ssh|scp|boxstrap) .*)$", said, re.MULTILINE)
     assert {line.split()[0] for line in typed} == {"ssh", "scp", "boxstrap"}, said
+    assert [line for line in typed if line.startswith("boxstrap pull ")]
     quiet = "ssh() { :; }; scp() { :; }; boxstrap() { :; }\n"  # what it is given, not what it does
     for line in typed:
         subprocess.run(["bash", "-c", quiet + line], cwd=tmp_path, check=True)
