@@ -2,9 +2,11 @@
 # fits: is torch built for this box's GPU and driver? Said before gigabytes are fetched, where that can be told.
 
 # Where no GPU is required, any build will do.
+any_build_fits() { [[ $GPU_ORDER == *'"require":false'* ]]; }
+
 fits_gpu() {
   local said rc=0
-  case $GPU_ORDER in *'"require":false'*) return 0 ;; esac
+  ! any_build_fits || return 0
   [ -s "$BOX_HOME/gpu.json" ] || return 0
   "$BOX_HOME/agent/bin/python" -B "$PROGRAMS/torch_compat.py" "$1" "$BOX_HOME/gpu.json" "$TORCH_BACKEND" "${@:2}" \
     >"$SETUP_DIR/fits" || rc=$?
@@ -17,6 +19,7 @@ fits_gpu() {
 
 fits_before() {
   local files arguments=()
+  ! any_build_fits || return 0
   find_sources
   files=(${SOURCES[@]+"${SOURCES[@]}"})
   # An index of the user's own decides by itself: uv says what it would take, and fetches nothing.

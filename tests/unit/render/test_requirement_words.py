@@ -69,6 +69,20 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     assert "python progress done=0 total=0 unit=packages" in done.stdout
 
 
+@pytest.mark.parametrize("required", ["true", "false"])
+def test_uv_is_asked_for_torch_only_where_a_gpu_has_to_run_it(
+    tmp_path: Path, required: str
+) -> None:
+    """It resolves everything once more for that."""
+    script = render(profile("ssh", f"gpu.require={required}")).replace('\nmain "$@"\nexit\n', "\n")
+    body = (
+        f'{script}\nrun_uv() {{ echo "$*" >asked; }}\nOWN_INDEX=yes BOX_HOME=$PWD SETUP_DIR=$PWD'
+        " REPO_DIR=$PWD VENV_DIR=$PWD/.venv\ntouch requirements.txt\nfits_before\n"
+    )
+    subprocess.run(["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "asked").exists() == (required == "true")
+
+
 def test_each_of_them_makes_another_environment(tmp_path: Path) -> None:
     found = [inputs(tmp_path, *BESIDE[:count]) for count in range(len(BESIDE) + 1)]
     assert len(set(found)) == len(found)
