@@ -99,6 +99,7 @@ ref-missing | the repository has no such ref | check git.ref
 
 # data
 data | data is sent from your machine | nothing
+data-addresses | addresses of a bucket's objects are signed by your machine | nothing
 data-missing | data that is sent from your machine never arrived on the box | run the same command again: it goes on from what is there
 data-unreachable | a server of the profile's data doesn't answer | check its address in data, and the box's network, then run again: it goes on from what is there
 data-refused | a server of the profile's data gives nothing (the step's log has its answer) | check the address in data; a private repository of Hugging Face needs HF_TOKEN in secrets

@@ -19,7 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .data_https import Https, plain, try_again
+from .data_addresses import REFUSED, Addresses
+from .data_https import Https, OwnServer, plain, try_again
 from .data_sources import DataFile
 from .data_words import DataError
 
@@ -40,8 +41,10 @@ class PartsState(NamedTuple):
 class Download:
     """All files of a setup. `report` hears how many bytes are there, every half second."""
 
-    def __init__(self, https: Https, report: Callable[[int], None]) -> None:
+    def __init__(self, https: Https, addresses: Addresses, report: Callable[[int], None]) -> None:
         self._https = https
+        self._addresses = addresses
+        self._signed = OwnServer()
         self._report = report
         self._lock = threading.Lock()
         self._received = 0
@@ -79,8 +82,16 @@ class Download:
                 self._report(self._received)
 
     def open(self, wanted: DataFile, headers: dict[str, str]) -> Any:  # noqa: ANN401 - see Https
-        """Ask for it."""
-        return self._https.open(wanted.url, headers, wanted.token)
+        """Ask for it; where its address has expired, by a new one."""
+        if wanted.signed_of < 0:
+            return self._https.open(wanted.url, headers, wanted.token)
+        url = self._addresses.current(wanted)
+        try:
+            return self._signed.open(url, headers)
+        except DataError as error:
+            if error.status not in REFUSED:
+                raise
+        return self._signed.open(self._addresses.renewed(wanted, url), headers)
 
 
 class _FileParts:
@@ -89,6 +100,7 @@ class _FileParts:
     def __init__(self, download: Download, wanted: DataFile, place: Path) -> None:
         self._download = download
         self._wanted = wanted
+        self._name = plain(wanted.url) if wanted.url else wanted.path
         self._place = place
         self._part = part_of(place)
         self._noted = self._part.with_suffix(".json")
@@ -143,9 +155,7 @@ class _FileParts:
                     headers["If-Range"] = self._wanted.tag
                 with self._download.open(self._wanted, headers) as answer:
                     if not _begins_at(answer, begin + there, self._wanted.size):
-                        raise DataError(
-                            "data-changed", f"{plain(self._wanted.url)} changed meanwhile"
-                        )
+                        raise DataError("data-changed", f"{self._name} changed meanwhile")
                     while begin + there < end and (
                         piece := answer.read(min(PIECE, end - begin - there))
                     ):
@@ -155,7 +165,7 @@ class _FileParts:
                 if begin + there < end:
                     raise EOFError("the server hung up")
 
-            try_again(once, self._wanted.url, lambda: there)
+            try_again(once, self._name, lambda: there)
             os.fdatasync(file.fileno())
         with self._lock:
             self._done.add(number)
@@ -184,7 +194,7 @@ class _FileParts:
                         if there > self._wanted.size >= 0:
                             raise DataError(
                                 "data-changed",
-                                f"{plain(self._wanted.url)} is larger than announced",
+                                f"{self._name} is larger than announced",
                             )
                         if self._wanted.size < 0:
                             _check_room(self._part.parent)
@@ -193,7 +203,7 @@ class _FileParts:
                 if there < self._wanted.size:
                     raise EOFError("the server hung up")
 
-            try_again(once, self._wanted.url, lambda: there)
+            try_again(once, self._name, lambda: there)
             os.fdatasync(file.fileno())
         self._finish()
 
@@ -205,8 +215,7 @@ class _FileParts:
                 self._noted.unlink()
             raise DataError(
                 "data-digest",
-                f"{plain(self._wanted.url)} has another digest than "
-                f"{self._wanted.sha256 or self._wanted.blob}",
+                f"{self._name} has another digest than {self._wanted.sha256 or self._wanted.blob}",
             )
         self._part.chmod(0o644)
         self._part.replace(self._place)

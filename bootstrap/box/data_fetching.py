@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
+from .data_addresses import Addresses
 from .data_download import RESERVE, Download, has_digest, part_of
 from .data_https import Https, try_again
 from .data_items import Item, Places
@@ -32,8 +33,8 @@ class Fetching(NamedTuple):
 
 def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None:
     """Fetch them. Raises DataError before anything is fetched where it can't go well, OSError."""
-    https = Https()
-    found = [_look(item, places, records, https) for item in items]
+    https, addresses = Https(), Addresses(places.lists)
+    found = [_look(item, places, records, https, addresses) for item in items]
     for each in found:
         if each.item.source.startswith("https:") and not each.item.sha256:
             say("warn data-unpinned")
@@ -50,14 +51,16 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
     for each in found:
         absent = {str(place) for _, place in each.files if not os.path.lexists(place)}
         records.begin(each.key, absent)
-    Download(https, report).fetch(files)
+    Download(https, addresses, report).fetch(files)
     for each in found:
         _place(each, records)
 
 
-def _look(item: Item, places: Places, records: DataRecords, https: Https) -> Fetching:
+def _look(
+    item: Item, places: Places, records: DataRecords, https: Https, addresses: Addresses
+) -> Fetching:
     """What is to be fetched of an item, and where to."""
-    files = try_again(lambda: files_of(item, https, places.lists), item.source)
+    files = try_again(lambda: files_of(item, https, addresses.files_of), item.source)
     key, target = places.key(item), places.target(item)
     if item.unpack:
         if len(files) != 1:

@@ -69,6 +69,8 @@ def try_again(once: Callable[[], T], what: str, there: Callable[[], int] = lambd
 class Https:
     """One way to all servers, for several threads."""
 
+    schemes: tuple[str, ...] = ("https",)
+
     def __init__(self) -> None:
         context = ssl.create_default_context()
         if own := pip_setting("cert"):  # where a company looks into what its machines fetch
@@ -81,7 +83,7 @@ class Https:
         self, url: str, headers: dict[str, str], token: str = "", body: bytes | None = None
     ) -> Any:  # noqa: ANN401 - http.client.HTTPResponse, by another name in typeshed
         """The answer. Raises DataError where the server refuses, else NETWORK_ERRORS."""
-        if urllib.parse.urlsplit(url).scheme != "https":
+        if urllib.parse.urlsplit(url).scheme not in self.schemes:
             raise DataError("data-refused", f"{plain(url)} is not https")
         request = urllib.request.Request(  # noqa: S310 - https alone
             url, data=body, headers={"Accept-Encoding": "identity", **headers}
@@ -94,7 +96,7 @@ class Https:
             error.close()
             if error.code in REFUSED:
                 raise DataError(
-                    "data-refused", f"{plain(url)}: the server answers {error.code}"
+                    "data-refused", f"{plain(url)}: the server answers {error.code}", error.code
                 ) from None
             raise
         except urllib.error.URLError as error:
@@ -104,6 +106,12 @@ class Https:
                     f"{plain(url)}: its certificate is not trusted: {error.reason}",
                 ) from None
             raise
+
+
+class OwnServer(Https):
+    """What the signer's own settings name: a server at home may have no certificate."""
+
+    schemes = ("https", "http")
 
 
 def plain(url: str) -> str:

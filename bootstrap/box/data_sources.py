@@ -7,8 +7,7 @@ import os
 import posixpath
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from .data_https import Https, plain
@@ -40,15 +39,19 @@ class DataFile(NamedTuple):
     """Whether its server gives parts of it."""
     is_alone: bool = False
     """Whether the item names this very file, and not a folder."""
+    signed_of: int = -1
+    """The number of an item whose addresses are signed elsewhere: `url` is none."""
 
 
-def files_of(item: Item, https: Https, lists: Path) -> list[DataFile]:
+def files_of(
+    item: Item, https: Https, signed: Callable[[int], Iterable[DataFile]]
+) -> list[DataFile]:
     """The files to fetch. Raises DataError, NETWORK_ERRORS."""
     scheme = item.source.partition(":")[0]
     if scheme == "https":
         return [_at_address(item, https)]
     try:
-        found = list(_of_hub(item, https) if scheme == "hf" else _listed(item, lists))
+        found = list(_of_hub(item, https) if scheme == "hf" else signed(item.number))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(
             "data-refused", f"{item.source}: the answer is no list of files: {error!r}"
@@ -155,19 +158,3 @@ def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple
     except ValueError:
         raise DataError("data-refused", f"{plain(url)} is no hub: it answers no JSON") from None
     return said, following.group(1) if following else ""
-
-
-def _listed(item: Item, lists: Path) -> Iterable[DataFile]:
-    """What whoever started this listed, a line of JSON for each file: path, size, url; and
-    sha256, etag, alone, where they are known."""
-    with (lists / f"data-{item.number}.list").open(encoding="utf-8") as lines:
-        for line in lines:
-            row = json.loads(line)
-            yield DataFile(
-                row["url"],
-                row["path"],
-                int(row["size"]),
-                row.get("sha256") or "",
-                tag=row.get("etag") or "",
-                is_alone=bool(row.get("alone")),
-            )

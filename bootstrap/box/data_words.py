@@ -6,11 +6,15 @@ import sys
 
 
 class DataError(Exception):
-    """It ends the fetching of all items; `code` is what the step reports, with its numbers."""
+    """It ends the fetching of all items; `code` is what the step reports, with its numbers.
 
-    def __init__(self, code: str, sentence: str) -> None:
+    `status`: what a server answered.
+    """
+
+    def __init__(self, code: str, sentence: str, status: int = 0) -> None:
         super().__init__(sentence)
         self.code = code
+        self.status = status
 
 
 def say(line: str) -> None:

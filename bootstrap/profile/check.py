@@ -16,7 +16,7 @@ from bootstrap.profile.origins import DEFAULT
 from bootstrap.profile.problems import ProfileProblem
 from bootstrap.profile.reading import choose, word
 from bootstrap.profile.schema import Profile
-from bootstrap.profile.values import LONGEST_LIST
+from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY
 
 Where = tuple[str | int, ...]
 """The way to a value: keys, and places in a list."""
@@ -158,5 +158,20 @@ def _together(profile: Profile) -> Wrong:
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
     if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
         wrong.append((("train", "at_boot"), "train.resume has to say by which command it goes on"))
+    wrong += _results_to(profile)
     wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
+    return wrong
+
+
+def _results_to(profile: Profile) -> Wrong:
+    """What results need on their way into a bucket."""
+    train = profile.train
+    if not (train and train.results_to):
+        return []
+    wrong: Wrong = []
+    if not train.results:
+        wrong.append((("train", "results_to"), "train.results has to say what goes there"))
+    if RESULTS_KEY not in profile.secrets:
+        why = f"{RESULTS_KEY} has to be one of secrets: the key that the box puts them with"
+        wrong.append((("train", "results_to"), why))
     return wrong

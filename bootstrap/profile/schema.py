@@ -12,6 +12,7 @@ from bootstrap.profile import values
 from bootstrap.profile.data_items import DataItem
 from bootstrap.profile.fields import Field, Section, field
 from bootstrap.profile.takes import (
+    Buckets,
     Data,
     Dependencies,
     File,
@@ -53,6 +54,7 @@ Cuda = Annotated[str, values.CUDA]
 Command = Annotated[str, values.COMMAND]
 MetricLine = Annotated[str, values.METRIC]
 SessionName = Annotated[str, values.SESSION]
+BucketFolder = Annotated[str, values.BUCKET_FOLDER]
 
 
 class Detect(Section):
@@ -231,6 +233,10 @@ class Train(Section):
     metrics: Free[list[MetricLine]] = field(
         "Lines of the log that have metrics, with a {name} where each number stands, as in "
         "'score is {score}'; by default usual names, as in loss 0.42 or val_loss=0.42."
+    )
+    results_to: Buckets[BucketFolder | None] = field(
+        "A folder of an S3 bucket that the box puts complete results into, with the secret "
+        "RESULTS_KEY: s3://BUCKET/PATH."
     )
     resume: Free[Command | None] = field(
         "The command that goes on from what a run left that died, as in python train.py --resume."

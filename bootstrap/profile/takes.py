@@ -22,6 +22,7 @@ class Takes(enum.Enum):
     PUBLIC_KEY = "public key"
     DEPENDENCY = "dependency"
     DATA = "data"
+    BUCKET = "bucket"
 
 
 Free = Annotated[T, Takes.NOTHING]
@@ -31,3 +32,4 @@ Repository = Annotated[T, Takes.REPOSITORY]
 PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
 Dependencies = Annotated[T, Takes.DEPENDENCY]
 Data = Annotated[T, Takes.DATA]
+Buckets = Annotated[T, Takes.BUCKET]

@@ -290,6 +290,14 @@ METRIC = Rule(
     r"[^{}]*\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}([^{}]+\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}){0,20}[^{}]*",
     500,
 )
+RESULTS_KEY = "RESULTS_KEY"
+"""The secret with which a box puts results into a bucket: ID:SECRET or ID:SECRET:TOKEN."""
+BUCKET_FOLDER = Rule(
+    "s3://BUCKET/PATH (letters, digits, . _ + @ = -)",
+    r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._+@=-]+)*/?",
+    stays=True,
+    finish=_without_slash,
+)
 SESSION = Rule("a session's name (letters, digits, _ -)", r"[A-Za-z0-9_-]+", 64)
 RUN = Rule(
     "the name of a run, as `status` has it",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from bootstrap.link.parsing import exit_code, number
+from bootstrap.protocol.uploaded import Uploaded, parse_uploaded
 
 _FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -76,6 +77,9 @@ class Run:
     """The tree beside the main one that it has, `homework@2`; "" for the main one."""
     killed_for_memory: str = ""
     """What the box noted of processes that the kernel killed for memory while it ran."""
+
+    uploaded: Uploaded | None = None
+    """What of its results is in the bucket of `train.results_to`."""
 
     @property
     def number(self) -> int:
@@ -182,6 +186,7 @@ class Run:
             "over": self.over or None,
             "log_bytes": self.log_bytes,
             "tree": self.tree or None,
+            **({"uploaded": self.uploaded.as_dict()} if self.uploaded else {}),
             "gpus": self.gpus.split(",") if self.gpus else None,
         }
 
@@ -246,6 +251,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
         gpus=gpus if _GPUS.fullmatch(gpus) else "",
         tree=tree if _TREE.fullmatch(tree := notes.get(f"{path}/tree", "")) else "",
         restarted=notes.get(f"{path}/boot") != "same",
+        uploaded=parse_uploaded(notes.get(f"{path}/uploaded", "")),
         killed_for_memory=notes.get(f"{path}/killed", "")[:_LONGEST_WORD],
     )
 

@@ -26,7 +26,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
         "a limit for the log, its times, and train.grace",
-        "python.conda",
+        "python.conda; results in a bucket (train.results_to)",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",
@@ -44,6 +44,10 @@ def needs_full(profile: Profile, edition: str) -> None:
     asked = {
         "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
         "data": ("fetches no data", bool(profile.data)),
+        "train.results_to": (
+            "puts no results into a bucket",
+            bool(profile.train and profile.train.results_to),
+        ),
     }
     for key, (lacks, is_asked) in asked.items():
         if is_asked:

@@ -54,6 +54,8 @@ memory goes to it as two arguments, library and steps, and each has a limit."""
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_ ]+)\n", re.MULTILINE)
 """A program that outlives the script carries parts of the library: here they are put in."""
+_OF_TRANSFERS = ("complete_files.py", "held_files.py")
+"""What programs that stay on a box share with those that travel with an exchange."""
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -68,6 +70,7 @@ def shell_part(kind: str, name: str) -> str:
 def box_files() -> tuple[tuple[str, str], ...]:
     """Name and text of every file that lies in `box/` on the box, sorted by name."""
     files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
+    files += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
     texts = {file.name: file.read_text(encoding="utf-8").rstrip("\n") for file in files}
     del texts["__init__.py"]
     return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))

@@ -151,6 +151,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("LOG_MAX_MIB", train.log_max_mib if train else values.LOG_MAX_MIB),
         ("RESULTS", train.results if train else []),
         ("METRICS", [as_row(line) for line in train.metrics] if train else []),
+        ("RESULTS_TO", results_to(profile)),
         ("INDEX", default_index()),
         ("AGENT_PACKAGES", list(AGENT_PACKAGES)),
         ("UV_VERSION", uv_release.VERSION),
@@ -173,6 +174,15 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
         row["exclude"] = item.exclude_rules()
         rows.append({key: value for key, value in row.items() if value})
     return json.dumps(rows, separators=(",", ":")) if rows else ""
+
+
+def results_to(profile: Profile) -> list[str]:
+    """The folder of a bucket that results go to, its endpoint and its region; nothing without."""
+    if not (profile.train and profile.train.results_to):
+        return []
+    endpoint = profile.env.get("AWS_ENDPOINT_URL_S3") or profile.env.get("AWS_ENDPOINT_URL", "")
+    region = profile.env.get("AWS_REGION") or profile.env.get("AWS_DEFAULT_REGION", "")
+    return [profile.train.results_to, endpoint, region]
 
 
 def requirement_words(python: Python) -> dict[str, list[str]]:

@@ -107,6 +107,8 @@ def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
         lines += [failure.what] if failure.what and not is_said else []
         lines += [f"| {line}" for line in failure.lines] if whole else []
         lines += [failure.hint] if failure.hint and whole else []
+    if run.uploaded:
+        lines.append(run.uploaded.sentence())
     if run.can_resume:
         lines.append(f"its log and results are still there; {how_to_resume(run)}")
     elif run.state in _NEXT:

@@ -22,13 +22,14 @@ from bootstrap.render import uv_release
 from bootstrap.setup.local_data import DataSender
 from bootstrap.setup.result import SetupEnd, raise_for
 from bootstrap.setup.secret_values import note_held, packed, redacted_there
+from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.context import SetupContext
     from bootstrap.transfer.outgoing import PushProgress
 
-AskedSender = UvSender | DependencySender | DataSender
+AskedSender = UvSender | DependencySender | DataSender | AddressSender
 """Sends what a step of the box waits for."""
 _TELLS_S = 0.2
 """Seconds between two reports of how much was sent."""
@@ -63,8 +64,13 @@ class SetupExecutor:
             "uv-unlisted": self._uv_sender,
             "dependencies": self._dependency_sender,
             "data": self._data_sender,
+            "data-addresses": self._address_sender,
         }
         """What the box waits for by this code, once it asks."""
+        data = enumerate(self.payload.profile.data)
+        self._in_buckets = BucketItems(
+            {n: each.source for n, each in data if each.place == "bucket"}
+        )
         self._machine = ""
         self._last_tell = 0.0
         self._same = 0
@@ -278,6 +284,16 @@ class SetupExecutor:
             workdir=self.workdir,
             setup=self.setup,
             progress=self._tell_push,
+            failed=self._not_sent,
+        )
+
+    def _address_sender(self) -> AddressSender:
+        """The addresses of what lies in buckets have not come yet, or have expired."""
+        return AddressSender(
+            self.link.wire,
+            items=self._in_buckets,
+            workdir=self.workdir,
+            setup=self.setup,
             failed=self._not_sent,
         )
 

@@ -78,6 +78,14 @@
     setsid "$box_home/agent/bin/python" -B "${0%/*}/monitor.py" "$box_home" </dev/null >/dev/null 2>&1 {quiet}>&- &
   }
 
+  # What puts the results into a bucket outlives this.
+  start_upload() {
+    local python=${run%/*/*/*}/agent/bin/python
+    [ -f "$run/results_to" ] && [ -x "$python" ] || return
+    setsid "$python" -I -B "${0%/*}/upload_results.py" "$run" </dev/null >/dev/null 2>&1 &
+  }
+
+  start_upload
   # A pipe that nobody writes to: waiting for it takes no process of its own.
   exec {quiet}<> <(:)
   # Not in the midst of letting go.

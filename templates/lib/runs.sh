@@ -110,6 +110,7 @@ new_run() {
   [ -z "$RUN_GPUS" ] || printf '%s\n' "$RUN_GPUS" >"$tmp/gpus" # full
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
+  [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }
@@ -191,6 +192,7 @@ session_name() {
 begin_run() {
   make_results # full
   revive_all # full
+  revive_uploads # full
   [ ! -f "$1/queue" ] || { wait_for_turn "$1" && return; } # full
   # A setup that was killed may have begun it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; } # full
@@ -233,6 +235,27 @@ is_queue_attended() {
 revive_all() {
   [ ! -e "$BOX_HOME/queue.lock" ] ||
     { flock 7 && revive_queue "$BOX_HOME/runs" "$PROGRAMS" "$ENV_FILE"; } 7>>"$BOX_HOME/queue.lock"
+}
+
+# idle_uploads: the runs whose results are not all in their bucket, while nobody puts them there: the box was started
+# anew, or the bucket could not be reached for a day.
+idle_uploads() {
+  local note dir
+  for note in "$BOX_HOME"/runs/*/*/results_to; do
+    dir=${note%/*}
+    # Who puts them there takes the lock before it notes anything.
+    if [ -f "$dir/uploaded" ] && ! grep -q '^whole ' "$dir/uploaded" && flock -n "$dir/upload.lock" true; then
+      printf '%s\n' "$dir"
+    fi
+  done
+}
+
+revive_uploads() {
+  local dir
+  [ ! -d "${SETUP_DIR-}" ] || : >"$SETUP_DIR/uploads"
+  idle_uploads | while IFS= read -r dir; do
+    without_secrets setsid "$BOX_HOME/agent/bin/python" -I -B "$PROGRAMS/upload_results.py" "$dir" </dev/null >/dev/null 2>&1 &
+  done
 }
 
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.

@@ -13,7 +13,7 @@ apply_data() {
     exit 1
   }
   keep_data_untracked
-  [ -z "$asked" ] || ask_for_data "$asked"
+  case $asked in *'local '*) ask_for_data "$asked" ;; esac
   fetch_data fetch | tell_data
   [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1
   case $asked in *'local '*)
@@ -30,8 +30,8 @@ fetch_data() {
     # shellcheck disable=SC1090 # written by the step `shell`
     [ ! -r "$ENV_FILE" ] || . "$ENV_FILE"
     case " ${SECRETS[*]-} " in *' HF_TOKEN '*) ;; *) unset HF_TOKEN ;; esac
-    exec "$BOX_HOME/agent/bin/python" -B -E -s "$PROGRAMS/fetch_data.py" "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" \
-      < <(printf %s "$DATA") 3>&- 9>&-
+    exec env CLIENT_SENDS="${CLIENT_SENDS-}" "$BOX_HOME/agent/bin/python" -B -E -s \
+      "$PROGRAMS/fetch_data.py" "$1" "$BOX_HOME" "$REPO_DIR" "${SETUP_DIR-}" < <(printf %s "$DATA") 3>&- 9>&-
   )
 }
 
@@ -41,7 +41,7 @@ tell_data() {
     case $word in
       # While something is sent as well, that is shown.
       progress) { [ -e "$SETUP_DIR/data.waits" ] && [ ! -e "$SETUP_DIR/data.sent" ]; } || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
-      warn) emit warn "code=$first" ;;
+      warn | wait) emit "$word" "code=$first" ;;
       code) printf '%s\n' "$first${second:+ $second}" >"$STEP_CODE" ;;
       *) printf '%s\n' "$word $first $second" ;;
     esac

@@ -16,6 +16,8 @@ check_train() {
   dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] || return
   { [ -z "${RESUME-}" ] || [ -z "$(died_runs)" ]; } || return # full
   is_queue_attended || return # full
+  # Begun again, who puts results there may take a moment, or end at once: no reason for a setup to fail.
+  [ -e "${SETUP_DIR:-/nonexistent}/uploads" ] || [ -z "$(idle_uploads)" ] || return # full
   has_session "$dir" # full
 }
 
@@ -29,6 +31,7 @@ apply_train() {
   find_work
   [ -z "${RESUME-}" ] || resume_died # full
   revive_all # full
+  revive_uploads # full
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then

@@ -74,6 +74,7 @@ TRAIN_RESUME=''
 LOG_MAX_MIB=1024
 RESULTS=()
 METRICS=()
+RESULTS_TO=()
 INDEX='(the index of pip)'
 AGENT_PACKAGES=(
   'nvidia-ml-py>=12.560,<14'
@@ -204,6 +205,8 @@ unpack_box() {
 # (the file bytecode.py)
 command.sh
 # (the file command.sh)
+complete_files.py
+# (the file complete_files.py)
 conda.py
 # (the file conda.py)
 copy_packages.py
@@ -224,6 +227,8 @@ unpack_box() {
 # (the file gpu_performance.py)
 gpu_reader.py
 # (the file gpu_reader.py)
+held_files.py
+# (the file held_files.py)
 image_packages.py
 # (the file image_packages.py)
 imports.py
@@ -256,6 +261,8 @@ unpack_box() {
 # (the file reuse.py)
 runner.sh
 # (the file runner.sh)
+s3_client.py
+# (the file s3_client.py)
 smoke.py
 # (the file smoke.py)
 smoke_backends.py
@@ -272,6 +279,8 @@ unpack_box() {
 # (the file top_stream.py)
 torch_compat.py
 # (the file torch_compat.py)
+upload_results.py
+# (the file upload_results.py)
 verify.py
 # (the file verify.py)
 verify_around.py

@@ -201,12 +201,17 @@ def test_it_stays_with_https_and_with_trusted_certificates(box: BoxHere, server:
 
 def test_what_has_no_room_is_not_begun(box: BoxHere, server: DataServer):
     huge = os.statvfs(box.tree).f_bavail * os.statvfs(box.tree).f_frsize
-    (box.home / "data-0.list").write_text(
-        json.dumps({"path": "a", "size": huge, "url": server.url("a")}) + "\n"
-    )
+    addressed(box, {"path": "a", "size": huge, "url": server.url("a")})
     said = box.run("fetch", {"from": "s3://bucket/a", "to": "a"})
-    assert said.stdout.startswith("code data-space need=")
+    assert said.stdout.startswith("wait data-addresses\ncode data-space need=")
     assert server.asked == []
+
+
+def addressed(box: BoxHere, *rows: dict[str, object]) -> None:
+    """What whoever started it signed for the first item."""
+    own: dict[str, object] = {"item": 0, "etag": "", "alone": False}
+    lines = [*(json.dumps({**own, **row}) for row in rows), "end\n"]
+    (box.home / "data.addresses").write_text("\n".join(lines))
 
 
 def test_a_list_of_signed_addresses_is_fetched_below_its_place(box: BoxHere, server: DataServer):
@@ -215,13 +220,13 @@ def test_a_list_of_signed_addresses_is_fetched_below_its_place(box: BoxHere, ser
     ]
     for row in rows:
         server.add(row["path"][-1], row["path"][-1].encode())
-    (box.home / "data-0.list").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    addressed(box, *rows)
     item = {"from": "s3://bucket/d", "to": "in", "exclude": [["^d/b$", True]]}
     assert box.run("asks", item).stdout == f"bucket 0 {box.tree}/in\n"
     box.fetched(item)
     assert box.files() == {"in/d/a": b"a", "in/d/c": b"c"}
     for bad in ("../x", "/etc/x", "a\nb", "a/./b", "x" * 300, "a//b"):
-        (box.home / "data-0.list").write_text(json.dumps({**rows[0], "path": bad}) + "\n")
+        addressed(box, {**rows[0], "path": bad})
         box.refused("data-refused", {"from": "s3://bucket/other", "to": "in"})
 
 

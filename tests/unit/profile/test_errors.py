@@ -146,6 +146,15 @@ ONE_LINERS = [
         "python: {installer: pip, lock: uv.lock}",
         "a.yaml:1: python.lock: pip can't read it; use python.installer: uv",
     ),
+    (
+        "secrets: [RESULTS_KEY]\ntrain: {command: x, results_to: s3://mine}",
+        "a.yaml:2: train.results_to: train.results has to say what goes there",
+    ),
+    (
+        "train: {command: x, results: [out/], results_to: s3://mine}",
+        "a.yaml:1: train.results_to: RESULTS_KEY has to be one of secrets: "
+        "the key that the box puts them with",
+    ),
     # YAML that a profile doesn't use
     ("env: &a {A: x}", "a.yaml:1: env: anchors (&a) are not used here"),
     ("version: !!int 1", "a.yaml:1: version: tags (tag:yaml.org,2002:int) are not used here"),

@@ -274,7 +274,7 @@ gpu:
   strict: true
   checks: {ecc: warn, pcie: ignore}
 env: {WANDB_PROJECT: homework}
-secrets: [WANDB_API_KEY, HF_TOKEN]
+secrets: [WANDB_API_KEY, HF_TOKEN, RESULTS_KEY]
 prepare: [python data/prepare.py]
 train:
   command: python train.py
@@ -282,6 +282,8 @@ train:
   resume: python train.py --resume
   at_boot: resume
   results: [out/]
+  metrics: ["score is {score}"]
+  results_to: s3://mine/results
   grace: 30
   log_max_mib: 64
 shared: [data/]

@@ -60,6 +60,7 @@ from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.transfer.push import push_folder
+from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
 
@@ -293,6 +294,9 @@ READERS: dict[str, Callable[[Any], object]] = {
             wire.start(shell_command("x")), b"\nready\n"
         )
     ),
+    "transfer/send_addresses.py": lambda wire: AddressSender(
+        wire, BucketItems({}), "/w", SETUP, lambda error: None
+    )._send(iter([b"end\n"])),
     "protocol/transfer.py": pushed,
     "protocol/results.py": pulled,
     "protocol/send_commit.py": lambda wire: parse_report(all_of(wire), all_of(wire)),

@@ -1,0 +1,134 @@
+"""Objects of a bucket come by signed addresses: more than a thousand, and on when these expired."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
+
+from bootstrap.box import data_addresses, data_download
+from bootstrap.box.data_fetching import fetch_items
+from bootstrap.box.data_items import Item, Places
+from bootstrap.box.data_record import DataRecords
+from bootstrap.box.data_words import DataError
+from bootstrap.transfer.buckets import EXPIRES_S
+from bootstrap.transfer.send_addresses import BucketItems
+from tests.boxes.s3_server import S3Server
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server("127.0.0.1", tmp_path_factory.mktemp("s3") / "buckets")
+    for number in range(1003):
+        server.put("corpus", f"many/{number:04}.txt", b"%d" % number)
+    server.put("corpus", "large.bin", os.urandom(5_000_000))
+    yield server
+    server.close()
+
+
+class Signer:
+    """This machine's part: it signs when the box says that it waits."""
+
+    def __init__(self, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in {**server.variables(), "CLIENT_SENDS": "1"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(data_addresses, "say", self.hear)
+        self.server = server
+        self.places = Places(tmp_path / "home", tmp_path / "tree", tmp_path)
+        self.file = tmp_path / "data.addresses"
+        self.items = BucketItems({})
+        self.asked = 0
+        (tmp_path / "tree").mkdir()
+
+    def hear(self, line: str) -> None:
+        assert line == "wait data-addresses"
+        self.asked += 1
+        self.items.list()
+        part = self.file.with_suffix(".new")
+        part.write_bytes(b"".join(self.items.lines()))
+        part.rename(self.file)
+
+    def fetch(self, *named: tuple[str, str]) -> None:
+        home = self.places._replace(home=self.places.home / ".boxstrap")
+        exclude = ((r"0[0-8]", True),)  # of the many a tenth is enough
+        items = [Item(n, url, to, "", False, exclude, "") for n, (url, to) in enumerate(named)]
+        self.items = BucketItems({item.number: item.source for item in items})
+        keys = {home.key(item) for item in items}
+        fetch_items(items, home, DataRecords(home.home, keys))
+
+
+@pytest.fixture
+def signer(served: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Signer]:
+    (tmp_path / "home").mkdir()
+    made = Signer(served, tmp_path, monkeypatch)
+    made.places = made.places._replace(tree=tmp_path / "home" / "tree")
+    made.places.tree.mkdir()
+    yield made
+    served.move_clock(0)
+
+
+def test_all_objects_come_and_no_address_stays(signer: Signer, tmp_path: Path) -> None:
+    signer.fetch(("s3://corpus/many/", "data"), ("s3://corpus/large.bin", "model/"))
+    found = {path.name: path.read_text() for path in (signer.places.tree / "data").iterdir()}
+    assert found == {f"{number:04}.txt": str(number) for number in range(900, 1003)}
+    large = (signer.server.folder / "corpus" / "large.bin").read_bytes()
+    assert (signer.places.tree / "model" / "large.bin").read_bytes() == large
+    assert signer.asked == 1
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"X-Amz-Signature" in path.read_bytes()]
+
+
+def test_addresses_that_expire_meanwhile_are_asked_for_again(
+    signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_download, "BLOCK", 500_000)
+    opened = data_download.Download.open
+    count = 0
+
+    def later(self: data_download.Download, *given: object) -> object:
+        nonlocal count
+        count += 1
+        if count == 3:  # three blocks are there, and hours have passed
+            signer.server.move_clock(EXPIRES_S + 60)
+        return opened(self, *given)  # type: ignore[arg-type]
+
+    hear = signer.hear
+
+    def sign_in_time(line: str) -> None:
+        if signer.asked:
+            signer.server.move_clock(0)
+            time.sleep(1.1)  # two addresses of one second are the same
+        hear(line)
+
+    monkeypatch.setattr(data_addresses, "say", sign_in_time)
+    monkeypatch.setattr(data_download.Download, "open", later)
+    signer.fetch(("s3://corpus/large.bin", "large.bin"))
+    large = (signer.server.folder / "corpus" / "large.bin").read_bytes()
+    assert (signer.places.tree / "large.bin").read_bytes() == large
+    assert signer.asked == 2
+    assert any(" 403" in line for line in signer.server.asked)
+
+
+def test_where_new_ones_are_refused_too_it_ends(signer: Signer) -> None:
+    signer.server.move_clock(2 * EXPIRES_S)
+    with pytest.raises(DataError, match="answers 403") as refused:
+        signer.fetch(("s3://corpus/large.bin", "large.bin"))
+    assert "X-Amz" not in str(refused.value)
+    assert signer.asked == 2
+
+
+def test_where_nobody_signs_it_ends_at_once(
+    signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLIENT_SENDS", "")
+    monkeypatch.setattr(data_addresses, "say", lambda line: None)
+    with pytest.raises(DataError, match="no addresses"):
+        signer.fetch(("s3://corpus/large.bin", "large.bin"))
+    monkeypatch.setattr(data_addresses, "say", lambda line: signer.file.write_text("end\n"))
+    with pytest.raises(DataError, match="could sign no address"):
+        signer.fetch(("s3://corpus/large.bin", "large.bin"))

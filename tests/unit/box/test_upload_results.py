@@ -1,0 +1,223 @@
+"""Results put into a bucket by the box itself: a real S3 server checks every signature."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
+
+from bootstrap.box import upload_results
+from bootstrap.box.s3_client import S3Client, S3Key, S3RefusedError
+from bootstrap.box.upload_results import MANIFEST, Upload
+from bootstrap.render.parts import box_files
+from tests.boxes.s3_server import REGION, S3Server
+
+PART = 5 * 1024 * 1024
+"""What S3 takes as the smallest part."""
+BELOW = re.compile(r"mine/train-1-20250102-030405-[0-9a-f]{6}/")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    made = S3Server("127.0.0.1", tmp_path_factory.mktemp("s3") / "buckets")
+    yield made
+    made.close()
+
+
+class Training:
+    """A run's folder and its tree, as the box has them."""
+
+    def __init__(self, folder: Path, server: S3Server) -> None:
+        self.server, self.bucket = server, f"b{abs(hash(folder)) % 10**9}"
+        (server.folder / self.bucket).mkdir()
+        self.run, self.tree = folder / "home/runs/homework/train-1", folder / "tree"
+        self.out = self.tree / "out"
+        self.out.mkdir(parents=True)
+        self.run.mkdir(parents=True)
+        where = f"s3://{self.bucket}/mine\n{server.endpoint}\n{REGION}\n"
+        notes = {
+            "results_to": where,
+            "dir": f"{self.tree}\n",
+            "results": "out/\n",
+            "commit": "c1\n",
+        }
+        notes["started"] = "1735787045\n"
+        for name, text in notes.items():
+            (self.run / name).write_text(text)
+        self.give_key(f"{server.key_id}:{server.secret}")
+
+    def give_key(self, text: str) -> None:
+        (self.run.parents[2] / "secrets").write_bytes(f"OTHER=x\0RESULTS_KEY={text}\0".encode())
+
+    @property
+    def there(self) -> dict[str, bytes]:
+        found = self.server.objects(self.bucket)
+        assert len({BELOW.match(name) and BELOW.match(name)[0] for name in found}) <= 1
+        return {BELOW.sub("", name, 1): content for name, content in found.items()}
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        said: dict[str, object] = json.loads(self.there[MANIFEST])
+        return said
+
+    @property
+    def said(self) -> str:
+        return (self.run / "uploaded").read_text().strip()
+
+
+@pytest.fixture
+def training(tmp_path: Path, server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Training:
+    monkeypatch.setattr(upload_results, "PART", PART)
+    return Training(tmp_path, server)
+
+
+def test_what_is_complete_is_there_with_its_digest(training: Training) -> None:
+    (training.out / "a b+c=ü.bin").write_bytes(b"weights")
+    (training.out / "deep").mkdir()
+    (training.out / "deep/empty").touch()
+    large = os.urandom(2 * PART + 17)
+    (training.out / "large").write_bytes(large)
+    with (training.out / "held").open("wb") as held:
+        held.write(b"half")
+        held.flush()
+        assert Upload(training.run, stood_s=0).once(live=True) == 1
+    files = {"out/a b+c=ü.bin": b"weights", "out/deep/empty": b"", "out/large": large}
+    assert {name: body for name, body in training.there.items() if name != MANIFEST} == files
+    digests = {name: hashlib.sha256(body).hexdigest() for name, body in files.items()}
+    rows = training.manifest["files"]
+    assert isinstance(rows, list)
+    assert {row["path"]: row["sha256"] for row in rows} == digests
+    assert (training.manifest["complete"], training.manifest["live"]) == (False, True)
+    # What is there already is not put again; what is new, and what was changed, is.
+    (training.out / "large").write_bytes(large[:100])
+    asked = len(training.server.asked)
+    one = Upload(training.run, stood_s=0)
+    assert one.once(live=False) == 0
+    assert len(training.server.asked) - asked == 3  # large, held and the manifest
+    assert training.there["out/large"] == large[:100]
+    assert training.there["out/held"] == b"half"
+    assert training.manifest["complete"] is True
+
+
+def test_a_large_file_goes_on_after_a_cut(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(3 * PART)
+    (training.out / "large").write_bytes(content)
+    put = S3Client.part
+
+    def cut(self: S3Client, name: str, upload: str, number: int, body: bytes) -> str:
+        if number == 3:
+            raise ConnectionResetError
+        return put(self, name, upload, number, body)
+
+    monkeypatch.setattr(S3Client, "part", cut)
+    with pytest.raises(ConnectionResetError):
+        Upload(training.run, stood_s=0).once(live=True)
+    assert training.there == {}
+    monkeypatch.setattr(S3Client, "part", put)
+    asked = len(training.server.asked)
+    assert Upload(training.run, stood_s=0).once(live=True) == 0
+    assert sum("partNumber" in line for line in training.server.asked[asked:]) == 1
+    assert training.there["out/large"] == content
+
+
+def test_what_changes_while_it_is_read_never_appears(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = training.out / "large"
+    large.write_bytes(os.urandom(2 * PART))
+    put = S3Client.part
+
+    def meanwhile(self: S3Client, name: str, upload: str, number: int, body: bytes) -> str:
+        with large.open("r+b") as file:
+            file.write(b"torn")
+        return put(self, name, upload, number, body)
+
+    monkeypatch.setattr(S3Client, "part", meanwhile)
+    one = Upload(training.run, stood_s=0)
+    assert one.once(live=True) == 1
+    assert "out/large" not in training.there
+    monkeypatch.setattr(S3Client, "part", put)
+    assert one.once(live=True) == 0
+    assert training.there["out/large"] == large.read_bytes()
+
+
+def test_a_link_is_not_followed(training: Training, tmp_path: Path) -> None:
+    (tmp_path / "of another").write_text("secret")
+    (training.out / "link").symlink_to(tmp_path / "of another")
+    Upload(training.run, stood_s=0).once(live=False)
+    assert [*training.there] == [MANIFEST]
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("{id}:wrong-secret", "SignatureDoesNotMatch"),
+        ("NOBODY:{secret}", "InvalidAccessKeyId"),
+        ("not a key", "no-key"),
+        ("", "no-key"),
+    ],
+)
+def test_why_it_fails_is_one_word(training: Training, key: str, why: str) -> None:
+    server = training.server
+    training.give_key(key.format(id=server.key_id, secret=server.secret))
+    (training.out / "x").touch()
+    with pytest.raises((S3RefusedError, ValueError)) as failed:
+        Upload(training.run, stood_s=0).once(live=True)
+    assert upload_results._word_for(failed.value) == why
+
+
+def test_a_key_has_two_or_three_parts() -> None:
+    assert S3Key.of("a:b\n") == ("a", "b", "")
+    assert S3Key.of("a:b:c") == ("a", "b", "c")
+
+
+def _begin(training: Training, home: Path) -> subprocess.Popen[bytes]:
+    """The program, as it lies on a box."""
+    for name, text in box_files():
+        (home / "box").mkdir(exist_ok=True)
+        (home / "box" / name).write_text(text)
+    program = str(home / "box/upload_results.py")
+    return subprocess.Popen([sys.executable, "-I", "-B", program, str(training.run)])
+
+
+def test_it_ends_once_the_run_is_over_and_all_is_there(training: Training) -> None:
+    home = training.run.parents[2]
+    (training.out / "first").write_bytes(b"1")
+    with subprocess.Popen(["sleep", "60"]) as command:
+        stat = Path(f"/proc/{command.pid}/stat").read_text().rpartition(") ")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        (training.run / "pid").write_text(2 * f"{command.pid} {stat[19]} {boot}\n")
+        with _begin(training, home) as program:
+            _until(lambda: "out/first" in training.there)
+            with _begin(training, home) as second:  # where one is at work, another leaves
+                assert second.wait(20) == 0
+            # Killed, and begun again: it goes on.
+            program.send_signal(signal.SIGKILL)
+        (training.out / "last").write_bytes(b"2")
+        (training.run / "exit").write_text("0\n")
+        command.kill()
+    with _begin(training, home) as program:
+        assert program.wait(30) == 0
+    assert {*training.there} == {"out/first", "out/last", MANIFEST}
+    assert training.said.startswith(f"whole 2 2 0 - s3://{training.bucket}/mine/train-1-2025")
+    assert training.manifest["live"] is False
+
+
+def _until(true: object) -> None:
+    until = time.monotonic() + 30
+    while not true():  # type: ignore[operator]
+        assert time.monotonic() < until
+        time.sleep(0.1)

@@ -1,0 +1,49 @@
+"""What a box notes of results in a bucket; it may lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.protocol.uploaded import parse_uploaded
+
+TO = "s3://results/mine/train-1-20261122-084500-a1b2c3"
+
+
+@pytest.mark.parametrize(
+    ("note", "says"),
+    [
+        (f"whole 2 3000005 0 - {TO}", f"results: 2 files (3.0 MB) are in {TO}"),
+        (f"going 0 0 3 - {TO}", f"results: 0 files (0 B) are in {TO}; 3 more are to come"),
+        (
+            f"failing 1 5 2 AccessDenied {TO}",
+            f"results: 1 files (5 B) are in {TO}; 2 are not: AccessDenied",
+        ),
+        (
+            f"left 1 5 2 - {TO}",
+            f"results: 1 files (5 B) are in {TO}; 2 are not: still written to; "
+            "the next setup or run tries again",
+        ),
+    ],
+)
+def test_a_sentence_for_each_state(note: str, says: str) -> None:
+    uploaded = parse_uploaded(note)
+    assert uploaded
+    assert uploaded.sentence() == says
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        "whole",
+        f"done 2 5 0 - {TO}",
+        f"whole -2 5 0 - {TO}",
+        f"whole {'9' * 40} 5 0 - {TO}",
+        f"whole 2 5 0 why\x1b[2J {TO}",
+        "whole 2 5 0 - https://elsewhere/",
+        f"whole 2 5 0 - {TO}\x1b]0;title\x07",
+        f"whole 2 5 0 - s3://{'x' * 500}",
+    ],
+)
+def test_what_is_no_such_note_is_none(note: str) -> None:
+    assert parse_uploaded(note) is None
