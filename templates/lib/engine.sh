@@ -7,7 +7,7 @@ MISSING=' '
 
 # One step, in a process of its own: decide, apply, check again, stamp, report.
 one_step() {
-  local rc
+  local rc code
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
   # The secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&- # full
@@ -36,8 +36,8 @@ one_step() {
     write_stamp "$1"
     emit ok
   else
-    [ -s "$STEP_CODE" ] || classify_error "$STEP_LOG" >"$STEP_CODE"
-    emit fail "code=$(cat "$STEP_CODE")" "rc=$rc"
+    code=$(cat "$STEP_CODE" 2>/dev/null) || :
+    emit fail "code=${code:-$(classify_error "$STEP_LOG")}" "rc=$rc"
   fi
 }
 

@@ -18,7 +18,7 @@ ERRORS=(
   'build-failed|Failed to build|Failed building wheel|build backend'
 )
 
-# classify_error LOG: prints the code, `command-failed` where nothing matches.
+# classify_error LOG: prints the code; `command-failed` where nothing matches and the disk has room for words.
 classify_error() {
   local row text
   text=$(tail -n 60 "$1" 2>/dev/null) || text=
@@ -29,6 +29,9 @@ classify_error() {
       return
     fi
   done
+  # A full disk takes no words either.
+  read -r _ _ _ text _ < <(df -Pk -- "${1%/*}" 2>/dev/null | tail -n 1)            # full
+  case $text in [0-9] | [0-9][0-9]) printf 'disk-full\n' && return ;; esac # full
   printf 'command-failed\n'
 }
 

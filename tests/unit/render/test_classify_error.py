@@ -102,6 +102,14 @@ def test_each_message_has_its_code(code: str, said: str, tmp_path: Path) -> None
     assert code in CODES
 
 
+@pytest.mark.parametrize(("free", "code"), [(0, "disk-full"), (4000, "command-failed")])
+def test_a_disk_that_takes_no_words_is_full(free: int, code: str, tmp_path: Path) -> None:
+    df = (
+        f"df() {{ printf 'Filesystem 1024-blocks Used Available\\n/dev/x 9 9 {free} 100%% /\\n'; }}"
+    )
+    assert classify(tmp_path, "", f'{df}; classify_error "$STEP_LOG"') == code
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
