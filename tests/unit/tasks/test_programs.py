@@ -34,7 +34,7 @@ BUILT = [
     "profiles",
 ]
 BUILT += ["pull", "push", "render", "report", "run", "secrets", "setup", "shell", "ssh-config"]
-BUILT += ["status", "stop", "sync", "top", "verify", "wait"]
+BUILT += ["status", "stop", "sync", "top", "tunnel", "verify", "wait"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),
