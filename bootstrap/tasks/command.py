@@ -158,7 +158,6 @@ class BoxTask(Task[Callable[..., None]]):
 
 def command(
     *options: Option,
-    positional: Sequence[str] = (),
     changes: Sequence[str] | None = None,
     interrupted: str = "",
 ) -> Callable[[Callable[[Call], None]], BoxTask]:
@@ -179,11 +178,11 @@ def command(
             with _interrupted_for_certain():
                 _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
 
-        run.__signature__ = _signature(options, positional)  # type: ignore[attr-defined]
+        run.__signature__ = _signature(options)  # type: ignore[attr-defined]
         task = BoxTask(
             run,
             name=body.__name__.rstrip("_"),
-            positional=list(positional),
+            positional=[],
             iterable=[option.name for option in options if option.many],
             auto_shortflags=False,
             help={option.name: option.help for option in options},
@@ -195,12 +194,11 @@ def command(
     return make
 
 
-def _signature(options: Sequence[Option], positional: Sequence[str]) -> inspect.Signature:
+def _signature(options: Sequence[Option]) -> inspect.Signature:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("context", kind)]
     for option in options:
-        empty = inspect.Parameter.empty if option.name in positional else option.default
-        parameters.append(inspect.Parameter(option.name, kind, default=empty))
+        parameters.append(inspect.Parameter(option.name, kind, default=option.default))
     return inspect.Signature(parameters)
 
 

@@ -111,10 +111,11 @@ def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> l
     if task is None or not bare:
         return words
     flags = ParserContext(args=task.get_arguments()).flags
-    found, value_follows = words[:1], False
+    found, value_follows, room = words[:1], False, True
     for word in words[1:]:
-        is_bare = not word.startswith("-") and not value_follows
+        is_bare = room and not word.startswith("-") and not value_follows
         found.append(f"{bare}={word}" if is_bare else word)
+        room = room and (not is_bare or flags[bare].kind is list)
         value_follows = not value_follows and word in flags and flags[word].takes_value
     return found
 

@@ -8,7 +8,7 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 
 @command(
-    Option("path", "The file or folder."),
+    Option("path", "The file or folder. The word --path may be left out.", bare=True),
     HOST,
     Option("to", "The folder on the box: below the repository's tree, or an absolute path."),
     Option("exclude", "What stays here, as a line of .gitignore. Repeatable.", many=True),
@@ -16,7 +16,6 @@ from bootstrap.tasks.command import HOST, JSON, Call, Option, command
     JSON,
     Option("repo", "The repository whose tree is meant; default: the one you stand in."),
     Option("identity", "The private key to log in with."),
-    positional=("path",),
     interrupted="What has arrived stays. To go on, run the same command again: boxstrap push",
 )
 def push(call: Call) -> None:
@@ -27,6 +26,8 @@ def push(call: Call) -> None:
     from bootstrap.runs.push import PushWish, push_path
 
     given = call.given
+    if not given["path"]:
+        raise UsageError("which file or folder?", hint="As in: boxstrap push data/corpus")
     wish = PushWish(given["path"], given["to"], tuple(given["exclude"] or ()), given["replace"])
     push_path(call.options(), call.screen, wish)
 
