@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 from pathlib import Path
@@ -41,12 +42,15 @@ def main() -> None:
             plant_gpu(rented, Path(folder), scenarios.A100)
             rented.run("setup").must(0)
             rented.run("wait").must(0)
+            rented.run("pull").must(0)
             place = rented.run("report", "--json").must(0).json()["report"]
             script = Path(__file__).with_suffix(".js")
             picture = Path(folder, "report.png")
+            page = Path(place).read_text()
             seen = json.loads(browse(script, f"file://{place}", str(picture)))
         finally:
             user.leave()
+    assert hashlib.sha256(bytes(100_000)).hexdigest() in page, "the manifest's digest"
     plots = {plot["title"]: plot["curves"] for plot in seen["plots"]}
     assert seen["asked"] == [f"file://{place}"], seen["asked"]
     assert (seen["problems"], seen["scripts"]) == ([], 0), seen["problems"]
