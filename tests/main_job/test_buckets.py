@@ -82,6 +82,7 @@ def test_data_comes_from_a_bucket_and_results_go_into_one(rent: Rent, server: S3
     done = rented.run("setup", "--consent", refused["digest"], **env).must(0)
     back.join()
     assert "step 1 103 1002.txt" in done.out
+    assert "X-Amz" not in done.out + done.err
     assert rented.box.run(f"sha256sum {rented.tree}/model/large.bin").split()[0] == _sha256(large)
 
     # Who puts results there was killed: the next setup takes that up, and trains nothing twice.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -277,3 +278,23 @@ def test_values_of_a_question_are_data(case: hostile.HostileCase, box_home: BoxH
     )
     assert done.stdout == b""
     assert [path.name for path in folder.iterdir()] == ["homework-1"]
+
+
+def test_addresses_lie_there_for_one_user_and_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / ".boxstrap/setups/20260101-000000-abcdef"
+    folder.mkdir(parents=True)
+    query = build_query("take_addresses", workdir=str(tmp_path), setup_id=folder.name)
+    for sent, is_whole in ((b'{"url": "x"}\n', False), (b'{"url": "x"}\nend\n', True)):
+        done = subprocess.run(
+            ["sh", "-c", f"umask 022; {query}"],
+            input=sent,
+            capture_output=True,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            timeout=30,
+            check=False,
+        )
+        assert (b"\narrived\n" in done.stdout) is is_whole
+        kept = {file.name: file for file in folder.iterdir() if file.name != "data.sender"}
+        assert [*kept] == ["data.addresses"] * is_whole
+    assert kept["data.addresses"].read_bytes() == sent
+    assert stat.S_IMODE(kept["data.addresses"].stat().st_mode) == 0o600
