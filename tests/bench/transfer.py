@@ -128,6 +128,7 @@ def _timed(
     call = _call(stage, place, repository, *words)
     log, part = stage.file("transfer.out"), place.box.root / _target(repository)[1:]
     here = there = 0.0
+    programs: list[psutil.Process] = []
     all_bytes = sum(path.stat().st_size for path in (repository / "data").rglob("*.bin"))
     marks = [all_bytes * (cut + 1) / (cuts + 1) for cut in range(cuts)]
     began = time.perf_counter()
@@ -136,9 +137,9 @@ def _timed(
             call.argv, env=call.env, cwd=call.cwd, stdout=said, stderr=subprocess.STDOUT
         )
         while process.poll() is None:
-            with contextlib.suppress(psutil.Error):
-                here = max(here, process.memory_info().rss / 1e6)
-            there = max(there, _held_there())
+            here = max(here, _held(process))
+            programs = [one for one in programs if one.is_running()] or _programs()
+            there = max([there, *map(_held, programs)])
             if marks and _on_disk(part) > marks[0]:
                 del marks[0]
                 place.box.run("pkill -9 -f '^sshd: [^/]' || true")
@@ -149,14 +150,21 @@ def _timed(
     return seconds, here, there
 
 
-def _held_there() -> float:
-    """What the programs on boxes hold, in MB: their processes are seen from this machine."""
-    held = 0.0
+def _programs() -> list[psutil.Process]:
+    """The programs on boxes: their processes are seen from here. To look at all takes long."""
+    found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if any(word.startswith(_PROGRAM) for word in process.cmdline()):
-                held = max(held, process.memory_info().rss / 1e6)
-    return held
+                found.append(process)
+    return found
+
+
+def _held(process: psutil.Process) -> float:
+    """In MB; 0 where it ended meanwhile."""
+    with contextlib.suppress(psutil.Error):
+        return float(process.memory_info().rss / 1e6)
+    return 0.0
 
 
 def _on_disk(folder: Path) -> int:
