@@ -26,7 +26,7 @@ from bootstrap.text.sanitize import sanitize
 
 Frame = tuple[Mapping[str, Any], bytes]
 """Header and body."""
-MODULES = ("frames", "record", "take", "give", "held_files", "complete_files", "results", "serve")
+MODULES = ("frames", "record", "held_files", "take", "give", "complete_files", "results", "serve")
 """The program's, each after those that it imports."""
 _LONGEST = 300
 _MOST_NUMBER = 2**63

@@ -155,7 +155,7 @@ class Push:
     def _look(self, transfer: Transfer) -> tuple[list[str], dict[int, int]]:
         """A letter for each file, and how much is there of those that were begun."""
         states, begun = list[str](), dict[int, int]()
-        free = 0
+        files, free = self._source.files, 0
         for header, _ in transfer.run(self._questions()):
             if problem := text_of(header, "problem"):
                 raise self._refused(problem)
@@ -163,13 +163,14 @@ class Push:
             parts = header.get("begun")
             for key, value in parts.items() if isinstance(parts, dict) else ():
                 at = parsing.number(key)
-                if at is not None and isinstance(value, int) and value > 0:
-                    begun[len(states) + at] = value
+                i = len(files) if at is None else len(states) + at
+                if i < len(files) and isinstance(value, int) and value > 0:
+                    begun[i] = min(value, files[i].size)
             states += text_of(header, "states")
-        files = self._source.files
+            if len(states) > len(files):  # it may go on for ever
+                break
         if len(states) != len(files) or not _LETTERS.issuperset(states):
             raise BoxstrapError("it did not say what it has of the files.", where=self._label)
-        begun = {i: min(there, files[i].size) for i, there in begun.items() if i < len(files)}
         lacking = sum(files[i].size for i, state in enumerate(states) if state in {_ABSENT, _OLDER})
         if lacking - sum(begun.values()) > free:
             raise self._no_room(f"{size(lacking)} are to be sent, and {size(free)} are free")
@@ -181,8 +182,9 @@ class Push:
         files = self._source.files
         for at in range(0, len(files), AT_ONCE):
             yield {"op": "look", "files": [file[:3] for file in files[at : at + AT_ONCE]]}, b""
-        if self._source.empty:
-            yield {"op": "folders", "paths": self._source.empty}, b""
+        empty = self._source.empty
+        for at in range(0, len(empty), AT_ONCE):
+            yield {"op": "folders", "paths": empty[at : at + AT_ONCE]}, b""
 
     def _refused(self, problem: str) -> BoxstrapError:
         where = f"{self._label}: {self._target}"

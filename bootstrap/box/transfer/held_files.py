@@ -19,6 +19,12 @@ def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[i
     return held
 
 
+def has_open(process: int, file: tuple[int, int], proc: str = "/proc") -> bool:
+    """Whether this process has that file open."""
+    folder = f"{proc}/{process}/fd"
+    return any(_file_at(f"{folder}/{number}") == file for number in _names(folder))
+
+
 def _written_by(process: str, wanted: set[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     for number in _names(f"{process}/fd"):
         file = _file_at(f"{process}/fd/{number}")

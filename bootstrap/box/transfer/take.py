@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .frames import encoded_name
+from .held_files import has_open
 from .record import KnownFile, TargetRecord
 
 PARTS = b".boxstrap-parts"
@@ -49,8 +50,10 @@ def hold(path: bytes, who: str) -> bool:
             holder = os.pread(lock, 200, 0).decode("ascii", "replace").split()
             if len(holder) != 2 or holder[1] != who or not holder[0].isdigit():
                 return False
-            with contextlib.suppress(OSError):
-                os.kill(int(holder[0]), signal.SIGTERM)
+            # On a volume of several boxes that number may be of another one, and here no push's.
+            if has_open(int(holder[0]), (os.fstat(lock).st_dev, os.fstat(lock).st_ino)):
+                with contextlib.suppress(OSError):
+                    os.kill(int(holder[0]), signal.SIGTERM)
             time.sleep(0.1)
             continue
         os.ftruncate(lock, 0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from bootstrap.box.transfer import take
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
+from bootstrap.protocol import transfer
+from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer import outgoing
 from bootstrap.transfer.push import Pushed, push_folder
 
@@ -305,3 +310,51 @@ def test_two_pushes_to_a_folder_take_turns_and_a_lost_one_is_ended(
     go_on.set()
     thread.join()
     assert len(failed) == 1
+
+
+def test_an_answer_without_an_end_is_refused(
+    push: Push, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill this machine's memory."""
+    write(source, a="1")
+    endless = ({"states": "a" * 1000, "begun": {"5": 1}} for _ in range(100))
+    monkeypatch.setattr(Transfer, "run", lambda *_: ((header, b"") for header in endless))
+    with pytest.raises(BoxstrapError, match="did not say what it has"):
+        push()
+    assert len([*endless]) == 99
+
+
+def test_very_many_empty_folders_come(
+    push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More names than one frame takes."""
+    monkeypatch.setattr("bootstrap.transfer.push.AT_ONCE", 2)
+    asked: list[int] = []
+    pack = transfer.pack_frame
+
+    def packed(header: Any, body: bytes = b"") -> bytes:
+        asked.append(len(header.get("paths", ())))
+        return pack(header, body)
+
+    monkeypatch.setattr(transfer, "pack_frame", packed)
+    for name in "abcde":
+        (source / name).mkdir()
+    push()
+    assert names(target) == [*"abcde"]
+    assert max(asked) == 2
+
+
+def test_a_process_that_holds_no_lock_is_never_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a volume of two boxes, the number in the lock is of a process of the other."""
+    monkeypatch.setattr(take.time, "sleep", lambda _: None)
+    ended: list[int] = []
+    monkeypatch.setattr(take.os, "kill", lambda process, _: ended.append(process))
+    file = tmp_path / "lock"
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other, file.open("w+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for process, expected in ((other.pid, []), (os.getpid(), [os.getpid()] * 100)):
+            lock.seek(0), lock.truncate(), lock.write(f"{process} me\n"), lock.flush()
+            assert not take.hold(os.fsencode(file), "me")
+            assert ended == expected
