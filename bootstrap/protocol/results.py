@@ -146,8 +146,10 @@ class BoxResults:
         match row:
             case [str(path), "link"]:
                 look.links.append(path[:_LONGEST_PATH])
+                self._text += len(look.links[-1])
             case [str(path), str(why)] if why in LEFT:
                 look.left[path[:_LONGEST_PATH]] = why
+                self._text += min(len(path), _LONGEST_PATH)
             case _:
                 raise self._nonsense("it tells of a file in a way that makes no sense")
 

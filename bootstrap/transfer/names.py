@@ -37,9 +37,14 @@ def why_refused(path: str) -> str:
     parts = path.split("/")
     if len(parts) > DEEPEST:
         return f"lies more than {DEEPEST} folders deep"
-    if parts[0] == PARTS or path == MANIFEST:
+    if _spelled(parts[0]) == PARTS or _spelled(path) == MANIFEST:
         return "is a name of boxstrap's own"
     return _why_wrong(path) or next(filter(None, map(_why_part_refused, parts)), "")
+
+
+def _spelled(name: str) -> str:
+    """As file systems compare it that know no case."""
+    return _IGNORED.sub("", name).casefold()
 
 
 def _why_wrong(path: str) -> str:

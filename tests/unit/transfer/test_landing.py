@@ -157,6 +157,7 @@ def test_reading_makes_nothing(home: Path) -> None:
 
 
 REFUSED = [
+    *(".Boxstrap-Parts/a", ".boxstrap\u200c-PARTS/a", "Boxstrap-Manifest.json"),
     *("", "/etc/passwd", "../a", "a/../b", "a/./b", "a//b", "a/", "a/..", "..", "."),
     *(
         "a\nb",
