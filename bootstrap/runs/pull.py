@@ -213,6 +213,8 @@ class _Pull:
         )
         on_box = frozenset(path for path in files if path in done.look.files)
         missing = done.reasons()
+        lost = done.look.files.keys() - files.keys() - done.missing.keys()
+        missing.update({shown(path): "was changed here after it came" for path in sorted(lost)})
         left = {shown(path): why for path, why in done.look.left.items() if why in NOTHING}
         links = [shown(path) for path in done.look.links]
         return Manifest(origin, source.paths, files, on_box, links, left, missing, self._live)
@@ -233,7 +235,10 @@ class _Pull:
             partial.finish(time.time_ns())
             digest = partial.sha256
             place = self._landing.land(
-                MANIFEST, partial, record.ours, lambda at: record.will_replace(MANIFEST, digest, at)
+                MANIFEST,
+                partial,
+                lambda at: record.ours(MANIFEST, at),
+                lambda at: record.will_replace(MANIFEST, digest, at),
             )
             home = self._landing.look(place)
             if home is not None:

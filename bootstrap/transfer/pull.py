@@ -212,7 +212,7 @@ class Puller:
             place = self._landing.land(
                 path,
                 partial,
-                record.ours,
+                lambda place: record.ours(path, place),
                 lambda place: record.will_replace(path, partial.sha256, place),
             )
             home = self._landing.look(place)

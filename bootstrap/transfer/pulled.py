@@ -32,7 +32,7 @@ class PulledRecord:
     def __init__(self, file: Path) -> None:
         """Read it. A damaged line is passed over: its file comes again. Raises OSError."""
         self.files: dict[str, PulledFile] = {}
-        self._places: dict[str, list[str]] = {}
+        self._places: dict[tuple[str, str], list[str]] = {}
         self._file = file
         lines = 0
         with contextlib.suppress(FileNotFoundError):
@@ -57,15 +57,15 @@ class PulledRecord:
         path, state, sha256, place, home = row
         if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(place, str)):
             return
-        kept = self._places.setdefault(place, [])
+        kept = self._places.setdefault((path, place), [])
         if sha256 not in kept:
-            self._places[place] = [*kept, sha256][-_KEPT:]
+            self._places[path, place] = [*kept, sha256][-_KEPT:]
         if isinstance(state, list) and isinstance(home, list):
             self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home))
 
-    def ours(self, place: str) -> Collection[str]:
-        """Digests of what was put there."""
-        return self._places.get(place, ())
+    def ours(self, path: str, place: str) -> Collection[str]:
+        """Digests of what was put there for this file: one may lie under another's name."""
+        return self._places.get((path, place), ())
 
     def will_replace(self, path: str, sha256: str, place: str) -> None:
         """Note what is about to be put over what is ours. Raises OSError."""

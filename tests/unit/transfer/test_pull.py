@@ -172,6 +172,18 @@ def test_nothing_here_is_deleted_and_only_our_own_is_replaced(box: ResultsHere) 
     assert box.here()["out/a.from-train-2"] == b"22"
 
 
+def test_a_name_beside_that_the_box_uses_itself_costs_no_file(box: ResultsHere) -> None:
+    """What lies here under a name beside is another file's than the one of that name there."""
+    (box.home / "out").mkdir(parents=True)
+    (box.home / "out/a.pt").write_text("mine")
+    for content in ("1", "22"):
+        box.write("out/a.pt", f"a{content}")
+        box.write("out/a.from-train-1.pt", f"b{content}")
+        assert len(box.pull().landed) == 2
+        assert set(box.here().values()) == {b"mine", f"a{content}".encode(), f"b{content}".encode()}
+        assert box.pull().landed == set()
+
+
 class CutAnswers(LocalWire):
     """Breaks off after so many bytes of answers."""
 
@@ -337,6 +349,18 @@ ANSWERS: list[dict[str, object]] = [
     {"files": [None]},
     {"left": [["x", "odd"]]},
 ]
+
+
+@pytest.mark.parametrize("name", ["outside", "link"])
+def test_names_of_what_stays_there_do_not_fill_this_machine(
+    box: ResultsHere, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.protocol.results._MOST_TEXT", 100)
+    with box.source() as source:
+        answers = [({"left": [[f"{n}" + "x" * 20, name]]}, b"") for n in range(9)]
+        monkeypatch.setattr(source._transfer, "run", lambda _: iter(answers))
+        with pytest.raises(NoAnswer, match="more names"):
+            source.look(live=False)
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))

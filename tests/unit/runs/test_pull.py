@@ -1,0 +1,60 @@
+"""When a pull is over, and that it says of no file that it is here where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.protocol.results import BoxFile, BoxLook
+from bootstrap.runs import pull
+from bootstrap.transfer.landing import HomeFile
+from bootstrap.transfer.pull import PullRound
+from bootstrap.transfer.pulled import PulledFile
+
+FILE = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
+HOME = HomeFile(3, 4, 6)
+
+
+def a_pull(**parts: Any) -> Any:
+    """One call of it, with what these tests look at alone."""
+    one = object.__new__(pull._Pull)
+    one._wish, one._live, one._idle = SimpleNamespace(watch=False), False, 0
+    vars(one).update(parts)
+    return one
+
+
+def test_what_is_of_no_use_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A box that sends another content than it announces would be asked for ever."""
+    puller = SimpleNamespace(received=0, stopped="")
+    rounds: list[PullRound] = []
+
+    def endless() -> Iterator[PullRound]:
+        for puller.received in count(1):
+            rounds.append(PullRound(BoxLook(), missing={"out/a": "damaged"}))
+            assert len(rounds) < 50
+            yield rounds[-1]
+
+    monkeypatch.setattr(pull.time, "sleep", lambda _: None)
+    one = a_pull(_puller=puller, _rounds=endless, _manifest=lambda done: done)
+    one._land_manifest = lambda _: None
+    assert one._take_all().missing == {"out/a": "damaged"}
+    assert len(rounds) == pull._IDLE_LOOKS
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_file_that_was_changed_here_after_it_came_is_missing(*, is_here: bool) -> None:
+    record = SimpleNamespace(files={"out/a": PulledFile(FILE.state, "0" * 64, "out/a", HOME)})
+    one = a_pull(
+        _record=record,
+        _landing=SimpleNamespace(look=lambda _: HOME if is_here else None),
+        _run=SimpleNamespace(repo_key="r", name="n", commit="", snapshot="", typed=""),
+        _source=SimpleNamespace(profile="", paths=["out"]),
+        _connection=SimpleNamespace(box=SimpleNamespace(known=SimpleNamespace(name="b"))),
+    )
+    manifest = one._manifest(PullRound(BoxLook({"out/a": FILE}), landed={"out/a"}))
+    assert [*manifest.files] == (["out/a"] if is_here else [])
+    assert [*manifest.missing] == ([] if is_here else ["out/a"])
