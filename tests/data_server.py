@@ -23,7 +23,8 @@ class DataServer:
 
     `certificate` is what a client has to trust. Faults hold until they are changed: `status`
     answers every request so (`status_left` requests of them), `cut_after` hangs up after so many
-    bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files.
+    bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files, `tags` no word
+    for the state that a file is in.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class DataServer:
         """Bytes of bodies."""
         self.status, self.status_left = 0, 0
         self.cut_after, self.cuts_left = 0, 0
-        self.ranges = True
+        self.ranges, self.tags = True, True
         self.token = ""
         """Without it the hub says nothing."""
         self.certificate = folder / "data-server.pem"
@@ -115,10 +116,11 @@ class _DataHandler(BaseHTTPRequestHandler):
         tag = f'"{len(content)}-{hashlib.sha256(content[:4096]).hexdigest()[:16]}"'
         span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if not (span and owner.ranges) or self.headers.get("If-Range", tag) != tag:
-            return self._send(200, content, ETag=tag)
+            return self._send(200, content, **({"ETag": tag} if owner.tags else {}))
         start, end = int(span[1]), min(int(span[2]), len(content) - 1)
         where = f"bytes {start}-{end}/{len(content)}"
-        return self._send(206, content[start : end + 1], ETag=tag, Content_Range=where)
+        named = {"ETag": tag} if owner.tags else {}
+        return self._send(206, content[start : end + 1], Content_Range=where, **named)
 
     def _hub(self, path: str, body: bytes) -> None:
         owner = self.server.owner

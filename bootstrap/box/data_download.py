@@ -131,14 +131,16 @@ class _FileParts:
         with suppress(OSError, ValueError, TypeError, KeyError):
             state = json.loads(self._noted.read_text(encoding="utf-8"))
             whole = self._part.stat().st_size == self._wanted.size
-            if state["of"] == self._identity() and whole:
+            is_named = self._wanted.sha256 or self._wanted.blob or self._wanted.tag
+            if is_named and state["of"] == self._identity() and whole:
                 return {int(number) for number in state["done"]}
         return set()
 
     def _identity(self) -> str:
         """What the blocks are of: another state of the file begins anew."""
         wanted = self._wanted
-        return f"{wanted.size} {wanted.sha256 or wanted.blob or wanted.tag}"
+        state = wanted.tag and f"{plain(wanted.url)} {wanted.tag}"
+        return f"{wanted.size} {wanted.sha256 or wanted.blob or state}"
 
     def _block(self, number: int) -> None:
         """Fetch one block, over as many tries as it takes while something comes."""

@@ -8,6 +8,7 @@ import posixpath
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from .data_https import Https, plain
@@ -17,6 +18,7 @@ from .data_words import DataError, say
 HUB = "https://huggingface.co"
 MOST_ANSWER = 64 * 1024 * 1024  # bytes of a list that is read
 MOST_FILES = 1_000_000
+MOST_PAGES = 20_000
 LONGEST_PATH = 1024
 _HUB = re.compile(r"hf:(datasets|models)/([^@]+)@([^/]+)(?:/(.+))?")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
@@ -51,17 +53,16 @@ def files_of(
     if scheme == "https":
         return [_at_address(item, https)]
     try:
-        found = list(_of_hub(item, https) if scheme == "hf" else signed(item.number))
+        listed = _of_hub(item, https) if scheme == "hf" else signed(item.number)
+        taken = (file for file in listed if item.takes(file.path))
+        found = list(islice(taken, MOST_FILES + 1))
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(
             "data-refused", f"{item.source}: the answer is no list of files: {error!r}"
         ) from None
-    files = []
-    for file in found:
-        if item.takes(file.path):
-            files.append(file._replace(path=safe_path(file.path)))
-        if len(files) > MOST_FILES:
-            raise DataError("data-refused", f"{item.source} has more than {MOST_FILES} files")
+    if len(found) > MOST_FILES:
+        raise DataError("data-refused", f"{item.source} has more than {MOST_FILES} files")
+    files = [file._replace(path=safe_path(file.path)) for file in found]
     if not files:
         raise DataError("data-refused", f"{item.source} has no files")
     if len({file.path for file in files}) < len(files):
@@ -141,11 +142,14 @@ def _entries(https: Https, api: str, commit: str, path: str, token: str) -> Iter
         if not any(row.get("type") == "directory" for row in rows):
             return
     url = "{}/tree/{}{}?recursive=true".format(api, commit, path and "/" + urllib.parse.quote(path))
-    while url:
+    for _ in range(MOST_PAGES):
         rows, following = _ask(https, url, token)
         yield from (row for row in rows if row.get("type") == "file")
         host = urllib.parse.urlsplit(url).netloc
-        url = following if urllib.parse.urlsplit(following).netloc == host else ""
+        if urllib.parse.urlsplit(following).netloc != host:
+            return
+        url = following
+    raise DataError("data-refused", f"{plain(api)} lists on and on")
 
 
 def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple[Any, str]:

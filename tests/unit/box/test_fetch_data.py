@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import data_download, data_https, fetch_data
+from bootstrap.box import data_download, data_https, data_sources, fetch_data
 from bootstrap.box.fetch_data import main
 from tests.data_server import DataServer
 
@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataServer]:
 def server(served: DataServer) -> DataServer:
     served.files.clear(), served.redirects.clear(), served.asked.clear()
     served.status = served.status_left = served.cuts_left = served.sent = 0
-    served.ranges, served.token = True, ""
+    served.ranges, served.tags, served.token = True, True, ""
     return served
 
 
@@ -128,6 +128,39 @@ def test_a_large_file_comes_in_blocks_and_goes_on_after_a_cut(
     assert box.files() == {"l": content}
     assert server.sent <= len(content) + 100, "what came before the cut was asked for again"
     assert len({span for _, span, _ in server.asked}) == 1 + 4 + 3
+
+
+@pytest.mark.parametrize("tags", [True, False])
+def test_what_came_of_another_file_is_no_part_of_this_one(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, tags: bool
+):
+    """Without a digest, sizes alone would take the halves of two files for one."""
+    monkeypatch.setattr(data_download, "BLOCK", 4096)
+    monkeypatch.setattr(data_download, "WORKERS", 1)
+    monkeypatch.setattr(data_https, "PATIENCE_S", 0)
+    server.tags = tags
+    # The server's word for both is the same: they begin alike.
+    first, second = b"a" * 4096 + b"1" * 4096, b"a" * 4096 + b"2" * 4096
+    if not tags:
+        second = b"b" * 8192
+    server.add("one", first + b"1")
+    fetch = data_download._FileParts._block
+
+    def cut(parts: Any, number: int) -> None:
+        if number:
+            raise data_download.DataError("data-unreachable", "cut")
+        fetch(parts, number)
+
+    with monkeypatch.context() as cutting:
+        cutting.setattr(data_download._FileParts, "_block", cut)
+        box.run("fetch", {"from": server.url("one"), "to": "data/x"})
+    assert [*(box.tree / "data").glob("*.json")]
+    name = "two" if tags else "one"
+    server.add(name, second + b"2")
+    asked = len(server.asked)
+    box.fetched({"from": server.url(name), "to": "data/x"})
+    assert box.files() == {"data/x": second + b"2"}
+    assert len(server.asked) == asked + 4, "the size is asked for, and all blocks"
 
 
 def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
@@ -282,6 +315,21 @@ def test_a_hub_that_is_none_is_refused(box: BoxHere, server: DataServer, said: b
     server.add("right", b'{"sha": "%s"}' % (b"5" * 40))
     server.redirects[f"api/models/me/m/tree/{'5' * 40}"] = server.url("elsewhere")
     box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
+
+
+def test_a_hub_that_lists_for_ever_is_refused(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch
+):
+    hub(server)
+    item = {"from": "hf:datasets/me/set@v1", "to": "set"}
+    with monkeypatch.context() as few:
+        few.setattr(data_sources, "MOST_PAGES", 1)
+        assert "on and on" in box.refused("data-refused", item)
+    with monkeypatch.context() as few:
+        few.setattr(data_sources, "MOST_FILES", 2)
+        asked = len(server.asked)
+        assert "more than 2 files" in box.refused("data-refused", item)
+        assert len(server.asked) == asked + 3, "no more is asked for than would be taken"
 
 
 def test_a_token_goes_to_the_hub_alone(box: BoxHere, server: DataServer, tmp_path: Path):
