@@ -36,8 +36,11 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
     Raises as `push_folder` and `connect`; NotSafeError where files of the box are in the way.
     """
     source = expanded(wish.path)
-    if not source.exists():
-        raise UsageError("there is no such file or folder.", where=wish.path)
+    try:
+        source.stat()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"it can't be sent: {why}.", where=wish.path) from None
     with connect(options, screen) as connection:
         target = _target(connection, source, wish, options.place)
         screen.note("to", target)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -78,7 +79,11 @@ class Outgoing:
                     yield from self._large(put, source, file)
 
     def _small(self, put: dict[str, Any], source: IO[bytes], file: SourceFile) -> Iterator[Frame]:
-        body = source.read(file.size)
+        try:
+            body = source.read(file.size)
+        except OSError:
+            self.unread.append(put["i"])
+            return
         if len(body) != file.size or not _is_as_listed(source, file):
             self.changed.append(put["i"])
             return
@@ -88,12 +93,14 @@ class Outgoing:
     def _large(self, put: dict[str, Any], source: IO[bytes], file: SourceFile) -> Iterator[Frame]:
         yield put, b""
         digest = hashlib.sha256()
-        rest = file.size - _hash(source, digest, put["at"])
-        while rest and (block := source.read(min(BLOCK, rest))):
-            digest.update(block)
-            yield {}, block
-            rest -= len(block)
-            self._count(len(block))
+        rest = file.size
+        with suppress(OSError):  # of its end nothing is known then: the box lets go of it
+            rest -= _hash(source, digest, put["at"])
+            while rest and (block := source.read(min(BLOCK, rest))):
+                digest.update(block)
+                yield {}, block
+                rest -= len(block)
+                self._count(len(block))
         is_whole = not rest and _is_as_listed(source, file)
         yield {"op": "done", **({"sha256": digest.hexdigest()} if is_whole else {})}, b""
 

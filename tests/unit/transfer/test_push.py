@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import io
 import os
 import subprocess
 import threading
@@ -358,3 +360,24 @@ def test_a_process_that_holds_no_lock_is_never_ended(
             lock.seek(0), lock.truncate(), lock.write(f"{process} me\n"), lock.flush()
             assert not take.hold(os.fsencode(file), "me")
             assert ended == expected
+
+
+class DyingFile(io.FileIO):
+    """One whose disk fails in the middle."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() or size == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(size) or b""
+
+
+def test_a_disk_that_fails_here_costs_its_files_alone(
+    push: Push, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(source, good="12", small="1", large=bytes(MIB))
+    monkeypatch.setattr(outgoing, "open", lambda path, *_, **__: DyingFile(path), raising=False)
+    pushed = push()
+    assert [one.partition(":")[0] for one in sorted(pushed.failed)] == ["large", "small"]
+    assert names(target) == ["good"]
+    with pytest.raises(BoxstrapError, match="2 files could not be sent"):
+        pushed.check("box")
