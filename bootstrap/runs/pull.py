@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bootstrap.errors import NotSafeError, UsageError, cant_write
+from bootstrap.errors import NotSafeError, ProfileError, UsageError, cant_write
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
@@ -20,7 +20,6 @@ from bootstrap.protocol.results import BoxFile, BoxResults
 from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.repo.names import shown
-from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.pull_result import Pulled
@@ -272,10 +271,16 @@ def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
 
 
 def _results_of_profile(options: BoxOptions) -> list[str]:
-    """What the profile here names, for a run whose box noted nothing."""
-    from bootstrap.profile.load import load
+    """What the profile here names, for a run whose box noted nothing.
 
-    loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
+    Results of other runs come home whatever is wrong with it by now.
+    """
+    from bootstrap.setup.consent import load_profile
+
+    try:
+        loaded = load_profile(options, kinds=())  # nothing of it is taken
+    except ProfileError:
+        return []
     return list(loaded.profile.train.results) if loaded.profile.train else []
 
 

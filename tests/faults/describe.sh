@@ -4,7 +4,8 @@
 #   describe.sh WORKDIR REPOSITORY
 #
 # Left out is what differs between two equal boxes: times, numbers of processes, the names of git's
-# packs, caches, and the setups themselves, of which there are as many as were begun.
+# packs, caches, the setups themselves, of which there are as many as were begun, and what the monitor has, which comes
+# to a run that lives for a while.
 # shellcheck disable=SC2016 # awk's own dollars
 export LC_ALL=C
 work=$1 tree=$1/$2 home=$1/.boxstrap
@@ -48,9 +49,9 @@ cat .venv/lib/python3*/site-packages/*.dist-info/RECORD | cut -d, -f1,2 | sort
 
 section boxstrap
 find "$home" \( -path "$home/setups" -o -path "$home/cache" -o -path "$home/runs" -o -path "$home/store" \
-  -o -path "$home/agent/lib" -o -name __pycache__ \) -prune -o -printf '%p %M %u %l\n' | sort
+  -o -path "$home/agent/lib" -o -name __pycache__ -o -name monitor.lock \) -prune -o -printf '%p %M %u %l\n' | sort
 names "$home"/agent/lib
-find "$home/steps" "$home/box" -type f ! -name gpu.ok ! -path "*/placed/index" ! -name '*.pyc' ! -name repo.packs -print0 | sort -z | xargs -0 sha256sum
+find "$home/steps" "$home/box" -type f ! -name gpu.ok ! -path "*/placed/index" ! -name '*.pyc' ! -name repo.packs ! -name python.compiling -print0 | sort -z | xargs -0 sha256sum
 sha256sum "$home"/env* "$home/known_hosts" "$home/uv"
 find "$home/runs" -mindepth 1 -maxdepth 2 ! -name '*-[0-9]*'
 
