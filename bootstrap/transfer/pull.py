@@ -147,6 +147,11 @@ class Puller:
             raise NotSafeError(
                 f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)
             )
+        if _more_folders({*sizes, *self._record.files}, MOST_FILES):
+            raise NotSafeError(
+                f"the results lie in more than {MOST_FILES:,} folders.",
+                where=str(self._landing.place),
+            )
         total = sum(sizes.values()) + others
         if total > self._most:
             raise NotSafeError(
@@ -227,6 +232,19 @@ class Puller:
             done.landed.add(path)
             done.missing.pop(path, None)
             self._landed(file, place)
+
+
+def _more_folders(paths: Iterable[str], most: int) -> bool:
+    """Whether these lie in more folders than that: each takes room, and no size tells of it."""
+    found: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+        if len(found) > most:
+            return True
+    return False
 
 
 def _newest(files: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:

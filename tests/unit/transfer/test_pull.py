@@ -83,6 +83,19 @@ def test_more_files_than_any_run_has_are_refused(
         box.pull()
 
 
+def test_more_folders_than_any_run_has_are_refused(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty file in deep folders of its own takes more room than its size says."""
+    monkeypatch.setattr("bootstrap.transfer.pull.MOST_FILES", 4)
+    box.write("out/a/b/c", "")
+    box.write("out/a/d/e", "")
+    assert len(box.pull().landed) == 2
+    box.write("out/f/g", "")
+    with pytest.raises(NotSafeError, match="more than 4 folders"):
+        box.pull()
+
+
 def test_what_is_being_written_waits(box: ResultsHere) -> None:
     log, other = box.write("out/log"), box.write("out/done")
     with held(log):
