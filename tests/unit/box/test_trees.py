@@ -104,7 +104,7 @@ class Trees:
             },
             **{"STEP_CODE": "/dev/stdout"},
         }
-        empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET")
+        empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET", "CONDA")
         lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
         lines += [f"{name}=" for name in empty]
         lists = ("EXTRAS", "BESIDE_FILES", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
