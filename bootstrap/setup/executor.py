@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.codes import Code, explain
-from bootstrap.errors import BoxstrapError, StepFailedError
+from bootstrap.errors import StepFailedError
 from bootstrap.events import Event
 from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.protocol.send_commit import CommitSender
-from bootstrap.protocol.send_dependencies import DependencySender
-from bootstrap.protocol.send_uv import UvSender
-from bootstrap.render import uv_release
-from bootstrap.setup.local_data import DataSender
 from bootstrap.setup.result import SetupEnd, raise_for
 from bootstrap.setup.secret_values import note_held, packed, redacted_there
-from bootstrap.transfer.send_addresses import AddressSender, BucketItems
+from bootstrap.setup.senders import SetupSenders
 
 if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.context import SetupContext
-    from bootstrap.transfer.outgoing import PushProgress
 
-AskedSender = UvSender | DependencySender | DataSender | AddressSender
-"""Sends what a step of the box waits for."""
-_TELLS_S = 0.2
-"""Seconds between two reports of how much was sent."""
 _MOST_SAME = 5
 """How often a box may answer that the same setup is at work already, without showing one end."""
 _LAUNCHES = 5
@@ -59,24 +46,9 @@ class SetupExecutor:
         self._failed_step = ""
         self._failed_name = ""
         self._failed_code = Code("", "")
-        self._sending: dict[str, CommitSender | AskedSender] = {}
-        self._asked_for: dict[str, Callable[[], AskedSender]] = {
-            "uv-unlisted": self._uv_sender,
-            "dependencies": self._dependency_sender,
-            "data": self._data_sender,
-            "data-addresses": self._address_sender,
-        }
-        """What the box waits for by this code, once it asks."""
-        data = enumerate(self.payload.profile.data)
-        self._in_buckets = BucketItems(
-            {n: each.source for n, each in data if each.place == "bucket"}
-        )
-        self._machine = ""
-        self._last_tell = 0.0
+        self._senders = SetupSenders(context)
         self._same = 0
-        self._telling = threading.Lock()
         self._launches = 0
-        self.link.on_reconnect.append(self._send_again)
 
     @property
     def workdir(self) -> str:
@@ -89,7 +61,7 @@ class SetupExecutor:
         A setup of the same script that is at work already is followed. Raises
         what `result.raise_for` raises.
         """
-        self._machine = box_state.facts.get("system", "").replace(" ", "-")
+        self._senders.machine = box_state.facts.get("system", "").replace(" ", "-")
         begins = self.request.restart or self.request.run
         if box_state.working and box_state.working[1] == self._own_id:
             return self._follow_another(box_state.working[0], box_state)
@@ -158,20 +130,20 @@ class SetupExecutor:
         )
 
     def _follow(self, setup: str, have: Sequence[str]) -> str:
-        self.setup = setup
+        self.setup = self._senders.setup = setup
         names = [step.name for step in self.payload.steps if self._takes_part(step.name)]
         if self.request.run and "train" not in names:
             names.append("train")
         self.reporter.plan(names)
-        self._send_commit(have)
+        self._senders.send_commit(have)
         for event in follow_events(self.link, setup, workdir=self.workdir):
             if event.event == "done" and event.word("code") == "same":
                 return self._follow_the_same()
             self._tell(event)
             if (event.event, event.word("code")) == ("wait", "busy"):
                 self._say_for_whom()
-            if event.event == "wait" and event.word("code") in self._asked_for:
-                self._send_asked(event.word("code"))
+            if event.event == "wait":
+                self._senders.send_asked(event.word("code"))
             if event.event == "done":
                 raise_for(event, self._end(), self.reporter)
         return setup
@@ -220,83 +192,6 @@ class SetupExecutor:
             return True
         return any(name in closure(step) for step in self.request.only.split(","))
 
-    def _send_again(self) -> None:
-        """The link is back: what was on its way is sent again."""
-        for what, sender in list(self._sending.items()):
-            if sender.arrived:
-                continue
-            sender.join()
-            if what in self._asked_for:
-                self._send_asked(what)
-            else:
-                self._send_commit(self.context.probe(self.link.wire).have)
-
-    def _send_asked(self, code: str) -> None:
-        self._sending[code] = self._asked_for[code]()
-        self._sending[code].start()
-
-    def _send_commit(self, have: Sequence[str]) -> None:
-        here, snapshot = self.payload.here, self.payload.snapshot
-        if here is None or snapshot is None or snapshot.id in have or self.request.only:
-            return
-        self._sending["commit"] = CommitSender(
-            self.link.wire,
-            here,
-            snapshot,
-            have,
-            workdir=self.workdir,
-            repo_key=self.payload.source.key,
-            repo_root=self.payload.source.root,
-            progress=self._tell_objects,
-            failed=self._not_sent,
-        )
-        self._sending["commit"].start()
-
-    def _uv_sender(self) -> UvSender:
-        """The box's package index lacks it, and its step waits for this machine."""
-        return UvSender(
-            self.link.wire,
-            machine=self._machine,
-            workdir=self.workdir,
-            setup=self.setup,
-            progress=partial(self._tell_bytes, "agent"),
-            sent=self._uv_arrived,
-            failed=self._not_sent,
-        )
-
-    def _dependency_sender(self) -> DependencySender:
-        """The environment is about to be made, and the box lacks some of them."""
-        return DependencySender(
-            self.link.wire,
-            dependencies=self.payload.dependencies,
-            workdir=self.workdir,
-            setup=self.setup,
-            progress=partial(self._tell_bytes, "python"),
-            say=self._say,
-            failed=self._not_sent,
-        )
-
-    def _data_sender(self) -> DataSender:
-        """What of the profile's data lies here."""
-        return DataSender(
-            self.link.wire,
-            items=self.payload.data,
-            workdir=self.workdir,
-            setup=self.setup,
-            progress=self._tell_push,
-            failed=self._not_sent,
-        )
-
-    def _address_sender(self) -> AddressSender:
-        """The addresses of what lies in buckets have not come yet, or have expired."""
-        return AddressSender(
-            self.link.wire,
-            items=self._in_buckets,
-            workdir=self.workdir,
-            setup=self.setup,
-            failed=self._not_sent,
-        )
-
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
             self.began_run = True
@@ -305,45 +200,4 @@ class SetupExecutor:
             self._failed_step = event.step
             self._failed_name = event.word("code")
             self._failed_code = explain(self._failed_name, event.fields)
-        with self._telling:
-            self.reporter.event(event)
-
-    def _tell_objects(self, done: int, total: int, sent: int) -> None:
-        if self._is_time(done, total):
-            self._tell_sent("repo", "objects", {"done": done, "total": total})
-            self._tell_sent("repo", "bytes", {"done": sent})
-
-    def _tell_bytes(self, step: str, done: int, total: int) -> None:
-        if self._is_time(done, total):
-            self._tell_sent(step, "bytes", {"done": done, "total": total})
-
-    def _tell_push(self, progress: PushProgress) -> None:
-        done, total = progress.bytes, progress.all_bytes
-        if self._is_time(done, total):
-            files = {"files": progress.files, "all_files": progress.all_files}
-            self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
-
-    def _is_time(self, done: int, total: int) -> bool:
-        """Whether what was sent is told now: not too often, and the end of it."""
-        now = time.time()
-        if not total or (now - self._last_tell < _TELLS_S and done < total):
-            return False
-        self._last_tell = now
-        return True
-
-    def _tell_sent(self, step: str, unit: str, fields: dict[str, float | str]) -> None:
-        self._tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
-
-    def _uv_arrived(self) -> None:
-        self._say(
-            f"uv {uv_release.VERSION} was sent from this machine: "
-            "the box's package index does not have it"
-        )
-
-    def _say(self, text: str) -> None:
-        with self._telling:
-            self.reporter.say(text)
-
-    def _not_sent(self, error: BoxstrapError) -> None:
-        with self._telling:
-            self.reporter.warn(error.text())
+        self._senders.tell(event)

@@ -37,6 +37,7 @@ from bootstrap.setup import executor, payload
 from bootstrap.setup.context import SetupContext, get_context
 from bootstrap.setup.executor import SetupExecutor
 from bootstrap.setup.request import SetupRequest
+from bootstrap.setup.senders import SetupSenders
 from bootstrap.ui.reporter import Reporter
 from tests.cli import User
 
@@ -286,7 +287,7 @@ def test_uv_that_broke_off_is_sent_again(box: ScriptedBox, monkeypatch: pytest.M
             setup.context.link.wire.close()
 
     monkeypatch.setattr(send_uv, "fetch_wheel", lambda machine: wheel)
-    monkeypatch.setattr(SetupExecutor, "_tell_bytes", lambda _, step, *sent: break_off(*sent))
+    monkeypatch.setattr(SetupSenders, "_tell_bytes", lambda _, step, *sent: break_off(*sent))
     box.open()
     setup.begin().well()
     assert "lost" in setup.told.said

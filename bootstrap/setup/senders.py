@@ -1,0 +1,180 @@
+"""What this machine sends while a setup is at work: the commit, and what the box asks for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import BoxstrapError
+from bootstrap.events import Event
+from bootstrap.protocol.send_commit import CommitSender
+from bootstrap.protocol.send_dependencies import DependencySender
+from bootstrap.protocol.send_uv import UvSender
+from bootstrap.render import uv_release
+from bootstrap.setup.local_data import DataSender
+from bootstrap.transfer.send_addresses import AddressSender, BucketItems
+
+if TYPE_CHECKING:
+    from bootstrap.setup.context import SetupContext
+    from bootstrap.transfer.outgoing import PushProgress
+
+AskedSender = UvSender | DependencySender | DataSender | AddressSender
+"""Sends what a step of the box waits for."""
+_TELLS_S = 0.2
+"""Seconds between two reports of how much was sent."""
+
+
+class SetupSenders:
+    """The senders of one setup. Each has a thread of its own, and goes on after a lost link."""
+
+    def __init__(self, context: SetupContext) -> None:
+        self.setup = ""
+        """Its id, once there is one."""
+        self.machine = ""
+        """The box's system and processor, as `uname` has them."""
+        self._context = context
+        self._link, self._payload = context.link, context.payload
+        self._reporter, self._telling = context.reporter, threading.Lock()
+        self._workdir = context.payload.profile.box.workdir
+        self._sending: dict[str, CommitSender | AskedSender] = {}
+        self._asked_for: dict[str, Callable[[], AskedSender]] = {
+            "uv-unlisted": self._uv_sender,
+            "dependencies": self._dependency_sender,
+            "data": self._data_sender,
+            "data-addresses": self._address_sender,
+        }
+        """What the box waits for by this code, once it asks."""
+        data = enumerate(self._payload.profile.data)
+        self._in_buckets = BucketItems(
+            {n: each.source for n, each in data if each.place == "bucket"}
+        )
+        self._last_tell = 0.0
+        self._link.on_reconnect.append(self._send_again)
+
+    def tell(self, event: Event) -> None:
+        """Show an event; the senders' own come from their threads."""
+        with self._telling:
+            self._reporter.event(event)
+
+    def send_asked(self, code: str) -> None:
+        """Send what the box waits for by this code, if this machine has something for it."""
+        if code in self._asked_for:
+            self._sending[code] = self._asked_for[code]()
+            self._sending[code].start()
+
+    def _send_again(self) -> None:
+        """The link is back: what was on its way is sent again."""
+        for what, sender in list(self._sending.items()):
+            if sender.arrived:
+                continue
+            sender.join()
+            if what in self._asked_for:
+                self.send_asked(what)
+            else:
+                self.send_commit(self._context.probe(self._link.wire).have)
+
+    def send_commit(self, have: Sequence[str]) -> None:
+        """Send the commit, unless the box has it. Nothing is waited for."""
+        here, snapshot = self._payload.here, self._payload.snapshot
+        if here is None or snapshot is None or snapshot.id in have or self._context.request.only:
+            return
+        self._sending["commit"] = CommitSender(
+            self._link.wire,
+            here,
+            snapshot,
+            have,
+            workdir=self._workdir,
+            repo_key=self._payload.source.key,
+            repo_root=self._payload.source.root,
+            progress=self._tell_objects,
+            failed=self._not_sent,
+        )
+        self._sending["commit"].start()
+
+    def _uv_sender(self) -> UvSender:
+        """The box's package index lacks it, and its step waits for this machine."""
+        return UvSender(
+            self._link.wire,
+            machine=self.machine,
+            workdir=self._workdir,
+            setup=self.setup,
+            progress=partial(self._tell_bytes, "agent"),
+            sent=self._uv_arrived,
+            failed=self._not_sent,
+        )
+
+    def _dependency_sender(self) -> DependencySender:
+        """The environment is about to be made, and the box lacks some of them."""
+        return DependencySender(
+            self._link.wire,
+            dependencies=self._payload.dependencies,
+            workdir=self._workdir,
+            setup=self.setup,
+            progress=partial(self._tell_bytes, "python"),
+            say=self._say,
+            failed=self._not_sent,
+        )
+
+    def _data_sender(self) -> DataSender:
+        """What of the profile's data lies here."""
+        return DataSender(
+            self._link.wire,
+            items=self._payload.data,
+            workdir=self._workdir,
+            setup=self.setup,
+            progress=self._tell_push,
+            failed=self._not_sent,
+        )
+
+    def _address_sender(self) -> AddressSender:
+        """The addresses of what lies in buckets have not come yet, or have expired."""
+        return AddressSender(
+            self._link.wire,
+            items=self._in_buckets,
+            workdir=self._workdir,
+            setup=self.setup,
+            failed=self._not_sent,
+        )
+
+    def _tell_objects(self, done: int, total: int, sent: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent("repo", "objects", {"done": done, "total": total})
+            self._tell_sent("repo", "bytes", {"done": sent})
+
+    def _tell_bytes(self, step: str, done: int, total: int) -> None:
+        if self._is_time(done, total):
+            self._tell_sent(step, "bytes", {"done": done, "total": total})
+
+    def _tell_push(self, progress: PushProgress) -> None:
+        done, total = progress.bytes, progress.all_bytes
+        if self._is_time(done, total):
+            files = {"files": progress.files, "all_files": progress.all_files}
+            self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
+
+    def _is_time(self, done: int, total: int) -> bool:
+        """Whether what was sent is told now: not too often, and the end of it."""
+        now = time.time()
+        if not total or (now - self._last_tell < _TELLS_S and done < total):
+            return False
+        self._last_tell = now
+        return True
+
+    def _tell_sent(self, step: str, unit: str, fields: dict[str, float | str]) -> None:
+        self.tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
+
+    def _uv_arrived(self) -> None:
+        self._say(
+            f"uv {uv_release.VERSION} was sent from this machine: "
+            "the box's package index does not have it"
+        )
+
+    def _say(self, text: str) -> None:
+        with self._telling:
+            self._reporter.say(text)
+
+    def _not_sent(self, error: BoxstrapError) -> None:
+        with self._telling:
+            self._reporter.warn(error.text())
