@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import posixpath
 import re
 import threading
@@ -54,7 +55,7 @@ def local_items(profile: Profile) -> tuple[LocalItem, ...]:
         if item.place != "local":
             continue
         source, where = Path(item.source), f"data[{number}].from"
-        if not source.exists():
+        if not os.path.exists(source):  # noqa: PTH110 - pathlib's raises
             raise UsageError(f"there is no {item.source} on this machine.", where=where)
         to = item.to
         if source.is_file():
