@@ -72,7 +72,7 @@ _SHARING = tuple(
     map(
         re.compile,
         (
-            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run)\.py)"
+            r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull)\.py)"
             r"::[^\[]*(\[.*\])?$",
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",

@@ -119,6 +119,7 @@ def test_a_run_that_began_as_it_left_is_taken_up(
             assert begin().wait(10) == 0
         else:
             processes.living.kill()
+            processes.living.wait()
 
     monkeypatch.setattr(monitor, "watch", watch)
     monitor.serve(tmp_path, 0.1, 0.1)

@@ -67,6 +67,8 @@ def test_the_processes_of_a_run_are_known_by_its_mark() -> None:
     mark = "/workspace/.boxstrap/runs/homework-01234567/train-2"
     run = subprocess.Popen(["sleep", "60"], env={"A": "b", "BOXSTRAP_RUN": mark})
     try:
+        while not Path(f"/proc/{run.pid}/environ").read_bytes():
+            time.sleep(0.01)  # the kernel has begun the program, and not laid out its memory
         assert top_stream.run_of(run.pid) == "homework-01234567/train-2"
     finally:
         run.kill()
