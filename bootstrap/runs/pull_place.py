@@ -36,11 +36,21 @@ class PullPlace:
         return self.base.joinpath(*self.inside)
 
     def landing(self, run: str) -> Landing:
-        """Open it; git is told to ignore one of ours. Raises OSError, NotSafeError, BusyError."""
+        """Open it, made where it isn't there. Raises OSError, NotSafeError, BusyError."""
+        self._ignore()
+        return Landing(self.base, self.inside, run)
+
+    def make(self) -> Path:
+        """The folder, made where it isn't there. Raises OSError, NotSafeError at a link."""
+        self._ignore()
+        with HomeFolder(self.base, self.inside, make=True):
+            return self.path
+
+    def _ignore(self) -> None:
+        """Git is told to ignore a folder of ours."""
         if self.inside:
             with HomeFolder(self.base, self.inside[:1], make=True) as folder:
                 folder.write_new(".gitignore", b"*\n")
-        return Landing(self.base, self.inside, run)
 
     def record(self, box_folder: Path, run: Run) -> Path:
         """The record of what pulls of this run put there."""

@@ -13,14 +13,12 @@ from bootstrap.paths import expanded, write_private
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.run_details import END_BYTES
 from bootstrap.protocol.run_history import RunHistory, ask_history
-from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.failure import find_failures
-from bootstrap.runs.pull_place import FOLDER
+from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.report_page import ReportedFile, RunReport, page
 from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.text.sanitize import sanitize
-from bootstrap.transfer.landing import HomeFolder
 from bootstrap.transfer.names import MANIFEST, why_refused
 from bootstrap.ui.page import check_place, write_page
 from bootstrap.ui.screen import Screen
@@ -91,7 +89,7 @@ def _results(
     options: BoxOptions, connection: BoxConnection, run: Run, history: RunHistory
 ) -> list[ReportedFile]:
     """What a pull brought here, by its manifest; else what the box has."""
-    here = _folder(options, connection.box.known.name, run) / MANIFEST
+    here = PullPlace.of(options.place, None, connection.box.known.name, run).path / MANIFEST
     return read_manifest(here) or [ReportedFile(path, count) for path, count in history.results]
 
 
@@ -109,22 +107,12 @@ def read_manifest(file: Path) -> list[ReportedFile]:
         return []
 
 
-def _folder(options: BoxOptions, box: str, run: Run) -> Path:
-    """Where results of the run come to."""
-    root = repository_root(options.place) or options.place
-    return root.absolute() / FOLDER / box / run.name
-
-
 def _usual_place(options: BoxOptions, box: str, run: Run) -> Path:
     """A file in that folder, which is made, and never travels. Raises NotSafeError."""
-    folder = _folder(options, box, run)
     if why := why_refused(run.name):  # a box may call a run `..`
         raise NotSafeError(f"the box's run {run.name} {why}.", hint="Name a file: --out FILE")
-    root, inside = folder.parents[2], (FOLDER, box, run.name)
+    place = PullPlace.of(options.place, None, box, run)
     try:
-        with HomeFolder(root, inside[:1], make=True) as top:
-            top.write_new(".gitignore", b"*\n")
-        with HomeFolder(root, inside, make=True):
-            return folder / NAME
+        return place.make() / NAME
     except OSError as error:
-        raise cant_write(folder, error) from error
+        raise cant_write(place.path, error) from error

@@ -1,16 +1,15 @@
-"""Gives files: lists what lies below folders, and reads what is asked for. It writes nothing."""
+"""Gives files: reads what is asked for. It writes nothing."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from .frames import BLOCK, decoded_name, encoded_name
+from .frames import BLOCK, encoded_name
 
-AT_ONCE = 1000  # entries in a frame
 KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
 
 
@@ -20,41 +19,12 @@ def facts(found: os.stat_result) -> list[Any]:
     return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
-def walk(root: bytes, path: bytes) -> Iterator[list[Any]]:
-    """Path below `root` and facts of all that is at `path` and below; no link is followed."""
-    try:
-        found = os.lstat(os.path.join(root, path))
-    except OSError:
-        return
-    yield [decoded_name(path), *facts(found)]
-    if not stat.S_ISDIR(found.st_mode):
-        return
-    try:
-        names = sorted(os.listdir(os.path.join(root, path)))
-    except OSError:
-        return
-    for name in names:
-        yield from walk(root, os.path.join(path, name))
-
-
 class Giver:
-    """The requests `list` and `get`."""
+    """The request `get`."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
         """`between` is called between the blocks of a file."""
         self.workdir, self.say, self.between = os.path.dirname(home), say, between
-
-    def list_below(self, request: dict[str, Any]) -> None:
-        """What lies at `paths` below `root`, in frames of many, the last one with `listed`."""
-        root = self.root(request)
-        entries = []
-        for path in request["paths"]:
-            for entry in walk(root, encoded_name(path)):
-                entries.append(entry)
-                if len(entries) == AT_ONCE:
-                    self.say({"files": entries})
-                    entries = []
-        self.say({"files": entries, "listed": True})
 
     def get(self, request: dict[str, Any]) -> None:
         """A file from `at` on, no more than `size` bytes of it.

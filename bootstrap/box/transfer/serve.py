@@ -107,7 +107,6 @@ def serve(home: bytes) -> None:
     channel.before = taker.rest
     plain = {
         **{word: getattr(taker, word) for word in ("to", "look", "compare", "folders", "done")},
-        "list": giver.list_below,
         "get": giver.get,
         "results": teller.results,
     }
