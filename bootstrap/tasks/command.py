@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import functools
@@ -225,20 +226,27 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
 @contextlib.contextmanager
 def _interrupted_for_certain() -> Iterator[None]:
     """A Ctrl-C that Python drops, since it was tidying something away, is sent again."""
-    before, main = sys.unraisablehook, threading.main_thread().ident
+    before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
+
+    def send_again() -> None:
+        time.sleep(_SOON_S)
+        if waiting[0]:
+            waiting[0] = False
+            signal.pthread_kill(main, signal.SIGINT)
 
     def hook(dropped: sys.UnraisableHookArgs) -> None:
         if not isinstance(dropped.exc_value, KeyboardInterrupt):
             before(dropped)
-            return
-        again = threading.Timer(_SOON_S, signal.pthread_kill, (main, signal.SIGINT))
-        again.daemon = True
-        again.start()
+        elif not waiting[0]:
+            waiting[0] = True
+            # Its beginning is not waited for: the signal would find this hook, and be dropped.
+            _thread.start_new_thread(send_again, ())
 
     sys.unraisablehook = hook
     try:
         yield
     finally:
+        waiting[0] = False
         sys.unraisablehook = before
 
 
@@ -266,7 +274,7 @@ def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
     )
 
 
-_SOON_S = 0.01
+_SOON_S = 0.1
 _INTERRUPTED_WORDS = "\ninterrupted here; what runs on the box goes on."
 
 
