@@ -16,6 +16,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import PIECE, Stream, Wire
@@ -31,6 +32,7 @@ _HELD = 64 * 1024
 _NOISE_SHOWN = 2000
 _ERRORS_SHOWN = 4096
 _ERRORS_PATIENCE = 1.0
+_SAID_SHOWN = 300
 _RUNPOD = (
     "A proxy that is interactive only can't be used: take the direct SSH address from the "
     "provider's page (RunPod: “SSH over exposed TCP”)."
@@ -187,6 +189,24 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
     what = f"it gave no answer within {timeout:g} s" if timeout else "it gave no answer"
     shown = f"; it printed:\n{said}" if said else ", and printed nothing."
     return NoAnswer(what + shown, where=label, hint=hint)
+
+
+def read_until(wire: Wire, stream: Stream, until: bytes, lacking: str) -> bytes:
+    """What a command says up to the line `until`, which begins and ends with a line's end.
+
+    Raises LinkLost; BoxstrapError, which says what is `lacking`, where that line doesn't come.
+    """
+    answer = bytearray(b"\n")
+    while until not in answer and len(answer) < LIMIT // 2:
+        if not (piece := stream.read(PIECE)):
+            break
+        answer += piece
+    if until in answer:
+        return bytes(answer.partition(until)[0])
+    if not wire.alive():  # it is we who left, or the link did
+        raise LinkLost(wire.label)
+    said = sanitize(stream.read_err()).strip()[-_SAID_SHOWN:]
+    raise BoxstrapError(f"the box did not take {lacking}{said and ': ' + said}.")
 
 
 class AnswerStream:

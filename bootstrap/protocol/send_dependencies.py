@@ -13,19 +13,16 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.exchange import read_until, shell_command
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.profile.git_dependencies import GitDependency
 from bootstrap.protocol.query import build_query
 from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
 from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
-from bootstrap.text.sanitize import sanitize
 
 _READY, _ARRIVED = b"\nready\n", b"\narrived\n"
-_MOST_ANSWER = 4 * 1024 * 1024
 """Bytes that are read of it: a line for each ref that the store has."""
-_LONGEST = 300
 _NOTHING = "0 sha1 -"
 
 
@@ -126,15 +123,5 @@ class DependencySender(threading.Thread):
             self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
 
     def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Its answer up to a line. Raises LinkLost, BoxstrapError where it doesn't come."""
-        answer = bytearray(b"\n")
-        while until not in answer and len(answer) < _MOST_ANSWER:
-            if not (piece := stream.read(PIECE)):
-                break
-            answer += piece
-        if until in answer:
-            return bytes(answer.partition(until)[0])
-        if not self.wire.alive():  # it is we who left, or the link did
-            raise LinkLost(self.wire.label)
-        said = sanitize(stream.read_err()).strip()[-_LONGEST:]
-        raise BoxstrapError(f"the box did not take a dependency{said and ': ' + said}.")
+        """Its answer up to a line. Raises as `read_until`."""
+        return read_until(self.wire, stream, until, "a dependency")

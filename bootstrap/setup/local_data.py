@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
-from bootstrap.link.wire import PIECE, Stream, Wire
+from bootstrap.link.exchange import read_until, shell_command
+from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.render.variables import SentItem
-from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
     from bootstrap.transfer.outgoing import PushProgress
 
 _READY, _ARRIVED = b"\nready\n", b"\narrived\n"
-_MOST_ANSWER = 4 * 1024 * 1024
-_LONGEST = 300
 _WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
 
 
@@ -148,15 +145,5 @@ class DataSender(threading.Thread):
         return not (pushed.kept or pushed.failed)
 
     def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Its answer up to a line. Raises LinkLost, BoxstrapError where it doesn't come."""
-        answer = bytearray(b"\n")
-        while until not in answer and len(answer) < _MOST_ANSWER:
-            if not (piece := stream.read(PIECE)):
-                break
-            answer += piece
-        if until in answer:
-            return bytes(answer.partition(until)[0])
-        if not self.wire.alive():  # it is we who left, or the link did
-            raise LinkLost(self.wire.label)
-        said = sanitize(stream.read_err()).strip()[-_LONGEST:]
-        raise BoxstrapError(f"the box did not take the data{said and ': ' + said}.")
+        """Its answer up to a line. Raises as `read_until`."""
+        return read_until(self.wire, stream, until, "the data")
