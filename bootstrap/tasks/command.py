@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import errno
 import functools
 import inspect
 import os
 import shlex
-import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +22,7 @@ from invoke.tasks import Task
 from bootstrap.errors import BoxstrapError, UsageError, cant_write
 from bootstrap.paths import expanded
 from bootstrap.tasks.exit_codes import INTERRUPTED, exit_code
+from bootstrap.tasks.interrupts import interrupted_for_certain
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -176,7 +173,7 @@ def command(
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
-            with _interrupted_for_certain():
+            with interrupted_for_certain():
                 _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]
@@ -223,33 +220,6 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         raise _exit(call, _own_error(error, _redacting(call))) from None
 
 
-@contextlib.contextmanager
-def _interrupted_for_certain() -> Iterator[None]:
-    """A Ctrl-C that Python drops, since it was tidying something away, is sent again."""
-    before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
-
-    def send_again() -> None:
-        time.sleep(_SOON_S)
-        if waiting[0]:
-            waiting[0] = False
-            signal.pthread_kill(main, signal.SIGINT)
-
-    def hook(dropped: sys.UnraisableHookArgs) -> None:
-        if not isinstance(dropped.exc_value, KeyboardInterrupt):
-            before(dropped)
-        elif not waiting[0]:
-            waiting[0] = True
-            # Its beginning is not waited for: the signal would find this hook, and be dropped.
-            _thread.start_new_thread(send_again, ())
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        waiting[0] = False
-        sys.unraisablehook = before
-
-
 def _exit(call: Call, error: BoxstrapError) -> Exit:
     """Say how the task ended; Invoke prints what is returned and leaves with its code."""
     _close(call, error)
@@ -274,7 +244,6 @@ def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
     )
 
 
-_SOON_S = 0.1
 _INTERRUPTED_WORDS = "\ninterrupted here; what runs on the box goes on."
 
 
