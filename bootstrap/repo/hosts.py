@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -23,6 +24,13 @@ from .urls import UrlKind, check_url, without_user_info
 _PROTOCOLS = ":".join(kind.value for kind in UrlKind)
 _OF_THE_PERSON = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|TERMINAL_PROMPT|HTTP_\w+)")
 _ANY_USER_INFO = re.compile(r"//[^/@\s']*@")
+
+_PASSING = re.compile(
+    r"Recv failure|Empty reply|HTTP/0\.9|returned error: (429|50[234])|early EOF|RPC failed"
+    r"|hung up unexpectedly|kex_exchange_identification|SSL_ERROR_SYSCALL|GnuTLS recv"
+)
+"""What git says of a link that broke or a host that was busy: the next try may go well."""
+_WAITS_S = (0.5, 2.0)
 
 # git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Of another
 # host, to which the first one may have led, it learns nothing; a name that was given on the way
@@ -51,13 +59,13 @@ esac
 
 def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
     """What git prints for `arguments`, which name the URL without user-info; with `folders` as
-    a repository of ours.
+    a repository of ours. A host that is busy, or whose link broke, is asked again.
 
     Raises ProfileError with what git said, where it fails; BoxstrapError where a disk is full.
     """
     with _credential(url) as (options, env):
         try:
-            printed = run(folders, *options, *arguments, stdin=None, env=env)
+            printed = _run_again(lambda: run(folders, *options, *arguments, stdin=None, env=env))
         except GitError as failure:
             amiss = disk_error(folders.git_dir, failure) if folders is not NOWHERE else None
             if amiss:
@@ -68,6 +76,18 @@ def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
                 hint="Check the address, and that this machine may read it.",
             ) from failure
     return printed.decode("utf-8", "replace")
+
+
+def _run_again(ask: Callable[[], bytes]) -> bytes:
+    """What `ask` returns, which is called again after a failure that may pass."""
+    for wait in _WAITS_S:
+        try:
+            return ask()
+        except GitError as failure:
+            if not _PASSING.search(failure.said):
+                raise
+            time.sleep(wait)
+    return ask()
 
 
 @contextmanager

@@ -23,9 +23,9 @@ class GitServer:
         """The address of the repository in the folder `name`."""
         return f"http://{self.host}:{self.port}/{name}"
 
-    def break_with(self, status: int) -> None:
-        """Answer every request with this HTTP status until mend()."""
-        self._server.fault = str(status)
+    def break_with(self, status: int, times: int = 0) -> None:
+        """Answer every request with this HTTP status, until mend() or so many of them."""
+        self._server.fault, self._server.faults_left = str(status), times
 
     def stall(self) -> None:
         """Take requests and never answer, until mend()."""
@@ -62,6 +62,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     folder = Path()
     fault = ""
+    faults_left = 0
     asked = 0
     new_protocol = "yes"
 
@@ -87,6 +88,9 @@ class _GitHandler(BaseHTTPRequestHandler):
             self.server.mended.wait()
         elif fault.isdigit():
             self.send_error(int(fault))
+            self.server.faults_left -= 1
+            if not self.server.faults_left:
+                self.server.fault = ""
         else:
             head, _, body = self._backend().partition(b"\r\n\r\n")
             # What is fetched comes in answer to a POST; half of it is a broken pack.

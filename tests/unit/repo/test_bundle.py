@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import ProfileError, UsageError
+from bootstrap.repo import hosts
 from bootstrap.repo.bundle import Wanted, find_wanted, write_bundle
 from bootstrap.repo.mirror import mirrored
 from tests.boxes.git_server import GitServer
@@ -82,3 +83,24 @@ def test_the_host_is_asked_only_for_what_may_be_new(
     assert named(file)[f"refs/boxstrap/{last}"] == last
     sent(server, ["main"], file)
     assert server.asked > asked
+
+
+@pytest.mark.parametrize(("status", "times", "tries"), [(503, 2, 3), (503, 3, 3), (404, 1, 1)])
+def test_a_host_that_may_be_busy_is_asked_again(
+    server: GitServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    status: int,
+    times: int,
+    tries: int,
+) -> None:
+    monkeypatch.setattr(hosts, "_WAITS_S", (0.01, 0.01))
+    server.break_with(status, times)
+    if times < tries:
+        sent(server, ["main"], tmp_path / "bundle")
+        assert server.asked > tries
+        return
+    with pytest.raises(ProfileError, match=r"git\.url"):
+        sent(server, ["main"], tmp_path / "bundle")
+    assert server.asked == tries
