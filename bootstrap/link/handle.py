@@ -102,7 +102,11 @@ class BoxHandle:
             return False
         identity = self.options.identity or _identity_of(self.known, self.target)
         self.endpoint = resolve(target, identity=identity)
-        self.known = _now_at(self.known, self.endpoint)
+        self.known = dataclasses.replace(
+            _now_at(self.known, self.endpoint),
+            price=target.price or self.known.price,
+            since=target.since or self.known.since,
+        )
         self.say(f"{self.target.text} is at {self.endpoint.address} now")
         return True
 
@@ -180,6 +184,7 @@ def find_box(  # noqa: PLR0913
     identity = options.identity or identity or _identity_of(box, target)
     reached = rented.reached(target, box) if target.is_rented else target
     endpoint = resolve(reached, user=user, identity=identity)
+    target = dataclasses.replace(target, price=reached.price, since=reached.since)
     box = _registered(options, target, endpoint, box)
     return BoxHandle(options, target, box, endpoint, say, first_contact)
 

@@ -82,6 +82,10 @@ class KnownBox:
     venv: str = ""
     console: str = ""
     """The provider's page where it is paid for."""
+    price: float = 0.0
+    """Dollars an hour that it costs; 0 where nobody said."""
+    since: float = 0.0
+    """When its account says that it was started, seconds since 1970; 0 where none does."""
     repo_root: str = ""
     """The first commit of the repository `repo_key`."""
     script: str = ""
@@ -98,6 +102,11 @@ class KnownBox:
     """What was last written to an editor's settings on the box."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read: what this program doesn't know in it is written again."""
+
+    @property
+    def costs_since(self) -> float:
+        """Since when it costs, as far as this machine knows: it was met after it was rented."""
+        return self.since or self.created
 
     @property
     def folder(self) -> Path:

@@ -160,6 +160,8 @@ def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
         address=endpoint.hostname,
         port=endpoint.port,
         user=endpoint.user,
+        price=target.price or box.price,
+        since=target.since or box.since,
     )
 
 

@@ -21,7 +21,7 @@ def reached(target: Target, box: KnownBox | None) -> Target:
 
 
 def look_up(target: Target) -> Target:
-    """The target with the address that the account has for it now.
+    """The target with the address that the account has for it now, and what it costs.
 
     Raises UsageError where there is no key or no such box, UnreachableError where the account
     can't be asked, or says that the box can't be reached.
@@ -29,7 +29,14 @@ def look_up(target: Target) -> Target:
     from bootstrap.providers.accounts import find_rented  # most starts ask no account
 
     box = find_rented(target.text)
-    return dataclasses.replace(target, address=box.address, port=box.port, user=box.user)
+    return dataclasses.replace(
+        target,
+        address=box.address,
+        port=box.port,
+        user=box.user,
+        price=box.price or 0.0,
+        since=box.since or 0.0,
+    )
 
 
 def refuse_alias(target: Target) -> None:

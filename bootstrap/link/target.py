@@ -52,6 +52,9 @@ class Target:
     is_local: bool = False
     is_rented: bool = False
     """`provider:id`: the account that pays for it knows its address."""
+    price: float = 0.0
+    """Dollars an hour, and since when it runs, where its account was asked and said so."""
+    since: float = 0.0
 
 
 @dataclass

@@ -100,6 +100,9 @@ class BoxSection(Section):
     min_disk_gib: Free[float | None] = field(
         "Free disk that the working folder must have.", gt=0, le=10_000_000
     )
+    price: Free[float | None] = field(
+        "Dollars an hour that the box costs, where no account of yours says it.", ge=0, le=100_000
+    )
 
 
 class Ssh(Section):

@@ -20,7 +20,7 @@ from bootstrap.runs.since import seconds_ago
 from bootstrap.setup.secret_values import warn_of_unredacted
 from bootstrap.text.redact import RedactStream
 from bootstrap.text.sanitize import SanitizeStream
-from bootstrap.text.sizes import duration, size
+from bootstrap.text.sizes import size, spent, took_in_words
 from bootstrap.ui.screen import Screen
 
 
@@ -70,6 +70,7 @@ def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: boo
                 if reader.run and not reader.find_start(now - ago):
                     screen.warn(f"{reader.run.name} has no times beside its log: all of it follows")
         known, values = connection.box.known, connection.redactor.secrets
+        price = known.price
         warn_of_unredacted(known, connection.box_state, screen, values)
         shown = [_shown(connection, readers, at, as_json=as_json) for at in range(len(readers))]
         told: list[dict[str, object]] = []
@@ -83,9 +84,14 @@ def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: boo
                 what = f"{size(lost)} of the log were let go before they came here"
                 screen.warn(f"{what}: see train.log_max_mib")
             if run := readers[at].over:
-                took, text = _end_of(run, readers[at].ended)
+                took, text = _end_of(run, readers[at].ended, price)
                 told.append(
-                    {**run.as_dict(), "repository": connection.repository(run), "seconds": took}
+                    {
+                        **run.as_dict(),
+                        "repository": connection.repository(run),
+                        "seconds": took,
+                        "dollars": spent(took, price),
+                    }
                 )
                 failed += [text] if run.state != "finished" or run.failed else []
                 if text not in failed or len(readers) > 1:
@@ -163,10 +169,10 @@ def _shown(
     return _ShownLog(sanitizer, connection.redactor.stream(), out)
 
 
-def _end_of(run: Run, ended: int | None) -> tuple[int | None, str]:
+def _end_of(run: Run, ended: int | None, price: float) -> tuple[int | None, str]:
     """How long a run took that was followed to its end, and the last word on it."""
     took = None if ended is None else max(0, ended - (run.begun or run.started))
-    after = "" if took is None else f" after {duration(took)}"
+    after = "" if took is None else f" after {took_in_words(took, price)}"
     return took, f"{run.name} {run.outcome()}{after}"
 
 

@@ -11,7 +11,7 @@ from bootstrap.runs.failure import Failure
 from bootstrap.runs.gpu_use import gpu_use, gpus_in_words
 from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import duration, size
+from bootstrap.text.sizes import duration, size, spent_in_words
 from bootstrap.ui.layout import aligned
 
 _SHOWN = 10
@@ -32,21 +32,27 @@ def how_to_resume(run: Run, program: str = "boxstrap") -> str:
     return f"to let it go on: {program} run --resume {run.name}"
 
 
-def run_lines(
+def run_lines(  # noqa: PLR0913, PLR0917 - what a box says
     runs: Sequence[Run],
     now: int,
     gpus: Sequence[UsedGpu],
     failures: Mapping[Run, Failure],
     metrics: Mapping[Run, str] = MappingProxyType({}),
+    price: float | None = None,
 ) -> list[str]:
     """The newest first; of the newest that failed the end of its log, of the others a sentence.
 
-    `metrics` is the newest line of each that has a metric.
+    `metrics` is the newest line of each that has a metric; `price` what an hour of the box costs.
     """
     names = repository_names({run.repo_key for run in runs})
     shown = _chosen(runs)
     rows = [
-        _cells(run, qualified(run, names), now, gpus_in_words(run, gpu_use(run, runs, gpus)))
+        (
+            *_cells(run, qualified(run, names), now),
+            gpus_in_words(run, gpu_use(run, runs, gpus)),
+            spent_in_words(run.seconds(now), price),
+            *_about(run, now),
+        )
         for run in shown
     ]
     empty = {at for at, column in enumerate(zip(*rows, strict=True)) if not any(column)}
@@ -75,13 +81,17 @@ def _chosen(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run not in left_out]
 
 
-def _cells(run: Run, called: str, now: int, gpus: str) -> tuple[str, ...]:
+def _cells(run: Run, called: str, now: int) -> tuple[str, ...]:
+    where = f" in {run.tree}" if run.tree else ""
+    return (f"  {called}{where}", run.outcome(), _when(run, now))
+
+
+def _about(run: Run, now: int) -> tuple[str, ...]:
     quiet = f", last wrote {_ago(run.written, now)}" if run.state == "running" else ""
     log = f"log {size(run.log_bytes)}{quiet}"
     commit = run.commit[:12] + ("+" if run.with_changes else "")
     command = run.typed if len(run.typed) <= _WIDEST else f"{run.typed[: _WIDEST - 1]}…"
-    where = f" in {run.tree}" if run.tree else ""
-    return (f"  {called}{where}", run.outcome(), _when(run, now), gpus, log, commit, command)
+    return (log, commit, command)
 
 
 def _when(run: Run, now: int) -> str:

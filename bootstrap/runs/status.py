@@ -32,12 +32,13 @@ from bootstrap.runs.gpu_use import gpu_use
 from bootstrap.runs.run_lines import metric_lines, run_lines
 from bootstrap.runs.selection import repository_names
 from bootstrap.setup.secret_values import warn_of_unredacted
-from bootstrap.text.sizes import size
+from bootstrap.text.sizes import dollars, duration, size, spent
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.screen import Screen
 
 if TYPE_CHECKING:
+    from bootstrap.link.record import KnownBox
     from bootstrap.protocol.trees import TreeUse
 
 _EVENTS_BYTES = 16 * 1024
@@ -117,7 +118,15 @@ def _ask(options: BoxOptions, screen: Screen, here: KeyAndRoot | None) -> BoxSta
         return BoxStatus(
             _document(connection, why, failures, metrics),
             [
-                *status_lines(name, box_state, why, connection.details.gpus, failures, metrics),
+                *status_lines(
+                    name,
+                    box_state,
+                    why,
+                    connection.details.gpus,
+                    failures,
+                    metrics,
+                    connection.box.known,
+                ),
                 *_tree_lines(connection.details.trees),
             ],
         )
@@ -130,6 +139,7 @@ def _document(
     metrics: Mapping[Run, str],
 ) -> dict[str, object]:
     box_state, gpus = connection.box_state, connection.details.gpus
+    known = connection.box.known
     now, names = _box_time(box_state), repository_names({run.repo_key for run in box_state.runs})
     setup = {key: value for key, value in _setup(box_state).items() if key != "text"}
     if box_state.unfinished_switch:
@@ -141,6 +151,7 @@ def _document(
             **run.as_dict(),
             "repository": names[run.repo_key],
             "seconds": run.seconds(now),
+            "dollars": spent(run.seconds(now), known.price),
             "gpu_use": [use.as_dict() for use in gpu_use(run, box_state.runs, gpus)],
             "metric": metrics.get(run),
             "failure": failures[run].as_dict() if run in failures else None,
@@ -148,7 +159,14 @@ def _document(
         for run in box_state.runs
     ]
     trees = [tree.as_dict() for tree in connection.details.trees]
-    return {"box": connection.box.known.name, "setup": setup, "runs": runs, "trees": trees}
+    return {
+        "box": known.name,
+        "price": known.price or None,
+        "dollars": so_far(known),
+        "setup": setup,
+        "runs": runs,
+        "trees": trees,
+    }
 
 
 def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
@@ -158,14 +176,33 @@ def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
     gpus: Sequence[UsedGpu] = (),
     failures: Mapping[Run, Failure] = MappingProxyType({}),
     metrics: Mapping[Run, str] = MappingProxyType({}),
+    known: KnownBox | None = None,
 ) -> list[str]:
     """What the box said, as people read it; `why` is the event with which its last setup failed."""
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
-    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures, metrics)
+    if known and known.price:
+        lines.append(f"  {cost_so_far(known)}")
+    price = known.price if known else None
+    runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures, metrics, price)
     return [*lines, *(runs or ["no run was started here"])]
+
+
+def so_far(known: KnownBox) -> float | None:
+    """Dollars that the box cost since it was rented, as far as this machine knows."""
+    return spent(max(0.0, time.time() - known.costs_since), known.price)
+
+
+def cost_so_far(known: KnownBox) -> str:
+    """The same in a sentence, of a box whose price is known."""
+    since = duration(max(0.0, time.time() - known.costs_since))
+    met = "it was started" if known.since else "this machine met it"
+    return (
+        f"{dollars(known.price)} an hour: about {dollars(so_far(known) or 0)} in the {since} "
+        f"since {met}"
+    )
 
 
 def _tree_lines(trees: Sequence[TreeUse]) -> list[str]:

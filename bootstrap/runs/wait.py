@@ -19,7 +19,7 @@ from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.failure import Failure, find_failures
 from bootstrap.runs.notify import notify, own_notifiers, ring
 from bootstrap.text.sanitize import sanitize
-from bootstrap.text.sizes import duration
+from bootstrap.text.sizes import spent, took_in_words
 from bootstrap.ui.screen import Screen
 
 _MOST_TOLD = 1000
@@ -51,8 +51,9 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
             )
         over = [_await_end(connection, one, screen) for one in awaited]
         over, failures = _why(connection, over)
-        box = connection.box.known.name
-        screen.result(_document(connection, over, failures), "\n".join(_lines(over, failures)))
+        box, price = connection.box.known.name, connection.box.known.price
+        lines = _lines(over, failures, price)
+        screen.result(_document(connection, over, failures), "\n".join(lines))
         for before, after in zip(awaited, over, strict=True):
             if before.goes_on:
                 notify(notifiers, after, box, f"{box}: {_sentence(after)}", screen.warn)
@@ -122,6 +123,7 @@ def _document(
             **run.as_dict(),
             "repository": connection.repository(run),
             "seconds": run.seconds(run.over),
+            "dollars": spent(run.seconds(run.over), connection.box.known.price),
             "failure": failures[run].as_dict() if run in failures else None,
         }
         for run in runs
@@ -129,11 +131,11 @@ def _document(
     return {"box": connection.box.known.name, "runs": rows}
 
 
-def _lines(runs: Sequence[Run], failures: dict[Run, Failure]) -> Iterator[str]:
+def _lines(runs: Sequence[Run], failures: dict[Run, Failure], price: float) -> Iterator[str]:
     if not runs:
         yield "nothing runs here, and nothing waits for its turn"
     for run in runs:
-        yield _sentence(run)
+        yield _sentence(run, price)
         failure = failures.get(run)
         if failure:
             yield from (f"  | {line}" for line in failure.lines)
@@ -141,9 +143,10 @@ def _lines(runs: Sequence[Run], failures: dict[Run, Failure]) -> Iterator[str]:
                 yield f"  {failure.what}. {failure.hint}".rstrip()
 
 
-def _sentence(run: Run) -> str:
+def _sentence(run: Run, price: float = 0.0) -> str:
     took = run.seconds(run.over)
-    return f"{run.name} {run.outcome()}{'' if took is None else f' after {duration(took)}'}"
+    after = "" if took is None else f" after {took_in_words(took, price)}"
+    return f"{run.name} {run.outcome()}{after}"
 
 
 def _called(connection: BoxConnection, run: Run) -> str:

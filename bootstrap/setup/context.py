@@ -136,6 +136,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
 
         tell_source(payload.here, payload.snapshot, payload.source, reporter)
     link = link or connect()
+    _set_price(box, payload.profile.box.price, reporter)
     if with_source:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.
@@ -143,6 +144,14 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
             box.save(replace(box.known, repo_key=key, repo_root=root))
         secret_values.remember(box, payload.secrets.names)
     return SetupContext(request, reporter, box, link, loaded, payload, early)
+
+
+def _set_price(box: BoxHandle, said: float | None, reporter: Reporter) -> None:
+    """What the box costs: by its account, else by the profile, else as it was the last time."""
+    by_account = box.target.is_rented and box.known.price
+    if said is not None and not by_account:
+        box.known = replace(box.known, price=float(said))
+    reporter.price = box.known.price or None
 
 
 def _early_login(

@@ -18,6 +18,7 @@ from bootstrap.errors import (
 )
 from bootstrap.protocol.follow import file_tail
 from bootstrap.protocol.run import Run
+from bootstrap.text.sizes import spent
 
 if TYPE_CHECKING:
     from bootstrap.events import Event
@@ -96,7 +97,14 @@ class SetupResult:
             "waits_for": self.waits_for.name if self.waits_for else None,
             "differs": list(self.differs),
             "seconds": round(self.seconds, 3),
+            "price": self.price,
+            "dollars": spent(self.seconds, self.price),
         }
+
+    @property
+    def price(self) -> float | None:
+        """Dollars an hour that the box costs; None where nobody said."""
+        return self.handle.known.price or None
 
     def raise_for_status(self) -> None:
         """Raise BusyError where a run holds the place, TrainingFailedError where it failed."""

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from bootstrap.link.record import KnownBox
 
 
+def _costs(box: KnownBox, now: float) -> str:
+    from bootstrap.text.sizes import dollars, spent_in_words
+
+    so_far = spent_in_words(now - box.costs_since, box.price)
+    return f"{dollars(box.price)} an hour, about {so_far} so far" if so_far else ""
+
+
 def _place(box: KnownBox) -> str:
     user = f"{box.user}@" if box.user else ""
     return f"{user}{box.address}:{box.port}" if box.address else box.host_text
@@ -33,7 +40,7 @@ def boxes(call: Call) -> None:
     from bootstrap.errors import UsageError
     from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
     from bootstrap.sshconfig.alias import drop_alias
-    from bootstrap.text.sizes import duration
+    from bootstrap.text.sizes import duration, spent
     from bootstrap.ui.layout import aligned
 
     name = call.given["forget"]
@@ -62,6 +69,7 @@ def boxes(call: Call) -> None:
             _place(box),
             box.profile or "-",
             f"seen {duration(max(0.0, now - box.seen))} ago",
+            _costs(box, now),
         )
         for box in known
     )
@@ -83,6 +91,8 @@ def boxes(call: Call) -> None:
                     "user": box.user,
                     "profile": box.profile,
                     "seen": box.seen,
+                    "price": box.price or None,
+                    "dollars": spent(now - box.costs_since, box.price),
                 }
                 for box in known
             ],

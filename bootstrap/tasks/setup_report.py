@@ -91,6 +91,7 @@ def next_steps(result: SetupResult) -> str:
             status=f"{program} status --host {name}",
             rented=not local,
             destroy_at=result.profile.provider.console or "",
+            price=result.price,
         )
     )
 
@@ -117,6 +118,7 @@ def after_run(begun: BegunRun) -> str:
             status=f"{program} status --host {name}",
             rented=not box.is_local,
             destroy_at=begun.profile.provider.console or "",
+            price=box.known.price or None,
         )
     )
 

@@ -75,3 +75,19 @@ def dollars(amount: float) -> str:
     if abs(amount) < 0.00005:
         return "$0.00"
     return f"${amount:.4f}" if abs(amount) < 0.00995 else f"${amount:,.2f}"
+
+
+def took_in_words(seconds: float, price: float | None) -> str:
+    """How long something took, and what that cost: `3 h 10 min, $1.58`."""
+    return ", ".join(filter(None, (duration(seconds), spent_in_words(seconds, price))))
+
+
+def spent(seconds: float | None, price: float | None) -> float | None:
+    """US dollars of a time at a price an hour; None where one of them isn't known."""
+    return None if seconds is None or not price else round(seconds / 3600 * price, 4)
+
+
+def spent_in_words(seconds: float | None, price: float | None) -> str:
+    """The same as people read it; "" where it isn't known."""
+    amount = spent(seconds, price)
+    return "" if amount is None else dollars(amount)

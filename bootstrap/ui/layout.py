@@ -80,8 +80,7 @@ def _end(seconds: float | None, price: float | None) -> str:
     end = f"  {time:>{_TIME}}"
     if price is None:
         return end
-    cost = "" if seconds is None else sizes.dollars(seconds / 3600 * price)
-    return f"{end}{cost:>{_PRICE}}"
+    return f"{end}{sizes.spent_in_words(seconds, price):>{_PRICE}}"
 
 
 def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:

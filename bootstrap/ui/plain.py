@@ -121,9 +121,7 @@ class PlainScreen(Screen):
     def _end_of(self, row: StepRow) -> str:
         seconds = self._steps.elapsed(row)
         time_ = "" if seconds is None else sizes.duration(seconds)
-        cost = ""
-        if seconds is not None and self.price is not None:
-            cost = sizes.dollars(seconds / 3600 * self.price)
+        cost = sizes.spent_in_words(seconds, self.price)
         return ", ".join(filter(None, [time_, cost, *row.words()]))
 
     def _step(self, row: StepRow, word: str, text: str) -> None:

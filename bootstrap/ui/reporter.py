@@ -14,6 +14,8 @@ class Reporter:
 
     redact: Callable[[str], str] = str
     """Takes the secrets out of a text; set once they are known."""
+    price: float | None = None
+    """Dollars an hour that the box costs; set once it is known."""
 
     def plan(self, steps: Sequence[str]) -> None:
         """The steps to come, in the order in which they are shown."""

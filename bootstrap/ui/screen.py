@@ -27,7 +27,6 @@ class Screen(Reporter, ABC):
 
     def __init__(self, redact: Redact = str) -> None:
         self.redact = redact  # a Redactor's `text`, once the secrets are known
-        self.price: float | None = None  # dollars an hour, once it is known
 
     @abstractmethod
     def result(

@@ -58,6 +58,7 @@ def test_its_recommended_lines_are_those_of_the_program(
         run=Run("homework", "train-1", "running", None, 0, "", "", "", 0, 0, ""),
         handle=box,
         profile=load(str(profile)).profile,
+        price=None,
         box_state=SimpleNamespace(facts={"boxhome": "/workspace/.boxstrap", "tmux": "3.4"}),
     )
     assert next_steps(result) in RECORDING.output, "make picture"

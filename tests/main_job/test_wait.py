@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -34,7 +35,8 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     profile = user.home / "elsewhere.yaml"
     profile.write_text(LOCAL)
     setup = ("setup", "--host", "local", "--profile", str(profile))
-    user.run(*setup, TOKEN="hf_abcdefghij").must(0)
+    made = user.run(*setup, "--set", "box.price=36", TOKEN="hf_abcdefghij").must(0)
+    assert re.search(r"setup +ok +[0-9.]+ s, \$0\.[0-9]", made.err)
     waited = user.run("wait", "--host", "local", TOKEN="hf_abcdefghij").must(10)
     assert "must stay awake" in waited.err
     assert "train-1 ended with exit code 1" in waited.err
@@ -49,6 +51,11 @@ def test_a_run_that_fails_is_10_with_its_reason_and_the_persons_commands_are_run
     assert (user.home / "told").read_text() == told
     shown = user.run("status", "--host", "local").must(0).out
     assert "| ValueError: bad token [TOKEN hidden]" in shown
+    # The price is the box's from now on, whoever asks; a cent a second.
+    assert again["runs"][0]["dollars"] == pytest.approx(again["runs"][0]["seconds"] / 100)
+    assert f"{again['runs'][0]['seconds']:.1f} s, $0.0{again['runs'][0]['seconds']}\n" in waited.out
+    assert "  $36.00 an hour: about $" in shown
+    assert "$36.00 an hour, about $" in user.run("boxes").must(0).out
     assert "hf_" not in waited.text + shown
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -163,7 +165,13 @@ def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
     pods = accounts["runpod"]
     pods.boxes = [rented(there)]
     words = ("--host", "runpod:pod-a", "--identity", str(there.identity))
-    assert "runpod-pod-a" in user.run("status", *words).must(0).text
+    shown = user.run("status", *words).must(0).text
+    assert "runpod-pod-a" in shown
+    assert "$0.50 an hour: about $" in shown
+    assert "since it was started" in shown
+    (box,) = user.run("boxes", "--json").must(0).json()["boxes"]
+    assert box["price"] == 0.5
+    assert box["dollars"] == pytest.approx((time.time() - STARTED) / 3600 * 0.5, rel=0.01)
     # What is known needs no account.
     asked = len(pods.asked)
     user.run("status", *words).must(0)
@@ -173,11 +181,13 @@ def test_a_box_is_reached_by_its_id_and_found_again_elsewhere(
     assert [box["known_as"] for box in found] == ["runpod-pod-a"]
     # It was restarted, and has another port.
     there.move()
-    pods.boxes = [rented(there)]
+    pods.boxes = [dataclasses.replace(rented(there), price=0.75)]
     assert (
         f"runpod:pod-a is at 127.0.0.1:{there.port} now" in user.run("status", *words).must(0).err
     )
-    assert "is at" not in user.run("status", *words).must(0).err
+    again = user.run("status", *words).must(0)
+    assert "is at" not in again.err
+    assert "$0.75 an hour" in again.out
     # Where it was, there is another box now; where it is, is its own key.
     other = LoopbackBox()
     try:

@@ -104,7 +104,7 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
     assert rewritten(file) == {
         **WRITTEN,
         "v": VERSION,
-        "extra": {**EXTRA, "proved": "", "snapshot": ""},
+        "extra": {**EXTRA, "price": 0.0, "proved": "", "since": 0.0, "snapshot": ""},
     }
     assert record.by_name("gpu") == READ
 
@@ -154,6 +154,8 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("workdir", 7, ""),
         ("workdir", None, ""),
         ("proved", ["a"], ""),
+        ("price", "0.5", 0.0),
+        ("since", None, 0.0),
         ("editor_settings", ["a"], {}),
     ],
 )

@@ -230,6 +230,7 @@ box:
   min_memory_gib: 64
   min_shm_gib: 8
   min_disk_gib: 100
+  price: 0.45
 ssh:
   user: root
   identity: ~/.ssh/id_gpu
@@ -296,4 +297,4 @@ data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:60"
+    assert str(loaded.origins["train.results"]) == "a.yaml:61"

@@ -71,7 +71,7 @@ def test_it_wins_and_the_last_of_two_wins(write):
         (
             "box=x",
             "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib",
+            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price",
         ),
         ("box.workdir.x=y", "--set box.workdir.x: there is no such key"),
         ("env=x", "--set env: set one variable at a time, as in env.NAME=value"),
@@ -112,6 +112,6 @@ def test_mistakes_of_files_and_sets_come_together(write):
     assert caught.value.text().splitlines() == [
         "a.yaml:1: gpu.count: expected a whole number, got the text 'x'",
         "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib",
+        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price",
         "--set git.ref: '-x' starts with a dash: a program would take it for an option",
     ]

@@ -63,3 +63,17 @@ def test_duration(seconds, text):
 )
 def test_dollars(amount, text):
     assert sizes.dollars(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "price", "amount", "text"),
+    [
+        (7200, 0.5, 1.0, "2 h 00 min, $1.00"),
+        (7200, None, None, "2 h 00 min"),
+        (7200, 0.0, None, "2 h 00 min"),
+        (0, 2.0, 0.0, "0.0 s, $0.00"),
+    ],
+)
+def test_what_a_time_costs(seconds, price, amount, text):
+    assert (sizes.spent(seconds, price), sizes.took_in_words(seconds, price)) == (amount, text)
+    assert sizes.spent(None, price) is None
