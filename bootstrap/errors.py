@@ -10,7 +10,8 @@
     ├── StepFailedError       a step failed, or `stop` could not end everything
     ├── BusyError             another setup, or a live run, holds the box
     ├── NotSafeError          work or results are not safe yet
-    └── TrainingFailedError   training ended non-zero while it was watched
+    ├── TrainingFailedError   training ended non-zero while it was watched
+    └── NoOfferError          nothing could be rented
 
 The exit code of each is chosen in `tasks/exit_codes.py`.
 """
@@ -113,3 +114,9 @@ class NotSafeError(BoxstrapError):
 
 class TrainingFailedError(BoxstrapError):
     """Training ended non-zero while it was watched."""
+
+
+class NoOfferError(BoxstrapError):
+    """Nothing could be rented: no offer fits, or the provider refused. `is_final`: any other."""
+
+    is_final: bool = False

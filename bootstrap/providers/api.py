@@ -1,7 +1,7 @@
 """One provider's REST API: JSON over https, with the person's key.
 
-What only reads is asked again when it fails for a moment; nothing else is (a create that timed out
-may have rented, and would rent twice).
+What only reads is asked again when it fails for a moment. What changes something is asked once: a
+create that timed out may have rented, and would rent twice. Only "too many requests" did nothing.
 """
 
 from __future__ import annotations
@@ -27,18 +27,43 @@ _RETRIES = urllib3.Retry(
     total=4,
     backoff_factor=0.5,
     backoff_max=20,
-    allowed_methods={"GET"},
+    allowed_methods=None,
     status_forcelist={429, 500, 502, 503, 504},
     respect_retry_after_header=False,
     raise_on_status=False,
     redirect=0,
 )
+_BUSY_ONLY = _RETRIES.new(
+    total=None,
+    connect=0,
+    read=0,
+    other=0,
+    redirect=0,
+    status=6,
+    backoff_factor=1,
+    allowed_methods=None,
+    status_forcelist={429},
+)
+_NEVER_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 MOST_PAGES = 200
 """Of a list; no account has so many boxes."""
 _MOST = 32 * 1024 * 1024
 """Bytes of an answer that are taken."""
 _SHOWN = 300
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
+
+
+class UndecidedError(UnreachableError):
+    """A change was asked for, and nobody knows whether it was made."""
+
+
+class RefusedError(UnreachableError):
+    """The API refused what was asked for: nothing was done, as far as `answer` doesn't say more."""
+
+    status: int = 0
+    code: str = ""
+    """The API's own word for why."""
+    answer: Mapping[str, Any] = {}
 
 
 class ApiModel(BaseModel):
@@ -53,13 +78,13 @@ class CamelModel(ApiModel):
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-_Model = TypeVar("_Model", bound=ApiModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Api:
-    """Asks one API. `where` is its address and what messages call it."""
+    """Asks one API. Without a key only what it tells everybody."""
 
-    def __init__(self, provider: str, address: str, key: ApiKey) -> None:
+    def __init__(self, provider: str, address: str, key: ApiKey | None) -> None:
         self.provider = provider
         self._address = _simulated(provider) or address
         self._key = key
@@ -73,42 +98,93 @@ class Api:
 
     def find(self, path: str, model: type[_Model], **query: str) -> _Model | None:
         """The same; None where there is nothing (404)."""
-        status, answer = self._ask(path + (f"?{urlencode(query)}" if query else ""))
-        if status == 404:
-            return None
+        status, answer = self._read("GET", path + (f"?{urlencode(query)}" if query else ""))
+        return None if status == 404 else self._checked(status, answer, model)
+
+    def search(self, path: str, body: object, model: type[_Model]) -> _Model:
+        """What a search finds: a POST that only reads. Raises as `get`."""
+        return self._checked(*self._read("POST", path, body), model)
+
+    def post(self, path: str, body: object, model: type[_Model]) -> _Model:
+        """Change something, once.
+
+        Raises UndecidedError where nobody knows whether it was changed, RefusedError where it
+        wasn't, and as `get` where it was never sent.
+        """
+        return self._change("POST", path, body, model)
+
+    def put(self, path: str, body: object, model: type[_Model]) -> _Model:
+        """As `post`."""
+        return self._change("PUT", path, body, model)
+
+    def patch(self, path: str, body: object, model: type[_Model]) -> _Model:
+        """As `post`."""
+        return self._change("PATCH", path, body, model)
+
+    def delete(self, path: str, model: type[_Model]) -> _Model | None:
+        """As `post`; None where there is nothing (404)."""
+        try:
+            return self._change("DELETE", path, None, model)
+        except RefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def _change(self, method: str, path: str, body: object, model: type[_Model]) -> _Model:
+        try:
+            status, answer = self._ask(method, path, body, retries=_BUSY_ONLY)
+        except urllib3.exceptions.HTTPError as error:
+            if isinstance(getattr(error, "reason", None) or error, _NEVER_SENT):
+                raise self._failed(_in_words(error)) from None
+            raise self._undecided(_in_words(error)) from None
+        if status == 401:
+            raise self._key_refused(answer)
+        if 400 <= status < 500:
+            raise self._refused(status, answer)
+        if not 200 <= status < 300:
+            raise self._undecided(f"it answers with {status}{_why(answer)}")
+        try:
+            return model.model_validate({} if status == 204 else answer)
+        except ValidationError as error:
+            raise self._undecided(_unpromised(error)) from None
+
+    def _checked(self, status: int, answer: object, model: type[_Model]) -> _Model:
         if status in {401, 403}:
-            raise UsageError(
-                self._bare(f"it refuses the key of {self._key.source}{_why(answer)}."),
-                where=self.provider,
-                hint="Make a new one on the provider's page, and put it there.",
-            )
+            raise self._key_refused(answer)
         if status != 200:
             raise self._failed(f"it answers with {status}{_why(answer)}")
         try:
             return model.model_validate(answer)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "the answer"
-            raise self._failed(f"{place} is not what its API promises") from None
+            raise self._failed(_unpromised(error)) from None
 
-    def _ask(self, path: str) -> tuple[int, object]:
+    def _read(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         try:
-            answer = self._pool.request(
-                "GET",
-                self._address + path,
-                headers={"Authorization": f"Bearer {self._key.value}"},
-                retries=_RETRIES,
-                timeout=_TIMEOUT,
-                preload_content=False,
-            )
-            try:
-                body = answer.read(_MOST)
-            finally:
-                answer.release_conn()
+            return self._ask(method, path, body, retries=_RETRIES)
         except urllib3.exceptions.HTTPError as error:
             raise self._failed(_in_words(error)) from None
+
+    def _ask(
+        self, method: str, path: str, body: object, *, retries: urllib3.Retry
+    ) -> tuple[int, object]:
+        headers = {"Authorization": f"Bearer {self._key.value}"} if self._key else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        answer = self._pool.request(
+            method,
+            self._address + path,
+            body=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+            retries=retries,
+            timeout=_TIMEOUT,
+            preload_content=False,
+        )
         try:
-            return answer.status, json.loads(body)
+            read = answer.read(_MOST)
+        finally:
+            answer.release_conn()
+        try:
+            return answer.status, json.loads(read)
         except ValueError:
             return answer.status, None
 
@@ -122,13 +198,39 @@ class Api:
 
     def _bare(self, text: str) -> str:
         """Without the key, which an answer may hold."""
-        return text.replace(self._key.value, "…")
+        return text.replace(self._key.value, "…") if self._key else text
 
     def _failed(self, what: str) -> UnreachableError:
         return UnreachableError(
             self._bare(f"its account can't be asked: {what}."),
             where=self.provider,
             hint="Look at the provider's own page, and run the same command again.",
+        )
+
+    def _key_refused(self, answer: object) -> UsageError:
+        source = f"the key of {self._key.source}" if self._key else "to answer without a key"
+        return UsageError(
+            self._bare(f"it refuses {source}{_why(answer)}."),
+            where=self.provider,
+            hint="Make a new one on the provider's page, and put it there.",
+        )
+
+    def _refused(self, status: int, answer: object) -> RefusedError:
+        error = RefusedError(
+            self._bare(f"it refuses ({status}){_why(answer)}."), where=self.provider
+        )
+        error.status = status
+        error.answer = answer if isinstance(answer, dict) else {}
+        told = error.answer.get("error")
+        code = told.get("code") if isinstance(told, dict) else told
+        error.code = code if isinstance(code, str) else ""
+        return error
+
+    def _undecided(self, what: str) -> UndecidedError:
+        return UndecidedError(
+            self._bare(f"nobody knows whether it was done: {what}."),
+            where=self.provider,
+            hint="Look at the provider's own page what is there now.",
         )
 
 
@@ -141,6 +243,10 @@ def too_many(provider: str) -> UnreachableError:
     )
 
 
+NOTHING = ApiModel
+"""The model of an answer of which nothing is read."""
+
+
 def segment(text: str) -> str:
     """An id as one part of a path, whatever is in it."""
     return quote(text, safe="")
@@ -150,6 +256,12 @@ def _simulated(provider: str) -> str:
     """A simulation on this machine that stands in for the API: nothing else can be named."""
     address = os.environ.get(f"BOXSTRAP_{provider.upper()}_API", "")
     return address if _LOOPBACK.fullmatch(address) else ""
+
+
+def _unpromised(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"])) or "the answer"
+    return f"{place} is not what its API promises"
 
 
 def _why(answer: object) -> str:

@@ -47,6 +47,11 @@ class KeyPlaces:
         return " or ".join((self.variable, *self.files[:1]))
 
 
+def same_key(one: str, other: str) -> bool:
+    """Whether two lines have one public key, whatever they call it."""
+    return one.split()[:2] == other.split()[:2]
+
+
 def _read(path: Path) -> str:
     try:
         with path.open(encoding="utf-8", errors="replace") as file:

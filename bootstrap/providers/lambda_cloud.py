@@ -1,15 +1,18 @@
-"""Lambda: `/api/v1/instances` and `/api/v1/instances/{id}`, as its API documents them.
+"""Lambda: instances, their types, keys and file systems, as its API documents them.
 
 A box there can't be stopped, only terminated; when it was started the API doesn't say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
 
-from bootstrap.providers.api import ApiModel, segment
+from bootstrap.providers.api import NOTHING, ApiModel, RefusedError, UndecidedError, segment
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import KeyPlaces
+from bootstrap.providers.keys import KeyPlaces, same_key
+from bootstrap.providers.offer import Leftover, Offer, RentOrder
 from bootstrap.providers.rented import RentedBox, RentedState
 
 _STATES = {
@@ -43,6 +46,67 @@ class _LambdaOne(ApiModel):
     data: _LambdaInstance
 
 
+class _LambdaSpecs(ApiModel):
+    gpus: int = 0
+    storage_gib: float | None = None
+
+
+class _LambdaRegion(ApiModel):
+    name: str
+
+
+class _LambdaKind(ApiModel):
+    name: str
+    gpu_description: str = ""
+    price_cents_per_hour: float
+    specs: _LambdaSpecs
+
+
+class _LambdaOffer(ApiModel):
+    instance_type: _LambdaKind
+    regions_with_capacity_available: Sequence[_LambdaRegion] = ()
+
+
+class _LambdaOffers(ApiModel):
+    data: Mapping[str, _LambdaOffer]
+
+
+class _LambdaKey(ApiModel):
+    name: str
+    public_key: str
+
+
+class _LambdaKeys(ApiModel):
+    data: Sequence[_LambdaKey]
+
+
+class _LambdaLaunch(ApiModel):
+    instance_ids: Sequence[str]
+
+
+class _LambdaLaunched(ApiModel):
+    data: _LambdaLaunch
+
+
+class _LambdaEnd(ApiModel):
+    terminated_instances: Sequence[_LambdaInstance]
+
+
+class _LambdaEnded(ApiModel):
+    data: _LambdaEnd
+
+
+class _LambdaFileSystem(ApiModel):
+    id: str
+    name: str
+    region: _LambdaRegion | None = None
+    bytes_used: float | None = None
+
+
+class _LambdaFileSystems(ApiModel):
+    data: Sequence[_LambdaFileSystem]
+
+
 class Lambda(CloudAccount):
     """An account at Lambda."""
 
@@ -60,6 +124,78 @@ class Lambda(CloudAccount):
         """As `CloudAccount.box`."""
         answer = self._api.find(f"/api/v1/instances/{segment(box_id)}", _LambdaOne)
         return _rented(answer.data) if answer else None
+
+    def _catalog(self, order: RentOrder) -> Sequence[Offer]:
+        """A type in each region that has some: its machines are not told apart."""
+        if order.spot:
+            return ()
+        found = self._api.get("/api/v1/instance-types", _LambdaOffers).data
+        return [
+            _offered(one.instance_type, region.name)
+            for one in found.values()
+            for region in one.regions_with_capacity_available
+        ]
+
+    def add_key(self, public_key: str) -> None:
+        """As `CloudAccount.add_key`."""
+        if not self._key_name(public_key):
+            name = f"boxstrap-{hashlib.sha256(public_key.encode()).hexdigest()[:12]}"
+            body = {"name": name, "public_key": public_key}
+            self._api.post("/api/v1/ssh-keys", body, NOTHING)
+
+    def _key_name(self, public_key: str) -> str:
+        keys = self._api.get("/api/v1/ssh-keys", _LambdaKeys).data
+        return next((one.name for one in keys if same_key(one.public_key, public_key)), "")
+
+    def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
+        kind, region = offer.id.split("/")
+        wanted = {
+            "region_name": region,
+            "instance_type_name": kind,
+            "ssh_key_names": [self._key_name(public_key)],
+            "file_system_names": [order.volume] if order.volume else [],
+            "name": mark,
+        }
+        made = self._api.post("/api/v1/instance-operations/launch", wanted, _LambdaLaunched)
+        if len(made.data.instance_ids) != 1:
+            raise UndecidedError("it says that it rented, and not what.", where=self.name)
+        return made.data.instance_ids[0]
+
+    def destroy(self, box_id: str) -> None:
+        """As `CloudAccount.destroy`."""
+        ids = {"instance_ids": [box_id]}
+        try:
+            ended = self._api.post("/api/v1/instance-operations/terminate", ids, _LambdaEnded)
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+            return
+        if box_id not in {one.id for one in ended.data.terminated_instances}:
+            raise UndecidedError(f"it didn't terminate {box_id}.", where=self.name)
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """As `CloudAccount.leftovers`."""
+        found = self._api.get("/api/v1/file-systems", _LambdaFileSystems).data
+        sizes = ((one, one.bytes_used) for one in found)
+        return [
+            Leftover(self.name, one.id, one.name, "file system", size and size / 1e9)
+            for one, size in sizes
+        ]
+
+
+def _offered(kind: _LambdaKind, region: str) -> Offer:
+    memory = re.search(r"(\d+) GB", kind.gpu_description)
+    return Offer(
+        provider=Lambda.name,
+        id=f"{kind.name}/{region}",
+        gpu=kind.gpu_description or kind.name,
+        gpu_count=kind.specs.gpus,
+        price=kind.price_cents_per_hour / 100,
+        memory_gib=float(memory[1]) if memory else None,
+        region=region,
+        machine=region,
+        disk_gb=kind.specs.storage_gib,
+    )
 
 
 def _rented(one: _LambdaInstance) -> RentedBox:

@@ -1,4 +1,4 @@
-"""Paperspace: `/v1/machines` and `/v1/machines/{id}`, as its API documents them.
+"""Paperspace: `/v1/machines`, as its API documents them.
 
 A machine's price is not among what they say.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bootstrap.providers.api import MOST_PAGES, CamelModel, segment, too_many
+from bootstrap.providers.api import MOST_PAGES, NOTHING, CamelModel, segment, too_many
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.keys import KeyPlaces
+from bootstrap.providers.offer import StopRule
 from bootstrap.providers.rented import RentedBox, RentedState
 
 _STATES = {
@@ -47,6 +48,11 @@ class Paperspace(CloudAccount):
         "PAPERSPACE_API_KEY", ("~/.paperspace/config.json",), r'"apiKey"\s*:\s*"([^"\n]+)"'
     )
     address = "https://api.paperspace.com"
+    cant_rent = (
+        "Paperspace's API tells no prices, so no limit could be kept. Rent on its page, then: "
+        "boxstrap setup --host paperspace:ID"
+    )
+    stops = StopRule("everything", "its disk")
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
@@ -63,6 +69,14 @@ class Paperspace(CloudAccount):
         """As `CloudAccount.box`."""
         machine = self._api.find(f"/v1/machines/{segment(box_id)}", _PaperspaceMachine)
         return _rented(machine) if machine else None
+
+    def destroy(self, box_id: str) -> None:
+        """As `CloudAccount.destroy`."""
+        self._api.delete(f"/v1/machines/{segment(box_id)}", NOTHING)
+
+    def stop(self, box_id: str) -> None:
+        """As `CloudAccount.stop`."""
+        self._api.patch(f"/v1/machines/{segment(box_id)}/stop", None, NOTHING)
 
 
 def _rented(machine: _PaperspaceMachine) -> RentedBox:

@@ -1,19 +1,33 @@
-"""Vast.ai: `/api/v1/instances` and `/api/v0/instances/{id}` of its OpenAPI document."""
+"""Vast.ai: instances, offers (`bundles`), asks, keys and volumes of its OpenAPI document."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, RootModel
 
-from bootstrap.providers.api import MOST_PAGES, ApiModel, segment, too_many
+from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.providers import vast_offers
+from bootstrap.providers.api import (
+    MOST_PAGES,
+    NOTHING,
+    ApiModel,
+    RefusedError,
+    UndecidedError,
+    segment,
+    too_many,
+)
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.keys import KeyPlaces
+from bootstrap.providers.keys import KeyPlaces, same_key
+from bootstrap.providers.offer import Leftover, Offer, RentOrder, StopRule
 from bootstrap.providers.rented import RentedBox, RentedState
 
 _PAGE = 25
+_IMAGE = "vastai/base-image:@vastai-automatic-tag"
+_GONE, _NO_TEAM_KEYS = "no_such_instance", "team_ssh_keys_not_supported"
 _COLUMNS = (
     *("id", "label", "actual_status", "cur_state", "intended_status", "status_msg"),
     *("gpu_name", "num_gpus", "public_ipaddr", "ports", "ssh_host", "ssh_port", "image_runtype"),
@@ -71,6 +85,30 @@ class _VastUser(ApiModel):
     balance: float | None = None
 
 
+class _VastContract(ApiModel):
+    success: bool
+    new_contract: int | None = None
+
+
+class _VastKey(ApiModel):
+    key: str | None = None
+    public_key: str | None = None
+
+
+class _VastKeys(RootModel[Sequence[_VastKey]]):
+    """What the account lets in."""
+
+
+class _VastVolume(ApiModel):
+    id: int
+    disk_space: float | None = None
+    storage_total_cost: float | None = None
+
+
+class _VastVolumes(ApiModel):
+    volumes: Sequence[_VastVolume] = ()
+
+
 class Vast(CloudAccount):
     """An account at Vast.ai."""
 
@@ -78,6 +116,12 @@ class Vast(CloudAccount):
     title = "Vast.ai"
     keys = KeyPlaces("VAST_API_KEY", ("~/.config/vastai/vast_api_key", "~/.vast_api_key"))
     address = "https://console.vast.ai"
+    offers_need_key = False
+    stops = StopRule("everything", "its disk, typically at a higher price than while it runs")
+    final_refusals: ClassVar[Mapping[object, str]] = {
+        **CloudAccount.final_refusals,
+        "insufficient_credit": "your balance doesn't cover it",
+    }
 
     def boxes(self) -> Sequence[RentedBox]:
         """As `CloudAccount.boxes`."""
@@ -105,6 +149,91 @@ class Vast(CloudAccount):
         """As `CloudAccount.balance`."""
         user = self._api.get("/api/v0/users/current", _VastUser)
         return user.credit if user.credit is not None else user.balance
+
+    def _catalog(self, order: RentOrder) -> Sequence[Offer]:
+        wanted = vast_offers.wanted(order)
+        found = self._api.search("/api/v0/bundles/", wanted, vast_offers.VastOffers).offers
+        return [vast_offers.offered(self.name, offer, order) for offer in found]
+
+    def add_key(self, public_key: str) -> None:
+        """As `CloudAccount.add_key`. A team's API key can't: `_rent` gives the box the key."""
+        known = self._api.get("/api/v0/ssh/", _VastKeys).root
+        if any(same_key(public_key, one.key or one.public_key or "") for one in known):
+            return
+        try:
+            self._api.post("/api/v0/ssh/", {"ssh_key": public_key}, NOTHING)
+        except RefusedError as error:
+            if error.code != _NO_TEAM_KEYS:
+                raise
+
+    def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
+        if order.volume and not order.volume.isdecimal():
+            raise UsageError("a volume at Vast.ai is a number.", where=order.volume)
+        wanted: dict[str, Any] = {
+            "image": order.image or _IMAGE,
+            "label": mark,
+            "disk": order.disk_gb,
+            "runtype": "ssh_direc ssh_proxy",
+            "target_state": "running",
+            "cancel_unavail": True,
+        }
+        if offer.bid is not None:
+            wanted["price"] = offer.bid
+        if order.volume:
+            wanted["volume_info"] = {
+                "create_new": False,
+                "volume_id": int(order.volume),
+                "mount_path": order.volume_at,
+            }
+        try:
+            made = self._api.put(f"/api/v0/asks/{segment(offer.id)}/", wanted, _VastContract)
+        except RefusedError as error:
+            self._end_failed_bid(error.answer.get("new_contract"))
+            raise
+        if not made.success:
+            self._end_failed_bid(made.new_contract)
+            raise RefusedError("its bid failed.", where=self.name)
+        if made.new_contract is None:
+            raise UndecidedError("it says that it rented, and not what.", where=self.name)
+        box_id = str(made.new_contract)
+        with suppress(UnreachableError):  # the account has it already, but for that of a team
+            self._api.post(f"/api/v0/instances/{box_id}/ssh/", {"ssh_key": public_key}, NOTHING)
+        return box_id
+
+    def _end_failed_bid(self, contract: object) -> None:
+        """A bid that failed may have made a contract all the same, which costs."""
+        if isinstance(contract, int):
+            try:
+                self.destroy(str(contract))
+            except UnreachableError as error:
+                raise UndecidedError(
+                    f"its bid failed, and left contract {contract}, which is not gone: "
+                    f"{error.what}",
+                    where=self.name,
+                ) from None
+
+    def destroy(self, box_id: str) -> None:
+        """As `CloudAccount.destroy`."""
+        try:
+            ended = self._api.delete(f"/api/v0/instances/{segment(box_id)}/", _VastContract)
+        except RefusedError as error:
+            if error.code != _GONE:
+                raise
+            return
+        if ended and not ended.success:
+            raise UndecidedError(f"it didn't destroy {box_id}.", where=self.name)
+
+    def stop(self, box_id: str) -> None:
+        """As `CloudAccount.stop`."""
+        self._api.put(f"/api/v0/instances/{segment(box_id)}/", {"state": "stopped"}, NOTHING)
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """As `CloudAccount.leftovers`."""
+        found = self._api.get("/api/v0/volumes/", _VastVolumes).volumes
+        return [
+            Leftover(self.name, str(one.id), "", "volume", one.disk_space, one.storage_total_cost)
+            for one in found
+        ]
 
 
 def _rented(one: _VastInstance) -> RentedBox:

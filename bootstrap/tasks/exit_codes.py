@@ -17,6 +17,7 @@ EXIT_CODES: dict[type[BaseException], int] = {
     errors.BusyError: 8,
     errors.NotSafeError: 9,
     errors.TrainingFailedError: 10,
+    errors.NoOfferError: 11,
     KeyboardInterrupt: INTERRUPTED,
 }
 

@@ -1,7 +1,8 @@
 """Simulated accounts: one server for each provider, which remembers what is rented there.
 
 What Vast.ai's and RunPod's answer is checked against their documents, and so is what they are
-asked; Lambda's and Paperspace's answers are as their pages describe them.
+asked; Lambda's and Paperspace's answers are as their pages describe them (`answers.py`). Each has
+a clock of its own, offers with a fate, and faults at any call.
 """
 
 from __future__ import annotations
@@ -9,22 +10,45 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.providers.contract import Contract
+from tests.providers.contract import ERRORS, Contract
 
 KEY = "key-of-the-account"
 STARTED = 1_700_000_000.0
-_STATES = {
-    "vast": {"running": "running", "starting": "loading", "stopped": "exited"},
-    "runpod": {"running": "RUNNING", "starting": "PROVISIONING", "stopped": "EXITED"},
-    "lambda": {"running": "active", "starting": "booting"},
-    "paperspace": {"running": "ready", "starting": "provisioning", "stopped": "off"},
-}
+LOADING_S = 60.0
+
+
+@dataclass
+class SimulatedClock:
+    """The time at the providers: it passes when somebody waits."""
+
+    now: float = STARTED
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@dataclass
+class SimulatedOffer:
+    """One machine for rent, and what becomes of who rents it."""
+
+    id: str
+    machine: str = ""
+    gpu: str = "RTX 4090"
+    count: int = 1
+    memory_gib: float = 24
+    price: float = 0.5
+    region: str = "Texas, US"
+    disk_gb: float = 500
+    fate: str = "runs"
+    """runs | stuck | dies | taken | failed bid | failed bid without contract | no money"""
 
 
 @dataclass
@@ -38,6 +62,16 @@ class SimulatedBox:
     price: float = 0.5
     label: str | None = "mine"
     user: str = "root"
+    since: float = STARTED
+    becomes: tuple[float, str] | None = None
+    """When, and in what state it is then."""
+    order: dict[str, Any] = field(default_factory=dict)
+    """What it was rented with."""
+    keys: list[str] = field(default_factory=list)
+
+
+class CutError(Exception):
+    """The connection ends instead of an answer."""
 
 
 @dataclass
@@ -48,163 +82,164 @@ class SimulatedAccount:
     boxes: list[SimulatedBox] = field(default_factory=list)
     faults: list[tuple[int, object]] = field(default_factory=list)
     """Answers that come next, instead of the right ones."""
+    faults_at: dict[int, str] = field(default_factory=dict)
+    """A word of `FAULTS` for the request of this number, counted from 0."""
+    offers: list[SimulatedOffer] = field(default_factory=list)
+    volumes: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    credit: float = 12.5
+    is_team: bool = False
+    clock: SimulatedClock = field(default_factory=SimulatedClock)
+    address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
+    """Where boxes that are rented are reached, and as whom."""
+    rented: list[str] = field(default_factory=list)
+    destroyed: list[str] = field(default_factory=list)
+    """Ids, in the order of time; boxes that a bid left by mistake are among them."""
     asked: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    """Method and path of each request that was no GET."""
     violations: list[str] = field(default_factory=list)
     url: str = ""
+    next_id: int = 9001
 
     def environment(self) -> dict[str, str]:
         """What leads the program to this account."""
         name = self.provider.upper()
         return {f"BOXSTRAP_{name}_API": self.url, f"{name}_API_KEY": KEY}
 
-    def answer(self, target: str) -> tuple[int, object]:
+    def answer(self, method: str, target: str, body: bytes) -> tuple[int, object]:
         """The status and the document of one request."""
+        from tests.providers.answers import ANSWERS
+
+        for box in self.boxes:
+            if box.becomes and self.clock.now >= box.becomes[0]:
+                box.state, box.becomes = box.becomes[1], None
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query))
         words = [word for word in parts.path.split("/") if word]
-        return getattr(self, f"_{self.provider}")(words, query)  # type: ignore[no-any-return]
+        given = json.loads(body) if body and body != b"null" else None
+        return ANSWERS[self.provider](self, method, words, query, given)
 
-    def _one(self, box_id: str) -> SimulatedBox | None:
+    def one(self, box_id: str) -> SimulatedBox | None:
+        """The box of this id."""
         return next((box for box in self.boxes if box.id == box_id), None)
 
-    def _vast(self, words: list[str], query: Mapping[str, str]) -> tuple[int, object]:
-        if words == ["api", "v0", "users", "current"]:
-            return 200, {"id": 1, "credit": 12.5, "balance": 0.0}
-        if words[:3] == ["api", "v0", "instances"]:
-            box = self._one(words[3])
-            return 200, {"instances": _vast(box) if box else None}
-        at, size = int(query.get("after_token", "0")), int(query["limit"])
-        page, end = self.boxes[at : at + size], at + size
-        return 200, {
-            "success": True,
-            "instances_found": len(page),
-            "total_instances": len(self.boxes),
-            "next_token": str(end) if end < len(self.boxes) else None,
-            "instances": [_vast(box) for box in page],
-        }
+    def offer(self, offer_id: str) -> SimulatedOffer | None:
+        """The offer of this id, where nobody has it."""
+        found = next((offer for offer in self.offers if offer.id == offer_id), None)
+        return found if found and found.fate != "taken" else None
 
-    def _runpod(self, words: list[str], query: Mapping[str, str]) -> tuple[int, object]:
-        if words == ["v2", "pods"]:
-            return 200, {"pods": [_runpod(box) for box in self.boxes]}
-        box = self._one(words[2])
-        if box is None:
-            return 404, {"title": "Not Found", "status": 404, "detail": "no such pod"}
-        return 200, _runpod(box)
+    def rent(self, offer: SimulatedOffer, label: str, order: dict[str, Any]) -> SimulatedBox:
+        """A box of this offer, which has the account's keys."""
+        address, port, user = self.address
+        box_id = str(self.next_id)
+        self.next_id += 1
+        ends = {"stuck": None, "dies": "offline", "failed bid": "stopped"}.get(
+            offer.fate, "running"
+        )
+        becomes = (self.clock.now + LOADING_S, ends) if ends else None
+        now, keys = self.clock.now, list(self.keys)
+        box = SimulatedBox(box_id, "starting", address, port, offer.price, label, user, now)
+        box.becomes, box.order, box.keys = becomes, order, keys
+        self.boxes.append(box)
+        self.rented.append(box_id)
+        return box
 
-    def _lambda(self, words: list[str], query: Mapping[str, str]) -> tuple[int, object]:
-        if words == ["api", "v1", "instances"]:
-            return 200, {"data": [_lambda(box) for box in self.boxes]}
-        box = self._one(words[3])
-        if box is None:
-            return 404, {"error": {"code": "global/object-does-not-exist", "message": "none"}}
-        return 200, {"data": _lambda(box)}
-
-    def _paperspace(self, words: list[str], query: Mapping[str, str]) -> tuple[int, object]:
-        if words == ["v1", "machines"]:
-            at = int(query.get("after", "0"))
-            more = at + 2 < len(self.boxes)
-            page = [_paperspace(box) for box in self.boxes[at : at + 2]]
-            return 200, {"hasMore": more, "nextPage": str(at + 2) if more else None, "items": page}
-        box = self._one(words[2])
-        return (200, _paperspace(box)) if box else (404, {"message": "not found"})
+    def destroy(self, box_id: str) -> bool:
+        """Whether there was one."""
+        box = self.one(box_id)
+        if box:
+            self.boxes.remove(box)
+            self.destroyed.append(box_id)
+        return bool(box)
 
 
-def _vast(box: SimulatedBox) -> dict[str, Any]:
-    ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(box.port)}]}
-    return {
-        "id": int(box.id),
-        "label": box.label,
-        "actual_status": _STATES["vast"].get(box.state, box.state),
-        "cur_state": "stopped" if box.state == "stopped" else "running",
-        "intended_status": "stopped" if box.state == "stopped" else "running",
-        "gpu_name": "RTX 4090",
-        "num_gpus": 1,
-        "public_ipaddr": box.address,
-        "ports": ports if box.state == "running" else None,
-        "ssh_host": "ssh1.example.org",
-        "ssh_port": 10600,
-        "image_runtype": "ssh_direc ssh_proxy",
-        "dph_total": box.price,
-        "storage_total_cost": box.price / 100,
-        "start_date": STARTED,
-    }
-
-
-def _runpod(box: SimulatedBox) -> dict[str, Any]:
-    end = {"host": box.address, "port": box.port, "username": box.user, "command": "ssh …"}
-    stamp = "2023-11-14T22:13:20Z"
-    return {
-        **{"id": box.id, "name": box.label, "status": _STATES["runpod"].get(box.state, box.state)},
-        **{"actions": ["stop"], "image": "runpod/base", "args": "", "disk": 20, "mounts": {}},
-        **{"ports": ["22/tcp"], "env": {}, "registry": None, "cloud": "SECURE"},
-        **{"dataCenterId": None, "cudaVersion": None, "template": None, "locked": False},
-        "ssh": {"proxy": None, "direct": end if box.state == "running" else None},
-        "gpu": {"id": "NVIDIA RTX 4090", "count": 1},
-        "cost": box.price,
-        "runtime": None,
-        "createdAt": stamp,
-        "startedAt": stamp if box.state == "running" else None,
-        "globalNetworking": {"enabled": False},
-    }
-
-
-def _lambda(box: SimulatedBox) -> dict[str, Any]:
-    return {
-        "id": box.id,
-        "name": box.label,
-        "ip": box.address if box.state == "running" else None,
-        "status": _STATES["lambda"].get(box.state, box.state),
-        "instance_type": {"description": "1x A100", "price_cents_per_hour": int(box.price * 100)},
-    }
-
-
-def _paperspace(box: SimulatedBox) -> dict[str, Any]:
-    return {
-        "id": box.id,
-        "name": box.label,
-        "state": _STATES["paperspace"].get(box.state, box.state),
-        "machineType": "A4000",
-        "publicIp": box.address,
-    }
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+FAULTS: dict[str, tuple[bool, Any]] = {
+    "429": (False, (429, {"title": "x", "status": 429, "detail": "slow down"})),
+    "500": (False, (500, {})),
+    "500 after": (True, (500, {})),
+    "cut": (False, CutError()),
+    "cut after": (True, CutError()),
+    "nonsense after": (True, (200, b"<html>")),
+    "wrong types after": (
+        True,
+        (200, {"instances": 1, "pods": {}, "offers": "none", "new_contract": "many", "data": 3}),
+    ),
+}
+"""Whether what was asked for is done all the same, and what comes back."""
 
 
 class _AccountHandler(BaseHTTPRequestHandler):
     account: SimulatedAccount
     contract: Contract | None
+    lock: threading.Lock
 
-    def do_GET(self) -> None:
-        account = self.account
-        account.asked.append(self.path)
-        is_fault = bool(account.faults)
-        if self.headers.get("Authorization") != f"Bearer {KEY}":
-            status, document = 401, {"success": False, "error": "auth_error", "msg": "Invalid key"}
-        elif is_fault:
-            status, document = account.faults.pop(0)
-        else:
-            status, document = account.answer(self.path)
-        body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        if self.contract and not is_fault and status != 401:
-            headers = dict(self.headers.items())
-            broken = self.contract.check("GET", self.path, headers, b"", status, body)
-            account.violations += [broken] if broken else []
+    def serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with self.lock:
+            try:
+                status, answer = self._answered(body)
+            except CutError:
+                self.close_connection = True
+                return
         self.send_response(status)
-        kind = "application/problem+json" if status >= 400 else "application/json"
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", ERRORS[self.account.provider][status >= 400])
+        self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(answer)
+
+    def _answered(self, body: bytes) -> tuple[int, bytes]:
+        account = self.account
+        number = len(account.asked)
+        account.asked.append(self.path)
+        if self.command != "GET":
+            account.changed.append(f"{self.command} {self.path}")
+        is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
+        document: object
+        if self.headers.get("Authorization") != f"Bearer {KEY}" and not is_open:
+            status, document = 401, {"success": False, "error": "auth_error", "msg": "Invalid key"}
+        elif account.faults:
+            status, document = account.faults.pop(0)
+        elif number in account.faults_at:
+            is_done, told = FAULTS[account.faults_at[number]]
+            if is_done:
+                account.answer(self.command, self.path, body)
+            if isinstance(told, CutError):
+                raise told
+            status, document = told
+        else:
+            status, document = account.answer(self.command, self.path, body)
+            return status, self._checked(body, status, _text(document))
+        return status, _text(document)
+
+    def _checked(self, body: bytes, status: int, answer: bytes) -> bytes:
+        if self.contract:
+            headers = dict(self.headers.items())
+            exchange = (self.command, self.path, headers, body, status, answer)
+            broken = self.contract.check(*exchange)
+            self.account.violations += [broken] if broken else []
+        return answer
 
     def log_message(self, *_: object) -> None:
         """Nothing."""
+
+
+def _text(document: object) -> bytes:
+    return document if isinstance(document, bytes) else json.dumps(document).encode()
+
+
+_contract = lru_cache(Contract)  # reading a document takes longer than most tests
 
 
 @contextlib.contextmanager
 def simulated(provider: str) -> Iterator[SimulatedAccount]:
     """An account of this provider; every exchange kept to its document, where there is one."""
     account = SimulatedAccount(provider)
-    contract = Contract(provider) if provider in {"vast", "runpod"} else None
-    handler = type("Handler", (_AccountHandler,), {"account": account, "contract": contract})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    contract = _contract(provider) if provider in {"vast", "runpod"} else None
+    kept = {"account": account, "contract": contract, "lock": threading.Lock()}
+    kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))
     account.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()

@@ -17,6 +17,15 @@ from openapi_core.exceptions import OpenAPIError
 from openapi_core.testing import MockRequest, MockResponse
 
 DOCUMENTS = Path(__file__).with_name("documents")
+ERRORS = {
+    "vast": ("application/json", "application/json"),
+    "runpod": ("application/json", "application/problem+json"),
+    "lambda": ("application/json", "application/json"),
+    "paperspace": ("application/json", "application/json"),
+}
+"""The type of an answer, and of an error."""
+_ASKED = "paths.{}.{}.requestBody.content.application/json.schema.properties"
+_REFUSED = "paths.{}.{}.responses.400.content.application/json.schema.properties"
 _ANSWERS = "paths.{}.get.responses.200.content.application/json.schema.properties"
 OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "vast": {
@@ -27,6 +36,17 @@ OVERLAYS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         # An instance that is gone: clients see null.
         _ANSWERS.format("/api/v0/instances/{id}"): {
             "instances": {"anyOf": [{"$ref": "#/components/schemas/Instance"}, {"type": "null"}]}
+        },
+        # Every filter takes every operator, as its own table of them says.
+        _ASKED.format("/api/v0/bundles", "post"): {"num_gpus": {"type": "object"}},
+        # Everybody may look for offers.
+        "paths./api/v0/bundles.post": {"security": []},
+        # Reasons that clients see beside those that it names.
+        _REFUSED.format("/api/v0/asks/{id}", "put"): {"error": {"type": "string"}},
+        _REFUSED.format("/api/v0/ssh", "post"): {"error": {"type": "string"}},
+        # Spelled so by `vastai create instance`: direct connections, and the proxy beside.
+        _ASKED.format("/api/v0/asks/{id}", "put"): {
+            "runtype": {"type": "string", "enum": ["ssh_direc ssh_proxy"]}
         },
     },
     "runpod": {},
@@ -49,6 +69,8 @@ class Contract:
         self._openapi = OpenAPI.from_dict(document, Config(extra_media_type_deserializers=kinds))
         self._paths = document["paths"]
         self._host = document["servers"][0]["url"]
+        self._parameters = document["components"].get("parameters", {})
+        self._kinds = ERRORS[provider]
 
     def check(
         self,
@@ -79,7 +101,7 @@ class Contract:
             self._openapi.validate_request(request)
             if unknown := query.keys() - self._queries(method.lower(), path):
                 return f"{method} {path}: unknown query {sorted(unknown)}"
-            kind = "application/json" if status < 400 else "application/problem+json"
+            kind = self._kinds[status >= 400]
             told = MockResponse(answer, status_code=status, content_type=kind)
             self._openapi.validate_response(request, told)
         except OpenAPIError as error:
@@ -90,7 +112,10 @@ class Contract:
         named = self._paths.get(path) or next(
             node for name, node in self._paths.items() if _matches(name, path)
         )
-        parameters = named[method].get("parameters", ())
+        parameters = [
+            self._parameters[each["$ref"].rpartition("/")[2]] if "$ref" in each else each
+            for each in named[method].get("parameters", ())
+        ]
         return {each["name"] for each in parameters if each.get("in") == "query"}
 
 

@@ -1,0 +1,119 @@
+"""What is asked for, and what a provider has for rent."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOLERANCE = 0.96
+"""A card of 24 GB shows 23.99 GiB or less."""
+
+
+@dataclass(frozen=True)
+class RentOrder:
+    """What the profile orders. What is None or "" is not asked for."""
+
+    gpu_name: str = ""
+    """A part of the GPU's name."""
+    gpu_count: int = 1
+    min_memory_gib: float | None = None
+    min_cuda: str = ""
+    image: str = ""
+    """"": the provider's own for trainings."""
+    disk_gb: int = 50
+    volume: str = ""
+    """The id of one that the account has already."""
+    volume_at: str = "/workspace"
+    spot: bool = False
+    region: str = ""
+    max_price: float | None = None
+    """Dollars an hour, disk included."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One thing for rent. What is None the provider doesn't say."""
+
+    provider: str
+    id: str
+    gpu: str
+    gpu_count: int
+    price: float
+    """Dollars an hour with the order's disk, as far as the provider says what that costs."""
+    bid: float | None = None
+    """What is bid for it, where it may be taken away by who bids more."""
+    memory_gib: float | None = None
+    """Of each GPU."""
+    max_cuda: str = ""
+    reliability: float | None = None
+    """From 0 to 1."""
+    down_mbps: float | None = None
+    up_mbps: float | None = None
+    region: str = ""
+    machine: str = ""
+    """What it would be rented on, as exactly as the provider says: that is not tried twice."""
+    disk_gb: float | None = None
+    """The largest disk that it can have."""
+
+    def misses(self, order: RentOrder) -> list[str]:
+        """What the order asks for and this doesn't have: how far it is from it."""
+        found = list[str]()
+        if _squeezed(order.gpu_name) not in _squeezed(self.gpu):
+            found.append(f"not a {order.gpu_name}")
+        if self.gpu_count != order.gpu_count:
+            found.append(f"{self.gpu_count} GPUs, not {order.gpu_count}")
+        if _is_less(self.memory_gib, order.min_memory_gib, _TOLERANCE):
+            found.append(f"{self.memory_gib:g} GiB each, not {order.min_memory_gib:g}")
+        if self.max_cuda and order.min_cuda and _version(self.max_cuda) < _version(order.min_cuda):
+            found.append(f"CUDA {self.max_cuda}, not {order.min_cuda}")
+        if _is_less(self.disk_gb, order.disk_gb):
+            found.append(f"{self.disk_gb:.0f} GB of disk, not {order.disk_gb}")
+        if order.region and not re.search(
+            rf"(?<![a-z]){re.escape(order.region.lower())}(?![a-z])", self.region.lower()
+        ):
+            found.append(f"in {self.region or 'a region that is not told'}, not {order.region}")
+        if order.max_price is not None and self.price > order.max_price:
+            found.append(f"${self.price - order.max_price:.3f} an hour too dear")
+        return found
+
+    def exceeds(self, order: RentOrder) -> list[str]:
+        """What it has beyond the order, and is paid for as well."""
+        memory, asked = self.memory_gib, order.min_memory_gib
+        more = memory is not None and asked is not None and memory > asked * 1.1
+        return [f"{memory:g} GiB each for {asked:g}"] if more else []
+
+
+@dataclass(frozen=True)
+class StopRule:
+    """What stopping a box means at a provider."""
+
+    keeps: str
+    costs: str
+    """What it still costs."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What an account has beside boxes, and pays for."""
+
+    provider: str
+    id: str
+    name: str
+    kind: str
+    """What the provider calls such a thing."""
+    size_gb: float | None = None
+    price: float | None = None
+    """Dollars an hour; None where the provider doesn't say."""
+
+
+def _squeezed(name: str) -> str:
+    """A GPU's name without what providers write differently: RTX_4090, rtx4090, RTX 4090."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _is_less(has: float | None, asked: float | None, tolerance: float = 1.0) -> bool:
+    return has is not None and asked is not None and has < asked * tolerance
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))

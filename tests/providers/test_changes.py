@@ -1,0 +1,284 @@
+"""What changes an account: renting, stopping, destroying; asked for once, whatever comes back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from bootstrap.errors import NoOfferError, UnreachableError, UsageError
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.api import RefusedError, UndecidedError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.keys import ApiKey
+from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers.rented import RentedState
+from tests.providers.accounts import (
+    KEY,
+    LOADING_S,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedOffer,
+    simulated,
+)
+from tests.providers.contract import Contract
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
+MARK = "boxstrap-0123456789ab"
+RENTING = [name for name, provider in PROVIDERS.items() if not provider.cant_rent]
+
+
+@pytest.fixture
+def simulation(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SimulatedAccount]:
+    """An account of the provider that the test names, with offers of three prices."""
+    with simulated(request.param) as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        prices = {"11": 0.5, "12": 0.3, "13": 0.9}
+        made.offers = [
+            SimulatedOffer(key, price=price, region=f"us-{key}") for key, price in prices.items()
+        ]
+        yield made
+
+
+def account_at(simulation: SimulatedAccount, key: str | None = KEY) -> CloudAccount:
+    """The program's own side of it."""
+    return PROVIDERS[simulation.provider](ApiKey(key, "a test") if key else None)
+
+
+def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  # noqa: B008
+    return account.offers(order)[0]
+
+
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_a_box_is_rented_found_stopped_and_destroyed(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    order = RentOrder(gpu_name="rtx_4090", min_memory_gib=24, disk_gb=40)
+    offers = account.offers(order)
+    assert [offer.id.partition("/")[0] for offer in offers] == ["12", "11", "13"]
+    assert offers[0].price == pytest.approx(0.3, abs=0.02)
+    account.add_key(PUBLIC)
+    account.add_key(PUBLIC)
+    assert len(simulation.keys) <= 1
+    box_id = account.rent(offers[0], order, MARK, PUBLIC)
+    assert simulation.rented == [box_id]
+    assert PUBLIC in simulation.boxes[0].keys
+    assert [box.id for box in account.find_mark(MARK)] == [box_id]
+    assert account.find_mark("boxstrap-other") == []
+    assert not (account.box(box_id) or simulation).address
+    simulation.clock.sleep(LOADING_S)
+    box = account.box(box_id)
+    assert box
+    assert (box.state, box.address) == (RentedState.RUNNING, "127.0.0.1")
+    if account.stops:
+        account.stop(box_id)
+        assert simulation.boxes[0].state == "stopped"
+    account.destroy(box_id)
+    account.destroy(box_id)
+    assert simulation.destroyed == [box_id]
+    assert account.boxes() == []
+
+
+@pytest.mark.parametrize("simulation", ["paperspace"], indirect=True)
+def test_one_that_tells_no_price_rents_nothing_out(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    simulation.boxes = [SimulatedBox("ps1"), SimulatedBox("ps2")]
+    assert account.offers(RentOrder()) == []
+    assert "--host paperspace:ID" in account.cant_rent
+    account.stop("ps1")
+    assert simulation.boxes[0].state == "stopped"
+    account.destroy("ps2")
+    account.destroy("ps2")
+    assert simulation.destroyed == ["ps2"]
+
+
+UNDECIDED = ("500 after", "500", "cut", "cut after", "nonsense after", "wrong types after")
+
+
+@pytest.mark.parametrize("fault", UNDECIDED)
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_what_nobody_knows_is_asked_for_once(simulation: SimulatedAccount, fault: str) -> None:
+    account = account_at(simulation)
+    account.add_key(PUBLIC)
+    offer = cheapest(account)
+    is_lambda = simulation.provider == "lambda"  # asks for the key's name first
+    before = len(simulation.changed)
+    simulation.faults_at = {len(simulation.asked) + is_lambda: fault}
+    with pytest.raises(UndecidedError):
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    assert len(simulation.changed) == before + 1
+    assert len(simulation.rented) == ("after" in fault) == len(account.find_mark(MARK))
+    simulation.boxes = [SimulatedBox("77")]
+    simulation.faults_at = {len(simulation.asked): fault}
+    # Of RunPod's answer to a DELETE nothing is read but its status.
+    says_done = (simulation.provider, fault) == ("runpod", "wrong types after")
+    with contextlib.nullcontext() if says_done else pytest.raises(UndecidedError):
+        account.destroy("77")
+    assert simulation.destroyed == (["77"] if "after" in fault else [])
+
+
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_too_many_requests_did_nothing_and_are_made_again(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    account.add_key(PUBLIC)
+    offer = cheapest(account)
+    simulation.faults_at = {len(simulation.asked) + (simulation.provider == "lambda"): "429"}
+    account.rent(offer, RentOrder(), MARK, PUBLIC)
+    assert len(simulation.rented) == 1
+
+
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_a_refusal_says_why_and_whether_another_offer_would_do(
+    simulation: SimulatedAccount,
+) -> None:
+    account = account_at(simulation)
+    account.add_key(PUBLIC)
+    offer = cheapest(account)
+    simulation.offers[1].fate = "taken"
+    with pytest.raises(NoOfferError) as refused:
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    assert not refused.value.is_final
+    if simulation.provider != "lambda":
+        simulation.offers[0].fate = "no money"
+        with pytest.raises(NoOfferError, match="balance") as refused:
+            account.rent(account.offers(RentOrder())[-2], RentOrder(), MARK, PUBLIC)
+        assert refused.value.is_final
+    assert simulation.rented == []
+    simulation.faults = [(403, {"msg": f"not yours {KEY}", "message": "x", "detail": "x"})]
+    with pytest.raises(RefusedError) as error:
+        account.destroy("1")
+    assert KEY not in str(error.value)
+    simulation.faults = [(401, {})]
+    with pytest.raises(UsageError, match="refuses the key"):
+        account.destroy("1")
+
+
+@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
+def test_a_failed_bid_leaves_no_contract(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    simulation.offers = [
+        SimulatedOffer("11", fate="failed bid"),
+        SimulatedOffer("12", fate="failed bid without contract"),
+        SimulatedOffer("13", fate="failed bid"),
+    ]
+    offers = account.offers(RentOrder(spot=True))
+    assert offers[0].bid == 0.25
+    for offer in offers[:2]:
+        with pytest.raises(NoOfferError, match="bid failed"):
+            account.rent(offer, RentOrder(spot=True), MARK, PUBLIC)
+    assert simulation.rented == simulation.destroyed == ["9001"]
+    simulation.faults_at = {len(simulation.asked) + 1: "500"}
+    with pytest.raises(UndecidedError, match="left contract 9002"):
+        account.rent(offers[2], RentOrder(spot=True), MARK, PUBLIC)
+    assert [box.id for box in account.find_mark(MARK)] == ["9002"]
+
+
+@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
+def test_a_team_s_account_that_takes_no_keys_gives_them_to_the_box(
+    simulation: SimulatedAccount,
+) -> None:
+    simulation.is_team = True
+    account = account_at(simulation)
+    account.add_key(PUBLIC)
+    assert simulation.keys == []
+    account.rent(cheapest(account), RentOrder(), MARK, PUBLIC)
+    assert simulation.boxes[0].keys == [PUBLIC]
+
+
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_what_is_left_beside_boxes_is_listed(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    told = {
+        "vast": {"id": 5, "disk_space": 100.0, "storage_total_cost": 0.02},
+        "runpod": {"id": "v5", "name": "data", "size": 100, "dataCenter": "X", "type": "STANDARD"},
+        "lambda": {"id": "f5", "name": "data", "bytes_used": 100e9, "region": {"name": "us-1"}},
+    }
+    simulation.volumes = [told[simulation.provider]]
+    (left,) = account.leftovers()
+    assert left.size_gb == 100
+    assert left.price == (0.02 if simulation.provider == "vast" else None)
+
+
+@pytest.mark.parametrize("simulation", ["vast", "runpod"], indirect=True)
+def test_a_volume_of_the_account_is_mounted(simulation: SimulatedAccount) -> None:
+    account = account_at(simulation)
+    near = {"id": "v5", "name": "", "size": 100, "dataCenter": "us-13", "type": "STANDARD"}
+    simulation.volumes = [near] if simulation.provider == "runpod" else []
+    order = RentOrder(volume="v5" if simulation.volumes else "5", volume_at="/data")
+    account.rent(cheapest(account, order), order, MARK, PUBLIC)
+    sent = simulation.boxes[0].order
+    if simulation.provider == "runpod":
+        assert sent["mounts"] == {"network": [{"volumeId": "v5", "path": "/data"}]}
+        assert sent["dataCenterIds"] == ["us-13"]
+    else:
+        assert sent["volume_info"]["volume_id"] == 5
+        with pytest.raises(UsageError, match="is a number"):
+            account.rent(cheapest(account), RentOrder(volume="x"), MARK, PUBLIC)
+
+
+@pytest.mark.parametrize("simulation", RENTING, indirect=True)
+def test_offers_are_read_without_a_key_where_the_provider_needs_none(
+    simulation: SimulatedAccount,
+) -> None:
+    account = account_at(simulation, key=None)
+    if account.offers_need_key:
+        with pytest.raises(UsageError, match="without a key"):
+            account.offers(RentOrder())
+    else:
+        assert len(account.offers(RentOrder())) == 3
+        simulation.faults = [(500, {})]
+        assert len(account.offers(RentOrder())) == 3
+
+
+def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOXSTRAP_VAST_API", "http://127.0.0.1:9")
+    account = PROVIDERS["vast"](ApiKey(KEY, "a test"))
+    offer = Offer("vast", "1", "RTX 4090", 1, 0.5)
+    with pytest.raises(UnreachableError) as error:
+        account.rent(offer, RentOrder(), MARK, PUBLIC)
+    assert not isinstance(error.value, UndecidedError)
+
+
+@pytest.mark.parametrize(
+    ("order", "missed"),
+    [
+        (RentOrder(gpu_name="A100"), "not a A100"),
+        (RentOrder(gpu_name="RTX4090"), ""),
+        (RentOrder(gpu_count=2), "1 GPUs, not 2"),
+        (RentOrder(min_memory_gib=24), ""),
+        (RentOrder(min_memory_gib=25.1), "24 GiB each, not 25.1"),
+        (RentOrder(min_cuda="12.4"), ""),
+        (RentOrder(min_cuda="12.10"), "CUDA 12.4, not 12.10"),
+        (RentOrder(disk_gb=101), "100 GB of disk, not 101"),
+        (RentOrder(region="US"), ""),
+        (RentOrder(region="texas, us"), ""),
+        (RentOrder(region="U"), "in Texas, US, not U"),
+        (RentOrder(max_price=0.5), ""),
+        (RentOrder(max_price=0.49), "$0.010 an hour too dear"),
+    ],
+)
+def test_how_far_an_offer_is_from_the_order(order: RentOrder, missed: str) -> None:
+    offer = Offer("vast", "1", "RTX 4090", 1, 0.5, None, 24, "12.4", region="Texas, US")
+    offer = Offer(**{**vars(offer), "disk_gb": 100})
+    assert offer.misses(order) == ([missed] if missed else [])
+
+
+def test_what_is_sent_is_held_to_the_documents() -> None:
+    vast, runpod = Contract("vast"), Contract("runpod")
+    ask = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+
+    def rent(body: bytes, answer: bytes = b'{"success": true, "new_contract": 5}') -> str:
+        return vast.check("PUT", "/api/v0/asks/5/", ask, body, 200, answer)
+
+    assert rent(b'{"image": "x", "runtype": "ssh_direc ssh_proxy", "disk": 10}') == ""
+    assert rent(b'{"image": "x", "runtype": "ssh_direct ssh_proxy"}')
+    assert rent(b'{"disk": 10}')
+    assert rent(b'{"image": "x", "colour": "red"}')
+    assert rent(b'{"image": "x"}', b'{"success": true, "new_contract": "5"}')
+    assert vast.check("POST", "/api/v0/bundles/", ask, b'{"gpus": 1}', 200, b'{"offers": []}')
+    assert runpod.check("POST", "/v2/pods", ask, b'{"gpu": {"id": "x"}}', 201, b"{}")
+    assert runpod.check("DELETE", "/v2/pods/x", ask, b"", 204, b"") == ""
+    assert runpod.check("DELETE", "/v2/pods/x", ask, b"", 203, b"")
