@@ -1,14 +1,14 @@
 """Which variables each kind of shell on this box has: their digests, never their values.
 
 `python box/environment_probe.py ask REQUEST` starts every kind of shell as people and programs
-start it; in each, `tell` writes down a salted digest of the variables that were asked about. A line
-of the answer is `digest WAY NAME DIGEST`, `answered WAY`, `not WAY REASON`, `set NAME PLACE` or
-`shell NAME`, with tabs between. REQUEST is JSON: {"salt", "names", "folder", "venv", "local"}.
+start it; in each, `environment_tell.py` writes down a salted digest of the variables that were
+asked about. A line of the answer is `digest WAY NAME DIGEST`, `answered WAY`, `not WAY REASON`,
+`set NAME PLACE` or `shell NAME`, with tabs between. REQUEST is JSON: {"salt", "names", "folder",
+"venv", "local"}.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,6 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
+sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(HERE.parent), HERE.name
+
+from .environment_tell import tell  # noqa: E402
+
 HOME = HERE.parent
 LIMIT = 10.0
 """Seconds within which a shell must answer: start-up files may be slow, and may wait for ever."""
@@ -63,8 +69,8 @@ class ProbedBox(NamedTuple):
 
     def tell(self, way: str, python: str = sys.executable) -> str:
         """The command line that writes down what it sees; any shell takes it."""
-        words = (python, "-I", "-S", str(HERE / "environment_probe.py"), "tell")
-        return "exec " + " ".join(map(shlex.quote, (*words, str(self.folder), way)))
+        words = (python, "-I", "-S", str(HERE / "environment_tell.py"), str(self.folder), way)
+        return "exec " + " ".join(map(shlex.quote, words))
 
     @property
     def is_csh(self) -> bool:
@@ -143,10 +149,10 @@ def ask(asked: dict[str, Any]) -> None:
     box = ProbedBox(asked, folder, shell, plain)
     out("shell", Path(shell).name)
     try:
-        (folder / "asked").write_text(json.dumps(asked))
+        (folder / "asked").write_text("\n".join((asked["salt"], *asked["names"])))
         left_out = reasons(box)
         if "ssh" not in left_out:
-            tell(folder, "ssh")
+            tell(str(folder), "ssh")
         started = begin(box, [way for way in WAYS if way not in left_out])
         await_all(box, started)
         for way in ("ssh", *WAYS):
@@ -227,13 +233,13 @@ def on_window(box: ProbedBox, way: str, verb: str) -> bool:
 def answer(box: ProbedBox, way: str, reason: str) -> None:
     """What was found there."""
     try:
-        found = json.loads((box.folder / way).read_text())
-    except (OSError, ValueError):
+        found = (box.folder / way).read_text().splitlines()
+    except OSError:
         out("not", way, reason)
         return
     out("answered", way)
-    for name, digest in found.items():
-        out("digest", way, name, digest)
+    for line in found:
+        out("digest", way, *line.split())
 
 
 def set_again(names: list[str]) -> Iterator[tuple[str, str]]:
@@ -264,27 +270,10 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def tell(folder: Path, way: str) -> None:
-    """Write down the digest of each variable that is set here: of its bytes, behind the salt."""
-    asked = json.loads((folder / "asked").read_text())
-    salt = asked["salt"].encode()
-    found = {
-        name: hashlib.sha256(salt + os.environb[name.encode()]).hexdigest()
-        for name in asked["names"]
-        if name.encode() in os.environb
-    }
-    new = folder / f"{way}.new"
-    new.write_text(json.dumps(found))
-    new.replace(folder / way)
-
-
 def out(*words: str) -> None:
     """A line of the answer."""
     sys.stdout.write("\t".join(words) + "\n")
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "tell":
-        tell(Path(sys.argv[2]), sys.argv[3])
-    else:
-        ask(json.loads(sys.argv[2]))
+    ask(json.loads(sys.argv[2]))

@@ -21,7 +21,7 @@ TAKEN = (
         ("have", "expand_home", "read_text", "is_text", "write_file", "write_if_changed"),
     ),
     ("lib", "process", ("find_identity", "alive")),
-    ("lib", "run_state", ("run_state",)),
+    ("lib", "run_state", ("run_state", "in_state", "find_state")),
     ("lib", "git", ("box_git", "work_git", "with_token")),
     (
         "lib",

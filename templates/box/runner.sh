@@ -62,7 +62,7 @@
   # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
   trap : HUP
   # A run of the queue was claimed by its waiter, which this process was.
-  [ "$(cat "$run/pid" 2>/dev/null)" = "$(identity $$)" ] || # full
+  { [ -f "$run/pid" ] && [ "$(<"$run/pid")" = "$(identity $$)" ]; } || # full
     claim "$run" || exit 1
   begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!

@@ -10,7 +10,7 @@
   trap 'alive "$runner" && kill -TERM "${runner%% *}"' INT
   tail -c "+$(($(kept_from "$run") + 1))" -F "$run/log" 2>/dev/null &
   shown=$!
-  while [ "$(run_state "$run")" = running ]; do sleep 0.5; done
+  while in_state "$run" running; do sleep 0.5; done
   sleep 0.2
   kill "$shown" 2>/dev/null
   exit

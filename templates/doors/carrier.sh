@@ -84,7 +84,7 @@ wait_for_training() {
   [ -n "$dir" ] || return 0
   until [ -f "$dir/log" ]; do sleep 0.1; done
   tail -n +1 -s 0.2 -f "$dir/log" &
-  while [ "$(run_state "$dir")" = running ]; do sleep 0.5; done
+  while in_state "$dir" running; do sleep 0.5; done
   sleep 0.5
   kill $!
   read -r _ rc <<<"$(run_state "$dir")"

@@ -61,8 +61,8 @@ note_repository() {
 # Whether something lies in this repository's folder that boxstrap did not make.
 is_strange() {
   { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } && # full
-    [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ] && ! placed_by_us "$REPO_DIR" &&
-    [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ]
+    [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ] &&
+    ! placed_by_us "$REPO_DIR" && [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ]
 }
 
 # begins_like VERSION FILE: what lies there is the file of that version, or no more than its beginning.

@@ -152,7 +152,7 @@ cancel() {
 # One for each repository; `setup.sh` is the last. That of a run in a tree beside is `run.sh`: a setup is of the main tree.
 install_script() {
   local own=$BOX_HOME/steps/$REPO_KEY/setup.sh beside=''
-  mkdir -p "${own%/*}"
+  [ -d "${own%/*}" ] || mkdir -p "${own%/*}"
   if [ "$TREE_NUMBER" != 1 ] && [ -e "$own" ]; then beside=yes own=${own%/*}/run.sh; fi
   cmp -s "$SETUP_DIR/setup.sh" "$own" || write_file "$own" 600 <"$SETUP_DIR/setup.sh"
   [ -n "$beside" ] || [ "$own" -ef "$BOX_HOME/setup.sh" ] ||

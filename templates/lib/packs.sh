@@ -11,7 +11,7 @@ packs_right() {
     _listed="$_listed$_size:$_name "
     set -- "$@" "$_name"
   done <"$_list"
-  for _found in $(cd "$_dir" 2>/dev/null && stat -c '%s:%n' -- "$@" 2>/dev/null); do
+  for _found in $(cd "$_dir" 2>/dev/null && exec stat -c '%s:%n' -- "$@" 2>/dev/null); do
     case $_listed in *" $_found "*) ;; *) return 1 ;; esac
   done
 }

@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC3013 # every sh there is knows -ef
+# shellcheck shell=sh disable=SC3013,SC2154 # every sh there is knows -ef; set in run_state
 # repository: which repository of this box is meant, and which folder is its own. POSIX sh: the queries use it too.
 # Of each is noted in steps/KEY: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
 # `repo.key`, the key that it has here, where somebody else calls it KEY.
@@ -75,7 +75,8 @@ alive_in() {
     [ ! -f "$_run/exit" ] || continue
     case ${3##*/}${_where##*/} in *@*) [ "$_where" = "$3" ] || [ "$_where" -ef "$3" ] || continue ;; esac # full
     if [ "$_where" = "$3" ] || [ "${_run%/*}" = "$1/runs/$2" ]; then
-      case $(run_state "$_run") in running | queued*) printf '%s\n' "$_run" && return ;; esac
+      find_state "$_run"
+      case $_state in running | queued*) printf '%s\n' "$_run" && return ;; esac
     fi
   done
   return 1

@@ -2,25 +2,28 @@
 # run_state: what became of a run. POSIX sh: the queries use it too.
 
 # run_state DIR: running | finished RC | died | waiting (made, never begun) | queued (waits for its turn, see queue.sh).
-run_state() {
-  _runner='' _child=''
+run_state() { find_state "$1" && printf '%s\n' "$_state"; }
+
+# in_state DIR WORD: without a process of its own.
+in_state() { find_state "$1" && [ "$_state" = "$2" ]; }
+
+# find_state DIR: sets _state.
+find_state() {
+  _runner='' _child='' _state=running
   if [ ! -f "$1/exit" ] && [ -f "$1/pid" ]; then
-    { read -r _runner && read -r _child; } <"$1/pid"
-    if alive "$_child" || alive "$_runner"; then
-      printf 'running\n'
-      return
-    fi
+    { read -r _runner && read -r _child; } <"$1/pid" || :
+    if alive "$_child" || alive "$_runner"; then return; fi
   fi
   # Read last: a run may have ended in between.
   if [ -f "$1/exit" ]; then
-    read -r _rc <"$1/exit"
-    printf 'finished %s\n' "$_rc"
+    read -r _rc <"$1/exit" || :
+    _state="finished $_rc"
   elif [ -f "$1/pid" ]; then
-    printf 'died\n'
+    _state=died
   elif [ -f "$1/queue" ]; then # full
-    printf 'queued\n' # full
+    _state=queued # full
   else
-    printf 'waiting\n'
+    _state=waiting
   fi
 }
 

@@ -66,7 +66,7 @@ python_and_variables() {
 any_alive_run() {
   local dir
   for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ "$(run_state "$dir")" = running ]; then return; fi
+    if in_state "$dir" running; then return; fi
   done
   return 1
 }
@@ -79,7 +79,7 @@ last_run_died() {
     ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
     if [ -d "$dir" ] && { [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; }; then newest=${dir%/}; fi
   done
-  [ -n "$newest" ] && [ "$(run_state "$newest")" = died ]
+  [ -n "$newest" ] && in_state "$newest" died
 }
 
 # A folder of its own, whole or not at all.
@@ -92,7 +92,6 @@ new_run() {
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID
-  rm -rf -- "$tmp"
   mkdir "$tmp"
   printf '%s\n' "$1" >"$tmp/work"
   printf '%s\n' "$REPO_COMMIT" >"$tmp/commit"
@@ -100,8 +99,8 @@ new_run() {
   printf '%s\n' "$REPO_TREE" >"$tmp/tree"
   printf '%s\n' "$REPO_DIR" >"$tmp/dir"
   printf '%s\n' "$VENV_DIR" >"$tmp/venv"
-  printf '%s\n' "$(absolute_command)" >"$tmp/command"
-  [ -z "$TRAIN_RESUME" ] || printf '%s\n' "$(absolute_command "$TRAIN_RESUME")" >"$tmp/resume" # full
+  absolute_command >"$tmp/command"
+  [ -z "$TRAIN_RESUME" ] || absolute_command "$TRAIN_RESUME" >"$tmp/resume" # full
   [ -z "${QUEUE-}" ] || join_queue "$tmp" # full
   printf '%s\n' "$TRAIN_SESSION" >"$tmp/session"
   printf '%s\n' "$TRAIN_GRACE" >"$tmp/grace" # full
@@ -111,14 +110,14 @@ new_run() {
   printf '%s\n' "$((LOG_MAX_MIB * 1024 * 1024))" >"$tmp/log_max" # full
   [ -z "${RESULTS[*]-}" ] || printf '%s\n' "${RESULTS[@]}" >"$tmp/results" # full
   [ -z "${RESULTS_TO[*]-}" ] || printf '%s\n' "${RESULTS_TO[@]}" >"$tmp/results_to" # full
-  date +%s >"$tmp/started"
+  printf '%(%s)T\n' -1 >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
 }
 
 # Whether the run of RUN_ID, in RUN_DIR, was begun, or is being begun at this moment.
 is_begun() {
   [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
-    { [ "$(run_state "$RUN_DIR")" != waiting ] || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
+    { ! in_state "$RUN_DIR" waiting || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
 }
 
 # What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
@@ -148,6 +147,7 @@ differences() {
 # The folders of `results` are there before training begins; none that a link puts outside the tree.
 make_results() {
   local path tree
+  [ "${#RESULTS[@]}" -gt 0 ] || return 0
   tree=$(realpath -- "$REPO_DIR")
   for path in ${RESULTS[@]+"${RESULTS[@]}"}; do
     # What ends in no slash may be a file.
@@ -217,7 +217,7 @@ join_queue() {
 
 # A run of the queue is begun by its waiter, which makes its session too.
 wait_for_turn() {
-  [ "$(run_state "$1")" != queued ] || attended "$1" ||
+  ! in_state "$1" queued || attended "$1" ||
     fail run-not-begun "no process could be started that waits for the turn of $1"
 }
 
@@ -228,7 +228,7 @@ detached() { without_secrets setsid "$@"; }
 is_queue_attended() {
   local dir
   for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ "$(run_state "$dir")" = queued ] && ! attended "$dir"; then return 1; fi
+    if in_state "$dir" queued && ! attended "$dir"; then return 1; fi
   done
 }
 
@@ -286,7 +286,7 @@ has_runner() {
 
 # A session is a window onto a run: where somebody ended it, or tmux itself died, the run goes on.
 has_session() {
-  [ "$(run_state "$1")" != running ] || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
+  ! in_state "$1" running || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
 }
 
 await_begin() {
@@ -308,6 +308,6 @@ stop_alive_run() {
 # The same work may live in a tree beside.
 stop_alive_work() {
   local dir
-  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" = running ] || return 0
+  dir=$(run_of "$WORK") && in_state "$dir" running || return 0
   stop_run "$dir"
 }

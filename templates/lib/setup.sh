@@ -34,7 +34,8 @@ open_setup() {
   hide_secrets # full
   find_identity $$
   write_file "$SETUP_DIR/pid" 600 "$_identity"$'\n'
-  SCRIPT_ID=$(digest <"$0")
+  SCRIPT_ID=$(sha256sum <"$0")
+  SCRIPT_ID=${SCRIPT_ID%% *}
   trap '' HUP
   export BOXSTRAP_SETUP=$1
   write_status running 0
@@ -90,8 +91,9 @@ end_setup() {
 
 # What was being written when a setup was killed; nobody else writes here while the lock is ours.
 sweep() {
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.*
-  rm -rf -- "$BOX_HOME"/steps/*/beside/*/*.new.* # full
+  local beside=()
+  beside=("$BOX_HOME"/steps/*/beside/*/*.new.*) # full
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* ${beside[@]+"${beside[@]}"}
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.

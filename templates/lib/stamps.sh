@@ -47,7 +47,7 @@ is_right() {
 # again by itself.
 why_right() {
   WHY='done'
-  [ "$1" != train ] || [ "$(run_state "$(run_of "$WORK")")" != died ] || WHY=died
+  [ "$1" != train ] || ! in_state "$(run_of "$WORK")" died || WHY=died
 }
 
 # what_changed STEP STAMP: in a person's word, where that alone changed; else in the general one.
@@ -64,7 +64,7 @@ what_changed() {
       last=${last#* }
       if ! is_content "$last" 2>/dev/null; then
         word='commit'
-      elif [ "$(cat "$last/command" 2>/dev/null)" != "$(absolute_command)" ]; then
+      elif ! is_text "$last/command" "$(absolute_command)"$'\n'; then
         word='command'
       fi
       printf '%s\n' "${word-changed}"

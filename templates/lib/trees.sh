@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2088,SC2153 # set here, read elsewhere; rendered; a profile's ~ is literal
+# shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here or elsewhere; rendered; a profile's ~ is literal
 # trees: a repository's main tree, its folder, and trees beside it for runs of other work: NAME@2, NAME@3, …
 # One tree has one live run, so that results never mix. What is noted of a tree lies in NOTES.
 
@@ -97,7 +97,8 @@ user_of() {
     [ ! -f "$dir/exit" ] || continue
     { read -r venv <"$dir/venv"; } 2>/dev/null || :
     case $venv/ in "$1"/*) ;; *) continue ;; esac
-    case $(run_state "$dir") in running | queued*) printf '%s\n' "$dir" && return ;; esac
+    find_state "$dir"
+    case $_state in running | queued*) printf '%s\n' "$dir" && return ;; esac
   done
   return 1
 }

@@ -3,8 +3,9 @@
 
 # find_uv: UV is the one to use; 1 where none is new enough.
 find_uv() {
+  local version
   for UV in "$BOX_HOME/bin/uv" "$(command -v uv || :)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv"; do
-    [ -x "$UV" ] && at_least "$("$UV" --version 2>/dev/null | awk '{ print $2 }')" "$UV_OLDEST" && return
+    [ -x "$UV" ] && read -r _ version _ <<<"$("$UV" --version 2>/dev/null)" && at_least "$version" "$UV_OLDEST" && return
   done
   return 1
 }
@@ -12,16 +13,20 @@ find_uv() {
 # known_uv: UV is the one that the step `agent` chose, and it is still there.
 known_uv() { { read -r UV <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
 
-# at_least VERSION OLDEST
-at_least() { [ -n "$1" ] && [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+# at_least VERSION OLDEST: of three numbers each.
+at_least() {
+  local IFS=. here least
+  # shellcheck disable=SC2086 # the numbers
+  printf -v here '%05d' $1 && printf -v least '%05d' $2 && [[ ! $here < $least ]]
+}
 
 # find_wheel: uv's file for this machine in WHEEL, its SHA-256 in WHEEL_SUM; empty where there is none.
 find_wheel() {
   local row machine
-  machine=$(uname -s)-$(uname -m)
+  machine=$(uname -sm)
   WHEEL='' WHEEL_SUM=''
   for row in "${UV_WHEELS[@]}"; do
-    [ "${row%%|*}" = "$machine" ] || continue
+    [ "${row%%|*}" = "${machine/ /-}" ] || continue
     row=${row#*|}
     WHEEL=${row%%|*} WHEEL_SUM=${row#*|}
   done

@@ -10,6 +10,7 @@ receive() {
 
 # What start-up files gave this login: setup and its children need none of it, and each could show it.
 known_secrets() {
+  [ -s "$box_home/secrets" ] || return 0
   tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | cut -d= -f1 | sed -n 's/^[A-Za-z_][A-Za-z0-9_]*$/-u &/p'
 }
 
@@ -34,7 +35,7 @@ if [ -n "$lacks" ]; then
   exit 0
 fi
 folder=$box_home/setups/$setup_id
-mkdir -p "${box_home%/*}"
+[ -d "${box_home%/*}" ] || mkdir -p "${box_home%/*}"
 umask 077
 mkdir -p "$folder" || exit 0
 printf %s "$script" >"$folder/setup.sh"

@@ -46,7 +46,7 @@ show_secrets() {
   # It can redact by itself; a live run may have been started with others than these.
   [ ! -x "$box_home/agent/bin/python" ] || fact redacts yes
   for run in "$box_home"/runs/*/*/pid; do
-    if [ -f "$run" ] && ! [ "$run" -nt "$box_home/secrets" ] && [ "$(run_state "${run%/*}")" = running ]; then
+    if [ -f "$run" ] && ! [ "$run" -nt "$box_home/secrets" ] && in_state "${run%/*}" running; then
       fact earlier yes
       return
     fi

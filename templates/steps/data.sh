@@ -61,7 +61,7 @@ await_data() {
   until [ -e "$SETUP_DIR/data.sent" ]; do
     { [ -n "${CLIENT_SENDS-}" ] && [ "$SECONDS" -lt "$until" ]; } ||
       fail data-missing 'data that is sent from elsewhere never arrived' 'run the same command again: it goes on here'
-    alive "$(cat "$SETUP_DIR/data.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    read_text "$SETUP_DIR/data.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     sleep 0.1
   done
   [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'the other side says why'

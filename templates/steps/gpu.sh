@@ -14,7 +14,7 @@ check_gpu() {
 }
 
 apply_gpu() {
-  local rc=0 code asked=()
+  local rc=0 code asked=() driver
   write_file "$BOX_HOME/gpu.order" 600 "$GPU_ORDER"$'\n'
   find_devices
   write_file "$BOX_HOME/gpu.devices" 600 "$DEVICES"
@@ -25,7 +25,8 @@ apply_gpu() {
   "$BOX_HOME/agent/bin/python" "$PROGRAMS/verify.py" --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
   cat "$BOX_HOME/gpu.said"
-  sed -n 's/^driver //p' "$BOX_HOME/gpu.said" | write_file "$BOX_HOME/gpu.driver" 600
+  driver=$(sed -n 's/^driver //p' "$BOX_HOME/gpu.said")
+  write_file "$BOX_HOME/gpu.driver" 600 "${driver:+$driver$'\n'}"
   reasons return | head -n 1 >"$STEP_CODE"
   for code in $(reasons warn); do emit warn "code=$code"; done
   return "$rc"

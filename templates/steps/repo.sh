@@ -37,7 +37,7 @@ await_commit() {
   until has_commit; do
     [ "$SECONDS" -lt "$until" ] ||
       fail commit-missing "commit $REPO_SNAPSHOT never arrived" "run the same command again: it goes on here"
-    alive "$(cat "$REPO_STORE.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    read_text "$REPO_STORE.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     # A refusal from before this setup says nothing of it.
     [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||
       fail "$(<"$REPO_STORE.refused")" "git could not store commit $REPO_SNAPSHOT here"
@@ -76,6 +76,7 @@ not_fetched() {
 
 identity_right() {
   local set
+  [ -n "$GIT_USER_NAME$GIT_USER_EMAIL" ] || return 0
   set=$'\n'$(work_git config --local --get-regexp '^user[.]')$'\n'
   { [ -z "$GIT_USER_NAME" ] || [[ $set == *$'\n'"user.name $GIT_USER_NAME"$'\n'* ]]; } &&
     { [ -z "$GIT_USER_EMAIL" ] || [[ $set == *$'\n'"user.email $GIT_USER_EMAIL"$'\n'* ]]; }

@@ -52,7 +52,7 @@ rc_missing() {
 # replaced, or nothing of it; a link stays a link.
 add_first_line() {
   local line=${2#*|} file=$1 mode=644
-  mkdir -p "${1%/*}"
+  [ -d "${1%/*}" ] || mkdir -p "${1%/*}"
   [ ! -L "$1" ] || # full
     file=$(readlink -f -- "$1")
   [ ! -f "$file" ] || mode=$(stat -c %a "$file")
@@ -60,8 +60,8 @@ add_first_line() {
     printf '%s # boxstrap\n' "${line%|*}"
     [ ! -f "$file" ] || cat "$file"
   } >"$file.boxstrap"
-  chmod "$mode" "$file.boxstrap"
-  [ ! -f "$file" ] || chown --reference="$file" "$file.boxstrap" 2>/dev/null || :
+  [ "$mode" = 644 ] || chmod "$mode" "$file.boxstrap"
+  [ ! -f "$file" ] || { [ -O "$file" ] && [ -G "$file" ]; } || chown --reference="$file" "$file.boxstrap" 2>/dev/null || :
   # A file that is mounted by itself can't be replaced.
   mv -f "$file.boxstrap" "$file" 2>/dev/null || { cat "$file.boxstrap" >"$file" && rm -f "$file.boxstrap"; }
 }
@@ -72,10 +72,9 @@ write_env() {
   [ -n "$SECRETS_ID" ] || rm -f "$secrets" "$secrets.ids"
   if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi # full
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
-  [ -f "$secrets" ] || secrets=/dev/null
-  { env_pairs && cat "$secrets"; } | as_shell sh | write_file "$ENV_FILE" 600
-  { env_pairs && cat "$secrets"; } | as_shell fish | write_file "$ENV_FILE.fish" 600 # full
-  { env_pairs && cat "$secrets"; } | as_shell csh | write_file "$ENV_FILE.csh" 600 # full
+  write_file "$ENV_FILE" 600 "$(as_shell sh < <(env_pairs "$secrets"))"$'\n'
+  write_file "$ENV_FILE.fish" 600 "$(as_shell fish < <(env_pairs "$secrets"))"$'\n' # full
+  write_file "$ENV_FILE.csh" 600 "$(as_shell csh < <(env_pairs "$secrets"))"$'\n' # full
 }
 
 # What came with this setup, and what did not, since it is here already. The ids tell later setups which they are.
@@ -127,10 +126,11 @@ wipe_secrets() {
   [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 ''
 }
 
-# NAME=VALUE, each ended by a NUL.
+# env_pairs SECRETS: NAME=VALUE, each ended by a NUL; those of the file behind the profile's.
 env_pairs() {
   local i
   for i in "${!ENV_NAMES[@]}"; do printf '%s=%s\0' "${ENV_NAMES[i]}" "${ENV_VALUES[i]}"; done
+  [ ! -f "$1" ] || cat "$1"
 }
 
 as_shell() {

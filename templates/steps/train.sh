@@ -13,7 +13,7 @@ inputs_train() {
 check_train() {
   local dir
   find_work
-  dir=$(run_of "$WORK") && [ "$(run_state "$dir")" != waiting ] || return
+  dir=$(run_of "$WORK") && ! in_state "$dir" waiting || return
   { [ -z "${RESUME-}" ] || [ -z "$(died_runs)" ]; } || return # full
   is_queue_attended || return # full
   # Begun again, who puts results there may take a moment, or end at once: no reason for a setup to fail.
@@ -36,7 +36,7 @@ apply_train() {
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
   if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
     new_run "$WORK"
-  elif [ "$(run_state "$RUN_DIR")" != waiting ]; then
+  elif ! in_state "$RUN_DIR" waiting; then
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" || # full
       fail no-tmux 'tmux would not start a session' # full
     return 0

@@ -215,6 +215,8 @@ unpack_box() {
 # (the file enter.sh)
 environment_probe.py
 # (the file environment_probe.py)
+environment_tell.py
+# (the file environment_tell.py)
 expected_hardware.py
 # (the file expected_hardware.py)
 fetch_uv.py
