@@ -16,6 +16,7 @@ import json
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +101,10 @@ class KnownBox:
     """Names of those that it holds by the last setup or wipe; None where nobody noted that."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
     """What was last written to an editor's settings on the box."""
+    ended: float = 0.0
+    """When it was destroyed, or found to be gone, seconds since 1970."""
+    spent: float = 0.0
+    """Dollars that it cost since its last start, as far as its account said; 0 where it didn't."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read: what this program doesn't know in it is written again."""
 
@@ -231,6 +236,24 @@ def forget(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
     box.folder.rename(aside)  # at once: half of it would be a known box that is refused
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def retire(box: KnownBox) -> Path:
+    """Put what is known of a box that is gone aside, its receipts too, without its pin.
+
+    Its name is free then. The folder that it lies in. Raises OSError, and as `refuse_newer`.
+    """
+    save(box)
+    aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    box.folder.rename(aside)
+    (aside / "known_hosts").unlink(missing_ok=True)
+    return aside
+
+
+def ended_folder() -> Path:
+    """Where the records of boxes lie that are gone."""
+    return paths.state_dir() / "ended"
 
 
 def name_with_port(name: str, address: str, port: int) -> str:

@@ -78,6 +78,12 @@ class Provider(Section):
 
     name: Free[FreeText] = field("What people call the provider.", default="this host")
     console: Free[FreeText | None] = field("Where a box is destroyed: an address or a sentence.")
+    account: Free[Literal["vast", "runpod", "lambda", "paperspace"] | None] = field(
+        "Whose account may have its boxes."
+    )
+    box_id: Free[list[EnvName]] = field(
+        "Variables by which a box says its id there; it counts where the account agrees."
+    )
     detect: Detect = field("How a box of this provider shows itself.")
     advice: Advice = field("What only this provider's renters can do.")
 

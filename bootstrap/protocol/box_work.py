@@ -58,7 +58,9 @@ class BoxWorkStream:
         object_format: str,
         most_file_mib: int,
         seconds: float,
+        without_results: bool = False,
     ) -> None:
+        """`without_results`: new files below the results of its runs are left out."""
         query = build_query(
             "back",
             workdir=workdir,
@@ -66,6 +68,7 @@ class BoxWorkStream:
             repo_root=repo_root,
             object_format=object_format,
             most_mib=most_file_mib,
+            without_results=without_results,
         )
         self._label = wire.label
         self._wire = wire

@@ -16,10 +16,11 @@ from bootstrap.text import redact
 _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
 """What every question may use: where boxstrap's folder is, and what lives."""
 _ALSO = {
-    "back": ("repository",),
-    "clean": ("base", "repository", "git", "trees"),
+    "back": ("repository", "queries/holds"),
+    "clean": ("base", "repository", "git", "trees", "queries/holds"),
     "first": ("first_output",),
     "log_start": ("log_times",),
+    "made": ("base", "repository", "git", "trees", "queries/holds"),
     "probe": ("packs", "repository"),
     "receive": ("packs", "git_locks", "repository", "store"),
     "run": ("repository", "packs", "git_locks", "store", "sent_state", "first_output"),
@@ -32,7 +33,8 @@ _ALSO = {
         *("place", "trees", "store", "sent_state"),
     ),
 }
-"""More of the library, for those that need it: these bytes travel too."""
+"""More of the library, for those that need it: these bytes travel too. `queries/` is what several
+queries have and no setup."""
 _AFTER = {"status": "probe"}
 """Queries that go on where another one ends. They redact by themselves what needs it."""
 
@@ -80,7 +82,7 @@ def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Va
 
 
 def _shared(name: str) -> str:
-    also = [("lib", part) for part in _ALSO.get(name, ())]
+    also = [f"lib/{part}".split("/")[-2:] for part in _ALSO.get(name, ())]
     return _bare("".join(shell_part(kind, part) for kind, part in (*_SHARED, *also)))
 
 

@@ -34,6 +34,11 @@ _WORDS = {
 }
 
 
+def is_content(kind: str) -> bool:
+    """Whether a tree can hold such a thing."""
+    return kind in _WORDS
+
+
 @dataclass(frozen=True)
 class TreeContent:
     """Something that a tree holds beyond what was placed in it, or who uses it."""

@@ -39,6 +39,13 @@ class RentedBox:
     said: str = ""
     """What the provider says of its state, in its own words."""
 
+    other_ways: tuple[tuple[str, int], ...] = ()
+    """Addresses and ports beside that at which its SSH is reached too."""
+
+    def ways(self) -> tuple[tuple[str, int], ...]:
+        """Every address and port at which its SSH is reached now."""
+        return ((self.address, self.port), *self.other_ways) if self.address else ()
+
     @property
     def host(self) -> str:
         """What `--host` takes for it."""

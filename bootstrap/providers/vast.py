@@ -251,6 +251,7 @@ def _rented(one: _VastInstance) -> RentedBox:
         stopped_price=one.storage_total_cost,
         since=one.start_date,
         said=one.status_msg or one.actual_status or "",
+        other_ways=_proxy(one),
     )
 
 
@@ -271,6 +272,11 @@ def _reached(one: _VastInstance) -> tuple[str, int]:
     port = mapped[0].host_port if mapped else ""
     if one.public_ipaddr and port.isdecimal():
         return one.public_ipaddr.strip(), int(port)
-    if one.ssh_host and one.ssh_port:
-        return one.ssh_host, one.ssh_port + ("jupyter" in (one.image_runtype or ""))
-    return "", 0
+    return next(iter(_proxy(one)), ("", 0))
+
+
+def _proxy(one: _VastInstance) -> tuple[tuple[str, int], ...]:
+    """Where the proxy has it, and nobody else: its port there is this instance's own."""
+    if not (one.ssh_host and one.ssh_port):
+        return ()
+    return ((one.ssh_host, one.ssh_port + ("jupyter" in (one.image_runtype or ""))),)

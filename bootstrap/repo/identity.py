@@ -68,6 +68,16 @@ def identify(folders: Folders, git_dir: Path, usual: str, *, shallow: bool) -> I
     return found
 
 
+def known_folder(id_: str, root: str) -> Path | None:
+    """The git folder of a repository that is known here by its id, else by its first commit alone;
+    None where there is none, or several could be meant."""
+    there = [each for each in _all() if each.exists]
+    found = [each for each in there if each.id == id_] or [
+        each for each in there if root and each.root == root
+    ]
+    return Path(found[0].git_dir) if len(found) == 1 else None
+
+
 def _holds(folders: Folders, commit: str) -> bool:
     """Whether the repository there now has the commit: it is still the one that was known."""
     with contextlib.suppress(GitError):

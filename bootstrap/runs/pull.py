@@ -64,18 +64,24 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
     them are here and verified, or they are more than is allowed; BusyError, UnreachableError.
     """
     with connect(options, screen) as connection:
-        run = _begun_run(connection, wish)
-        place = PullPlace.of(options.place, wish.to, connection.box.known.name, run)
-        try:
-            with (
-                place.landing(run.name) as landing,
-                PulledRecord(place.record(connection.box.known.folder, run)) as record,
-            ):
-                pulled = _Pull(options, connection, run, landing, record, screen, wish).pull()
-        except OSError as error:
-            raise cant_write(place.path, error) from error
+        pulled = pull_run(options, screen, wish, connection, _begun_run(connection, wish))
     screen.result(pulled.as_dict(), "\n".join(pulled.lines()))
     pulled.check()
+
+
+def pull_run(
+    options: BoxOptions, screen: Screen, wish: PullWish, connection: BoxConnection, run: Run
+) -> Pulled:
+    """Bring the results of a run that was begun. Raises as `pull_results`."""
+    place = PullPlace.of(options.place, wish.to, connection.box.known.name, run)
+    try:
+        with (
+            place.landing(run.name) as landing,
+            PulledRecord(place.record(connection.box.known.folder, run)) as record,
+        ):
+            return _Pull(options, connection, run, landing, record, screen, wish).pull()
+    except OSError as error:
+        raise cant_write(place.path, error) from error
 
 
 def _begun_run(connection: BoxConnection, wish: PullWish) -> Run:
@@ -176,7 +182,7 @@ class _Pull:
         """Each look's, over one link after the other. Raises as `ReconnectingLink.reconnect`."""
         connection, backoff = self._connection, Backoff(cancel=self._connection.link.cancel)
         run, tree = self._run, connection.box_state.repo_dir
-        fallback = _results_of_profile(self._options)
+        fallback = results_of_profile(self._options)
         while True:
             try:
                 with Transfer(connection.link.wire, connection.workdir) as transfer:
@@ -270,7 +276,7 @@ def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
     return now.goes_on
 
 
-def _results_of_profile(options: BoxOptions) -> list[str]:
+def results_of_profile(options: BoxOptions) -> list[str]:
     """What the profile here names, for a run whose box noted nothing.
 
     Results of other runs come home whatever is wrong with it by now.

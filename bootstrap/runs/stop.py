@@ -50,7 +50,7 @@ def stop_run(
             asked = [*queued, *living] if every else (living or queued or meant)[:1]
             if running := ", ".join(one.name for one in asked if one.state == "running"):
                 screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
-            answers = [_stop(connection, one.name, one.repo_key) for one in asked]
+            answers = [end_run(connection, one) for one in asked]
             left = [row for _, others in answers for row in others]
             ended = [one for one, (did, _) in zip(asked, answers, strict=True) if did]
             stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
@@ -77,6 +77,11 @@ def stop_run(
             where=connection.box.known.name,
             hint="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
+
+
+def end_run(connection: BoxConnection, run: Run) -> StopAnswer:
+    """End this run, and wait until it has ended. Raises LinkLost, NoAnswer."""
+    return _stop(connection, run.name, run.repo_key)
 
 
 def _stop(connection: BoxConnection, what: str, repo_key: str = "") -> StopAnswer:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
@@ -14,7 +15,7 @@ from bootstrap.repo.here import LocalRepository, read
 from bootstrap.repo.names import shown
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.quarantine import Bounds, Quarantine
-from bootstrap.runs.connection import connect
+from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.sync.changes import FileChanges, file_changes
 from bootstrap.sync.refusals import not_set_up
 from bootstrap.ui.screen import Screen
@@ -93,25 +94,67 @@ def bring_home(options: BoxOptions, screen: Screen) -> BroughtHome:
     """
     here = read(options.place)
     with connect(options, screen, (here.key, here.root_commit)) as connection:
-        name, label = connection.box.known.name, connection.link.label
-        stream = BoxWorkStream(
-            connection.link.wire,
-            workdir=connection.workdir,
-            repo_key=here.key,
-            repo_root=here.root_commit,
-            object_format=here.object_format,
-            most_file_mib=MOST_FILE_MIB,
-            seconds=BOUNDS.seconds,
-        )
-        try:
-            work = stream.read_work()
-            if work is None:
-                raise not_set_up(label, name)
-            if work.unread:
-                screen.warn(f"the box could not read its edits in {shown(work.folder)}")
-            return _take(here, work, stream, name, label)
-        finally:
-            stream.close()
+        return bring_from(connection, here, screen)
+
+
+def bring_from(
+    connection: BoxConnection,
+    here: LocalRepository,
+    screen: Screen,
+    *,
+    without_results: bool = False,
+) -> BroughtHome:
+    """The same over this connection; results of runs can be left to `pull`. Raises as that."""
+    name, label = connection.box.known.name, connection.link.label
+    with _stream(connection, here, without_results=without_results) as stream:
+        work = stream.read_work()
+        if work is None:
+            raise not_set_up(label, name)
+        if work.unread:
+            screen.warn(f"the box could not read its edits in {shown(work.folder)}")
+        return _take(here, work, stream, name, label)
+
+
+def look_at_work(
+    connection: BoxConnection, here: LocalRepository, *, without_results: bool
+) -> BoxWork | None:
+    """What was made on the box, without bringing it; None where it has no such tree.
+
+    Raises UnreachableError.
+    """
+    with _stream(connection, here, without_results=without_results) as stream:
+        return stream.read_work()
+
+
+def only_there(here: LocalRepository, commits: Iterable[str]) -> set[str]:
+    """Those that no ref of the repository here leads to. Raises BoxstrapError where git fails."""
+    asked = set(commits)
+    kept = {
+        commit
+        for commit in have_locally(here, asked)
+        if not run(here.folders, "rev-list", "-n", "1", commit, "--not", "--all", "--")
+    }
+    return asked - kept
+
+
+@contextlib.contextmanager
+def _stream(
+    connection: BoxConnection, here: LocalRepository, *, without_results: bool
+) -> Iterator[BoxWorkStream]:
+    stream = BoxWorkStream(
+        connection.link.wire,
+        workdir=connection.workdir,
+        repo_key=here.key,
+        repo_root=here.root_commit,
+        object_format=here.object_format,
+        most_file_mib=MOST_FILE_MIB,
+        seconds=BOUNDS.seconds,
+        without_results=without_results,
+    )
+    try:
+        yield stream
+    finally:
+        stream.close()
 
 
 def _take(

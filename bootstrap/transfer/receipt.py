@@ -75,14 +75,19 @@ def check_receipt(
 
 
 def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
-    if not place.is_dir():
-        return [f"{place} is not there any more"] if files else []
-    with HomeFolder(place) as folder:
-        return [
-            f"{path}: what lies here is not what was pulled"
-            for path, (_, sha256, name) in files.items()
-            if folder.digest(name) != sha256
-        ]
+    if not files:
+        return []
+    try:
+        with HomeFolder(place) as folder:
+            return [
+                f"{path}: what lies here is not what was pulled"
+                for path, (_, sha256, name) in files.items()
+                if folder.digest(name) != sha256
+            ]
+    except (FileNotFoundError, NotADirectoryError):
+        return [f"{place} is not there any more"]
+    except OSError as error:
+        return [f"{place} can't be read: {(error.strerror or str(error)).lower()}"]
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -94,9 +99,12 @@ def _read(file: Path) -> dict[str, Any] | None:
     if not isinstance(body, dict):
         return None
     mac = body.pop("mac", None)
-    is_ours = isinstance(mac, str) and hmac.compare_digest(
-        mac.encode("utf-8", "replace"), _mac(body).encode()
-    )
+    try:
+        is_ours = isinstance(mac, str) and hmac.compare_digest(
+            mac.encode("utf-8", "replace"), _mac(body).encode()
+        )
+    except OSError:  # without its key this machine's word can't be told from another's
+        return None
     return body if is_ours and body.get("v") == VERSION else None
 
 

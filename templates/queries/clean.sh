@@ -4,22 +4,6 @@
 # Of each tree come lines of what it holds (`holds KIND COUNT NAME...`), then one of what became of it.
 
 CACHES=(__pycache__/ '*.egg-info/' .pytest_cache/ .mypy_cache/ .ruff_cache/)
-FEW=5
-
-tell() {
-  local IFS=$'\t'
-  printf '%s\n' "$*"
-}
-
-# holds KIND COUNT NAME...: no more names than a person reads, and none that could end a line.
-holds() {
-  local names=() name
-  for name in "${@:3:FEW}"; do
-    printf -v name %q "$name"
-    names+=("$name")
-  done
-  tell holds "$1" "$2" ${names[@]+"${names[@]}"}
-}
 
 # What stands in the way of removing the tree, whatever it holds.
 who_uses_it() {
@@ -46,12 +30,6 @@ what_was_made() {
   mapfile -t commits < <(own_commits && printf '/\n')
   mapfile -d '' -t files < <(new_files && printf '/\0')
   told edits "${edits[@]}" && told staged "${staged[@]}" && told commits "${commits[@]}" && told files "${files[@]}"
-}
-
-# told KIND NAME... /: the last word says that git told all.
-told() {
-  [ "$#" -gt 1 ] && [ "${!#}" = / ] || return
-  [ "$#" -eq 2 ] || holds "$1" "$(($# - 2))" "${@:2:$#-2}"
 }
 
 # Commits of its branches, tags and stashes that were never sent to this box.

@@ -40,6 +40,7 @@ class LoopbackBox:
         _keygen(self.identity)
         shutil.copy(self.identity.with_suffix(".pub"), f"{self.home}/.ssh/authorized_keys")
         self._host_key = self._folder / "host_key"
+        self._variables = ""
         self._sshd: subprocess.Popen[bytes] | None = None
         _keygen(self._host_key)
         self._configure()
@@ -85,6 +86,13 @@ class LoopbackBox:
         """Let it come back at another port, as a container that was restarted does."""
         self.kill_sshd()
         self.port = _free_port()
+        self._configure()
+        self.start_sshd()
+
+    def tell(self, **variables: str) -> None:
+        """Give its logins these variables, as a provider does."""
+        self._variables = "".join(f" {name}={value}" for name, value in variables.items())
+        self.kill_sshd()
         self._configure()
         self.start_sshd()
 
@@ -138,7 +146,8 @@ class LoopbackBox:
             "UsePAM no",
             "PasswordAuthentication no",
             "PidFile none",
-            f"SetEnv HOME={self.home} PATH={_PATH}",  # it wins over what the account has
+            # It wins over what the account has.
+            f"SetEnv HOME={self.home} PATH={_PATH}{self._variables}",
         )
         (self._folder / "config").write_text("".join(f"{line}\n" for line in lines))
 

@@ -104,7 +104,10 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
     assert rewritten(file) == {
         **WRITTEN,
         "v": VERSION,
-        "extra": {**EXTRA, "price": 0.0, "proved": "", "since": 0.0, "snapshot": ""},
+        "extra": {
+            **{**EXTRA, "price": 0.0, "proved": "", "since": 0.0, "snapshot": ""},
+            **{"ended": 0.0, "spent": 0.0},
+        },
     }
     assert record.by_name("gpu") == READ
 

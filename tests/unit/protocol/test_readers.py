@@ -30,6 +30,7 @@ from bootstrap.profile.schema import Advice
 from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
+from bootstrap.protocol.made_there import read_made
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
@@ -41,6 +42,7 @@ from bootstrap.protocol.send_uv import UvSender
 from bootstrap.protocol.sync_state import SyncState, SyncStream
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.protocol.trees import clean_trees, parse_uses
+from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
@@ -248,6 +250,19 @@ def served(wire: Any) -> None:
     assert "\x1b" not in "".join(doing)
 
 
+def made(wire: Any) -> None:
+    """What was made in trees is named as it can be shown, and by ids alone."""
+    found = read_made(wire, workdir="/w")
+    said = [str(one) for tree in found.trees for one in (*tree.holds, tree.name, tree.refs)]
+    assert "\x1b" not in "".join(said)
+    assert all(re.fullmatch("[0-9a-f]{40,64}", id_) for tree in found.trees for id_, _ in tree.refs)
+
+
+def named(wire: Any) -> None:
+    """The id of a box is part of an address of its account's."""
+    assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", read_box_id(wire, ["CONTAINER_ID"]))
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
@@ -278,6 +293,8 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/run_details.py": detailed,
     "protocol/run_history.py": remembered,
     "protocol/box_work.py": worked,
+    "protocol/made_there.py": made,
+    "renting/ownership.py": named,
     "protocol/trees.py": cleaned,
     "protocol/sync_state.py": synced,
     "protocol/launch.py": lambda wire: launch(wire, Launch("x", SETUP, "/w")),
@@ -332,6 +349,7 @@ WORDS = st.sampled_from(
         *("answered\tssh", "digest\tssh\tA", "not\tssh", "set\tA", "shell"),
         *("failed", "placed", "over\t\n", "M", "have", "warn", "ref", "edits", "ready\t\n", "left"),
         "ready\n",
+        *("home", "over", "results\t1\tx", "ref\taaaa", "said\tX\tC.1"),
         *("kernel", "stopped", "lacks", "launched", "running", "finished", "tool", "sum", "work"),
     ]
 )

@@ -82,7 +82,16 @@ def test_the_posix_parts_say_so(kind: str) -> None:
     Those that only a box that was set up is asked run in bash, with the script's own functions."""
     shared, in_bash = (
         {"process.sh", "run_state.sh"},
-        {"back.sh", "clean.sh", "resume.sh", "run.sh", "server.sh", "sync.sh"},
+        {
+            "back.sh",
+            "clean.sh",
+            "holds.sh",
+            "made.sh",
+            "resume.sh",
+            "run.sh",
+            "server.sh",
+            "sync.sh",
+        },
     )
     for path in static_parts():
         if path.parent.name == kind and (kind == "queries" or path.name in shared):

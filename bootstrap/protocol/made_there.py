@@ -1,0 +1,91 @@
+"""What was made in a box's trees, and where the results of its runs lie, as the box tells it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bootstrap.link.errors import LinkLost, NoAnswer
+from bootstrap.link.exchange import BASH, stream_answer
+from bootstrap.link.parsing import number, rows
+from bootstrap.link.wire import Wire
+from bootstrap.protocol.query import build_long_query
+from bootstrap.protocol.trees import TreeContent, is_content
+
+_ID = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,140}")
+_LONGEST_REF = 250
+_WORDS = frozenset({"holds", "ref", "tree", "results"})
+
+
+@dataclass(frozen=True)
+class MadeInTree:
+    """A tree, and what it holds that was neither sent to the box nor is a run's result."""
+
+    repo_key: str
+    root: str
+    """The first commit of its repository, as the box has it; "" where that is not known."""
+    name: str
+    beside: bool
+    holds: tuple[TreeContent, ...] = ()
+    refs: tuple[tuple[str, str], ...] = ()
+    """Commit and name of each that leads to commits made there."""
+
+
+@dataclass(frozen=True)
+class MadeThere:
+    """All of it. Every text in it is clean."""
+
+    is_set_up: bool = False
+    """Whether boxstrap has a folder there at all."""
+    trees: tuple[MadeInTree, ...] = ()
+    places: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Runs that have begun, by key and name, the newest first: where the results of each lie, in a
+    word that is the same for the same place."""
+
+
+def read_made(wire: Wire, *, workdir: str) -> MadeThere:
+    """Ask the box; nothing on it changes. Raises LinkLost, NoAnswer."""
+    query = build_long_query("made", WORKDIR=workdir)
+    return parse_made(stream_answer(wire, query, BASH).whole(), wire)
+
+
+def parse_made(answer: bytes, wire: Wire) -> MadeThere:
+    """Read an answer. Raises as `read_made`."""
+    trees: list[MadeInTree] = []
+    places: list[tuple[int, tuple[str, str], str]] = []
+    holds: list[TreeContent] = []
+    refs: list[tuple[str, str]] = []
+    words = set[str]()
+    for word, value in rows(answer):
+        fields = value.split("\t")
+        words.add(word)
+        if word == "holds" and len(fields) > 1 and is_content(fields[0]):
+            holds.append(TreeContent(fields[0], number(fields[1]) or 1, tuple(fields[2:])))
+        elif word == "ref" and len(fields) == 2 and _ID.fullmatch(fields[0]):
+            refs.append((fields[0], fields[1][:_LONGEST_REF]))
+        elif word == "tree" and len(fields) == 4 and all(map(_NAME.fullmatch, fields[:2])):
+            key, name, at, root = fields
+            root = root if _ID.fullmatch(root) else ""
+            trees.append(MadeInTree(key, root, name, at != "1", tuple(holds), tuple(refs)))
+            holds, refs = [], []
+        elif word == "results" and len(fields) == 3:
+            begun, place, (key, _, run) = number(fields[0]), fields[1], fields[2].partition("/")
+            places.append((begun or 0, (key, run), place))
+        elif word in _WORDS:  # passed over it would be taken for nothing
+            raise _no_answer(wire)
+    if "over" not in words:
+        if not wire.alive():
+            raise LinkLost(wire.label)
+        raise _no_answer(wire)
+    places.sort(reverse=True)
+    return MadeThere("home" in words, tuple(trees), {run: place for _, run, place in places})
+
+
+def _no_answer(wire: Wire) -> NoAnswer:
+    return NoAnswer(
+        "it did not say what was made in its trees.",
+        where=wire.label,
+        hint="Nothing was done. Log in and look.",
+    )

@@ -1,0 +1,1 @@
+"""Boxes that somebody pays for: rented, watched, given back."""

@@ -1,0 +1,142 @@
+"""Which box of which account is the one that we are connected to.
+
+A box's own word is no proof: it might name another box of the same account, and that one would be
+destroyed. It counts where the account says that this id is reached at the very address and port of
+our login, and where no other known box has it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap.errors import NotSafeError, ProfileError, UsageError
+from bootstrap.link.exchange import exchange
+from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.link.parsing import rows
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.link.target import parse_host
+from bootstrap.link.wire import Wire
+from bootstrap.profile.providers import FALLBACK
+from bootstrap.protocol.query import build_query
+from bootstrap.providers.accounts import PROVIDERS, find_account
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.setup.consent import load_profile
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BEFORE_ID = "C."
+"""What Vast.ai's label puts before the number."""
+_ANSWER_S = 30.0
+
+
+@dataclass(frozen=True)
+class OwnBox:
+    """A box, in the account that pays for it."""
+
+    account: CloudAccount
+    box: RentedBox
+
+
+def account_of(host: str) -> tuple[CloudAccount, str]:
+    """The account and the id that `provider:id` names. Raises UsageError where there is no key."""
+    name, _, box_id = host.partition(":")
+    account = find_account(name)
+    if account is None:
+        provider = PROVIDERS[name]
+        raise UsageError(
+            f"there is no key of your account at {provider.title}, by which it would be destroyed.",
+            where=host,
+            hint=f"Put it into {provider.keys}. It stays on this machine.",
+        )
+    return account, box_id
+
+
+def find_own(options: BoxOptions, box: BoxHandle, wire: Wire) -> OwnBox | str:
+    """The box of an account that `wire` leads to; a sentence why there is none that can be told.
+
+    Raises NotSafeError where box and account contradict each other; UsageError, UnreachableError.
+    """
+    if box.is_local:
+        return "this machine was not rented"
+    if rented_host(box.known):
+        account, box_id = account_of(box.known.host_text)
+        return OwnBox(account, _checked(account, box_id, box))
+    name, variables = _provider_of(options, box.known)
+    if name is None:
+        return "no account that boxstrap can ask has it"
+    found, title = find_account(name), PROVIDERS[name].title
+    if found is None:
+        return f"there is no key of your account at {title} here"
+    box_id = read_box_id(wire, variables)
+    why = f"it doesn't say which box of your account at {title} it is"
+    if box_id and box.endpoint and (box.endpoint.proxy_jump or box.endpoint.proxy_command):
+        why = "another machine leads to it, so that its address proves nothing"
+    elif box_id:
+        if found.box(box_id):
+            return OwnBox(found, _checked(found, box_id, box))
+        why = f"your account at {title} has no box {box_id}, as it calls itself"
+    return why
+
+
+def rented_host(known: KnownBox) -> bool:
+    """Whether the person named it by its account's id."""
+    return bool(known.host_text) and parse_host(known.host_text).is_rented
+
+
+def read_box_id(wire: Wire, variables: Sequence[str]) -> str:
+    """The id that the box gives itself; "" where it gives none, or two. Raises as `exchange`."""
+    if not variables:
+        return ""
+    query = build_query("box_id", names=" ".join(variables))
+    said = set()
+    for _, value in rows(exchange(wire, query, timeout=_ANSWER_S)):
+        box_id = value.partition("\t")[2].strip("\"'").removeprefix(_BEFORE_ID)
+        if _ID.fullmatch(box_id):
+            said.add(box_id)
+    return said.pop() if len(said) == 1 else ""
+
+
+def _provider_of(options: BoxOptions, known: KnownBox) -> tuple[str | None, list[str]]:
+    """The account's name and the variables, by the profile here or the one of its provider."""
+    try:
+        loaded = load_profile(options, kinds=())  # nothing of it is taken
+        if loaded.needs_provider:
+            loaded = loaded.for_provider(known.provider or FALLBACK)
+    except ProfileError:
+        return None, []
+    provider = loaded.profile.provider
+    return provider.account, list(provider.box_id)
+
+
+def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
+    """The account's box of this id, which is the one that we are connected to."""
+    rented = account.box(box_id)
+    host = f"{account.name}:{box_id}"
+    if rented is None or rented.state is RentedState.GONE:
+        raise NotSafeError(
+            f"your account at {account.title} has no box {box_id}, and something answers "
+            "where it was.",
+            where=box.known.name,
+            hint="Nothing was destroyed. See what it has: boxstrap boxes --all",
+        )
+    end = box.endpoint
+    place = (end.hostname.lower(), end.port) if end else ("", 0)
+    if place not in {(address.lower(), port) for address, port in rented.ways()}:
+        raise NotSafeError(
+            f"your account at {account.title} has {host} at {rented.address or 'no address'}:"
+            f"{rented.port}, and this login leads to {end.label if end else 'this machine'}: it "
+            "may be another box.",
+            where=box.known.name,
+            hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {host}",
+        )
+    others = [one for one in all_boxes() if one.host_text == host and one.name != box.known.name]
+    if others:
+        other = others[0].name
+        raise NotSafeError(
+            f"it says that it is {host}, and that is the box {other}.",
+            where=box.known.name,
+            hint=f"Nothing was destroyed. If you mean that one: boxstrap down --host {other}",
+        )
+    return rented

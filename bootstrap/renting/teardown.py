@@ -1,0 +1,277 @@
+"""`down`: what a box has comes home, and then it is destroyed; nothing of it is lost unsaid."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bootstrap.errors import BoxstrapError, NotSafeError, cant_write
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.prompt import Prompt
+from bootstrap.link.record import KnownBox, retire
+from bootstrap.link.registry import find as find_known
+from bootstrap.link.registry import lookup
+from bootstrap.protocol.made_there import read_made
+from bootstrap.protocol.probe import probe
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import Leftover
+from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.renting.destruction import destroy
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_live
+from bootstrap.renting.unsafe_results import BoxResultsCheck
+from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.stop import end_run
+from bootstrap.sshconfig.alias import drop_alias
+from bootstrap.text.sizes import dollars
+from bootstrap.ui.screen import Screen
+
+
+@dataclass(frozen=True)
+class TeardownWish:
+    """What a person allows."""
+
+    most: int
+    """Bytes that a run's results may be."""
+    discard: bool = False
+    """Whether what is not safe may be lost."""
+    stop_runs: bool = False
+    only_look: bool = False
+    """Whether nothing comes home, ends, or is destroyed."""
+
+
+@dataclass
+class TornDown:
+    """What became of a box."""
+
+    name: str
+    host: str = ""
+    """As its account has it; "" where none can be asked."""
+    destroyed: bool = False
+    was_gone: bool = False
+    why_not: str = ""
+    """Why it was not destroyed here."""
+    console: str = ""
+    is_rented: bool = True
+    spent: float | None = None
+    """Dollars since its last start."""
+    lost: Sequence[Unsafe] = ()
+    left: Sequence[Leftover] = field(default_factory=tuple)
+    """What the account has beside boxes, and pays for."""
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {
+            "box": self.name,
+            "host": self.host or None,
+            "destroyed": self.destroyed,
+            "was_gone": self.was_gone,
+            "spent": self.spent,
+            "discarded": [one.as_dict() for one in self.lost],
+            "left": [
+                {"name": one.name or one.id, "kind": one.kind, "price": one.price}
+                for one in self.left
+            ],
+        }
+
+    def text(self) -> str:
+        """As people read it."""
+        about = f" ({self.host})" if self.host and self.host != self.name else ""
+        cost = f"; about {dollars(self.spent)} since its last start" if self.spent else ""
+        if self.destroyed:
+            gone = "was gone already" if self.was_gone else "destroyed, and no longer listed"
+            lines = [f"{self.name}{about}: {gone}{cost}"]
+        else:
+            where = f"at {self.console}" if self.console else "where you rented it"
+            lines = [
+                f"{self.name}{about}: nothing on it would be lost, and it goes on: {self.why_not}"
+            ]
+            if self.is_rented:
+                lines += [f"still billing: end it {where}"]
+                lines += [f"Then, to forget it here: boxstrap boxes --forget {self.name}"]
+        if self.lost:
+            lost = "thrown away with it" if self.destroyed else "but for this"
+            lines += [f"{lost}:", *(f"  {one}" for one in self.lost)]
+        if self.left:
+            lines += ["this your account still has, and pays for:"]
+            lines += [f"  {one.kind} {one.name or one.id}{_price(one)}" for one in self.left]
+        return "\n".join(lines)
+
+
+def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
+    """Bring home what the box has, and destroy it.
+
+    Raises NotSafeError with the list where something would be lost; UnreachableError where nobody
+    knows whether it is gone; UsageError, HostKeyError.
+    """
+    known = _known(options)
+    if known and rented_host(known):
+        account_of(known.host_text)  # without its key nothing could be ended: first of all
+    try:
+        connection = connect(options, screen)
+    except BoxstrapError as error:
+        _end_unseen(known, screen, wish, error)
+        return
+    with connection:
+        name = connection.box.known.name
+        own = find_own(options, connection.box, connection.link.wire)
+        unsafe = _secure(options, connection, screen, wish)
+        if unsafe and not wish.discard:
+            screen.result({"box": name, "destroyed": False, "unsafe": _rows(unsafe)})
+            raise _refusal(name, unsafe)
+        if wish.only_look:
+            _tell_safe(screen, name, own, unsafe)
+            return
+    if isinstance(own, str):
+        done = TornDown(name, why_not=own, console=connection.box.known.console, lost=unsafe)
+        done.is_rented = not connection.box.is_local
+        screen.result(done.as_dict(), done.text())
+        return
+    _end(own.account, own.box, connection.box.known, screen, unsafe)
+
+
+def _known(options: BoxOptions) -> KnownBox | None:
+    if not options.host:
+        return None
+    target, box = lookup(options.host)
+    return box or find_known(target)
+
+
+def _secure(
+    options: BoxOptions, connection: BoxConnection, screen: Screen, wish: TeardownWish
+) -> list[Unsafe]:
+    """Bring home what can come, where that is wished; what of the box is not safe then."""
+    if not (wish.only_look or wish.discard):
+        _end_runs(connection, screen, wish)
+    brings = not (wish.only_look or wish.discard)
+    _look_again(connection)
+    made = read_made(connection.link.wire, workdir=connection.workdir)
+    results = BoxResultsCheck(options, connection, made, screen)
+    found = results.find_unsafe(wish.most if brings else None)
+    trees = BoxTrees(options, connection, made, screen)
+    stuck = trees.bring_home() if brings else []
+    found += [*stuck, *trees.find_unsafe()]
+    _look_again(connection)  # what began meanwhile
+    return [*find_live(connection.box_state), *found]
+
+
+def _end_runs(connection: BoxConnection, screen: Screen, wish: TeardownWish) -> None:
+    live = find_live(connection.box_state)
+    living = [one for one in connection.box_state.runs if one.goes_on or one.left]
+    if not living:
+        return
+    question = "".join(f"  {one}\n" for one in live) + "End that?"
+    if wish.stop_runs or Prompt(screen.say).confirm(question):
+        # Those that wait come first: else one would begin where another was ended.
+        for run in sorted(living, key=lambda run: run.state != "queued"):
+            screen.note("stop", f"{run.name}: asked to end; killed after its `train.grace`")
+            end_run(connection, run)
+
+
+def _look_again(connection: BoxConnection) -> None:
+    known = connection.box.known
+    connection.box_state = probe(
+        connection.link.wire,
+        workdir=connection.workdir,
+        repo_key=connection.own or known.repo_key,
+        repo_root="" if connection.own else known.repo_root,
+    )
+
+
+def _end_unseen(
+    known: KnownBox | None, screen: Screen, wish: TeardownWish, error: BoxstrapError
+) -> None:
+    """A box that nobody can log in to: gone already, or destroyed as the person says, unseen."""
+    if known is None or not rented_host(known):
+        raise error
+    account, box_id = account_of(known.host_text)
+    rented = account.box(box_id)
+    if rented is None or rented.state is RentedState.GONE:
+        if not wish.only_look:
+            _finish(account, None, known, screen, TornDown(known.name, known.host_text))
+        return
+    if not wish.discard or wish.only_look:
+        again = f"boxstrap down --host {known.name} --discard"
+        error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"
+        raise error
+    unseen = Unsafe("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
+    _end(account, rented, known, screen, [unseen])
+
+
+def _end(
+    account: CloudAccount,
+    rented: RentedBox,
+    known: KnownBox,
+    screen: Screen,
+    lost: Sequence[Unsafe],
+) -> None:
+    """Destroy it, and keep the record of what it was and cost."""
+    for one in lost:
+        screen.warn(f"thrown away: {one}")
+    destroy(account, rented.id, screen.say)
+    _finish(account, rented, known, screen, TornDown(known.name, rented.host, lost=lost))
+
+
+def _finish(
+    account: CloudAccount,
+    rented: RentedBox | None,
+    known: KnownBox,
+    screen: Screen,
+    done: TornDown,
+) -> None:
+    now = time.time()
+    done.destroyed, done.was_gone = True, rented is None
+    price = rented.price if rented and rented.price is not None else known.price
+    since = rented.since if rented and rented.since is not None else known.costs_since
+    if price and not done.was_gone:
+        done.spent = round(price * max(0.0, now - since) / 3600, 4)
+    try:
+        done.left = account.leftovers()
+    except BoxstrapError as error:
+        screen.warn(f"what your account still has beside boxes could not be asked: {error.what}")
+    try:
+        retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
+    except OSError as error:
+        screen.warn(f"its record is not put aside: {cant_write(known.folder, error).what}")
+    drop_alias(screen)
+    screen.result(done.as_dict(), done.text())
+
+
+def _refusal(name: str, unsafe: Sequence[Unsafe]) -> NotSafeError:
+    listed = "".join(f"\n  {one}" for one in unsafe)
+    hints = [_HINTS[one.kind] for one in unsafe if one.kind in _HINTS]
+    every = [*dict.fromkeys(hints), f"To let all of that go: boxstrap down --host {name} --discard"]
+    return NotSafeError(
+        f"it was not destroyed; this would be lost with it:{listed}",
+        where=name,
+        hint="\n".join(every).replace("NAME", name),
+    )
+
+
+_STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"
+_BACK = (
+    "In that repository: boxstrap sync --back --host NAME; scp and rsync know the box by its name."
+)
+_HINTS = {
+    **dict.fromkeys(("run", "queued", "processes"), _STOP),
+    "setup": "To cancel the setup: boxstrap stop --setup --host NAME",
+    "results": "In its repository: boxstrap pull --host NAME --run RUN",
+    **dict.fromkeys(("edits", "files", "staged", "commits", "unread"), _BACK),
+}
+
+
+def _tell_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Unsafe]) -> None:
+    what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
+    listed = "".join(f"\n  {one}" for one in lost)
+    text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")
+    screen.result({"box": name, "destroyed": False, "unsafe": _rows(lost)}, text)
+
+
+def _rows(unsafe: Sequence[Unsafe]) -> list[dict[str, str]]:
+    return [one.as_dict() for one in unsafe]
+
+
+def _price(left: Leftover) -> str:
+    return f": {dollars(left.price)} an hour" if left.price is not None else ": price not told"

@@ -1,0 +1,148 @@
+"""What on a box is nowhere else: what goes on there, and what was made in its trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap.errors import BoxstrapError, UsageError
+from bootstrap.link.handle import BoxOptions
+from bootstrap.protocol.box_work import BoxWork
+from bootstrap.protocol.made_there import MadeInTree, MadeThere
+from bootstrap.protocol.probe import BoxState
+from bootstrap.repo.here import LocalRepository, read
+from bootstrap.repo.identity import known_folder
+from bootstrap.repo.names import shown
+from bootstrap.runs.connection import BoxConnection
+from bootstrap.runs.selection import qualified, repository_names
+from bootstrap.sync.back import bring_from, look_at_work, only_there
+from bootstrap.ui.screen import Screen
+
+_NAMED = 5
+_OWN = ("staged", "unread")
+"""What only the box's own look at a tree finds, whatever came home of it."""
+
+
+@dataclass(frozen=True)
+class Unsafe:
+    """Something that would be lost with the box."""
+
+    kind: str
+    """run, queued, processes, setup; results; edits, staged, files, commits, unread; unknown,
+    unseen."""
+    where: str
+    """The run, or the tree."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+    def as_dict(self) -> dict[str, str]:
+        """As `--json` prints it."""
+        return {"kind": self.kind, "where": self.where, "what": self.what}
+
+
+def find_live(state: BoxState) -> list[Unsafe]:
+    """What goes on there: runs, those that wait for their turn, processes of others, a setup."""
+    names = repository_names({run.repo_key for run in state.runs})
+    found = []
+    for run in state.runs:
+        if run.goes_on:
+            kind = "run" if run.state == "running" else "queued"
+            found.append(Unsafe(kind, qualified(run, names), run.outcome()))
+        elif run.left:
+            found.append(Unsafe("processes", qualified(run, names), run.outcome()))
+    if state.working:
+        found.append(Unsafe("setup", "setup", str(state.holder or f"{state.working[0]} at work")))
+    return found
+
+
+class BoxTrees:
+    """The trees of a box, beside the repositories that are here."""
+
+    def __init__(
+        self, options: BoxOptions, connection: BoxConnection, made: MadeThere, screen: Screen
+    ) -> None:
+        self._options, self._connection, self._screen = options, connection, screen
+        self._made = made
+
+    def bring_home(self) -> list[Unsafe]:
+        """Commits and edits of the repository stood in; why, where they could not come."""
+        found = []
+        for tree in self._made.trees:
+            here = self._here(tree)
+            if here is None or tree.beside or tree.repo_key != self._connection.own:
+                continue
+            try:
+                brought = bring_from(self._connection, here, self._screen, without_results=True)
+            except BoxstrapError as error:
+                if type(error) is not BoxstrapError:
+                    raise
+                found.append(Unsafe("unread", tree.name, error.what))
+                continue
+            if brought.new:
+                self._screen.note("home", "; ".join(brought.lines()[: len(brought.refs)]))
+        return found
+
+    def find_unsafe(self) -> list[Unsafe]:
+        """What of them is in no repository here. Raises UnreachableError, NoAnswer."""
+        if not self._made.is_set_up:
+            what = "nothing of boxstrap's is there, so that nobody can say what is on it"
+            return [Unsafe("unknown", self._connection.box.known.name, what)]
+        return [one for tree in self._made.trees for one in self._of_tree(tree)]
+
+    def _of_tree(self, tree: MadeInTree) -> Iterator[Unsafe]:
+        here = self._here(tree)
+        lost = only_there(here, {commit for commit, _ in tree.refs}) if here else None
+        refs = [ref for commit, ref in tree.refs if lost is None or commit in lost]
+        if refs:
+            yield Unsafe("commits", tree.name, f"commits that are only there: {_few(refs)}")
+        compared = self._compared(tree, here)
+        if compared is not None:
+            yield from compared
+        for content in tree.holds:
+            if compared is None or content.kind in _OWN:
+                yield Unsafe(content.kind, tree.name, str(content))
+
+    def _compared(self, tree: MadeInTree, here: LocalRepository | None) -> list[Unsafe] | None:
+        """A main tree's edits beside what came home of it; None where nobody can say."""
+        if here is None or tree.beside:
+            return None
+        found = list[list[Unsafe]]()
+        for without_results in (True, False):  # `sync --back` brings new files among results too
+            work = look_at_work(self._connection, here, without_results=without_results)
+            if work is None or Path(work.folder).name != tree.name:
+                return None
+            found.append(list(_not_home(tree, work, here)))
+            if not found[-1]:
+                return []
+        return found[0]
+
+    def _here(self, tree: MadeInTree) -> LocalRepository | None:
+        """The repository here that the tree is of."""
+        try:
+            if tree.repo_key == self._connection.own:
+                return read(self._options.place)
+            folder = known_folder(tree.repo_key, tree.root)
+            if folder is None:
+                return None
+            return read(folder.parent if folder.name == ".git" else folder)
+        except UsageError:
+            return None
+
+
+def _not_home(tree: MadeInTree, work: BoxWork, here: LocalRepository) -> Iterator[Unsafe]:
+    if work.edits and only_there(here, [work.edits]):
+        kinds = [str(one) for one in tree.holds if one.kind in ("edits", "files")]
+        yield Unsafe("edits", tree.name, "; ".join(kinds) or "edits made on the box")
+    if work.left:
+        what = "too large to come home, or repositories of their own"
+        yield Unsafe("files", tree.name, f"{what}: {_few(work.left)}")
+    if work.unread or not work.base:
+        yield Unsafe("unread", tree.name, "git can't tell what was made there")
+
+
+def _few(names: list[str] | tuple[str, ...]) -> str:
+    more = ", …" if len(names) > _NAMED else ""
+    return ", ".join(map(shown, names[:_NAMED])) + more

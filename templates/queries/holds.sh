@@ -1,0 +1,36 @@
+# shellcheck shell=bash disable=SC2154 # set by home.sh
+# holds: how a query tells what a tree holds: `holds KIND COUNT NAME...`.
+
+FEW=5
+
+tell() {
+  local IFS=$'\t'
+  printf '%s\n' "$*"
+}
+
+# holds KIND COUNT NAME...: no more names than a person reads, and none that could end a line.
+holds() {
+  local names=() name
+  for name in "${@:3:FEW}"; do
+    printf -v name %q "$name"
+    names+=("$name")
+  done
+  tell holds "$1" "$2" ${names[@]+"${names[@]}"}
+}
+
+# told KIND NAME... /: the last word says that git told all.
+told() {
+  [ "$#" -gt 1 ] && [ "${!#}" = / ] || return
+  [ "$#" -eq 2 ] || holds "$1" "$(($# - 2))" "${@:2:$#-2}"
+}
+
+# results_of FOLDER: the results of runs that began in this tree, as lines of .gitignore.
+results_of() {
+  local run where
+  for run in "$box_home"/runs/*/*/; do
+    where=
+    { read -r where <"$run/dir"; } 2>/dev/null || :
+    if [ "$where" != "$1" ] || [ ! -f "$run/pid" ] || [ ! -f "$run/results" ]; then continue; fi
+    sed -e 's,/*$,,' -e 's/[][*?\\]/\\&/g' -e 's,^,/,' "$run/results"
+  done
+}

@@ -1,0 +1,94 @@
+# shellcheck shell=bash disable=SC2034,SC2153,SC2154 # read by the library; the variables stand in front when it is sent
+# made: what was made in each tree of this box: edits, new files, and refs with commits that were never sent to it.
+# Looks only. Results of runs are left out: who asks this looks at each of them. Of a tree come lines of what it holds,
+# then the tree; of each run that has results, where they are.
+
+# Commits and names of its branches, tags and stashes.
+all_refs() {
+  local peeled='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)'
+  ! work_git rev-parse -q --verify 'HEAD^{commit}' >/dev/null || work_git log -1 --format='%H HEAD' HEAD -- || return
+  work_git for-each-ref --format="$peeled %(refname)" || return
+  # The newest stash is a ref, those below it are not.
+  work_git reflog show --format='%H refs/stash' refs/stash 2>/dev/null || :
+}
+
+# Those of them that lead to what was neither sent to this box nor is on a remote; 1 where git can't tell.
+own_refs() {
+  local refs remotes commit name new
+  refs=$(all_refs) && remotes=$(work_git for-each-ref --format='^%(objectname)' refs/remotes) || return
+  while read -r commit name; do
+    case $name in '' | refs/remotes/*) continue ;; esac
+    # shellcheck disable=SC2086 # ids
+    new=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$commit" $remotes --not --all) || return
+    [ -z "$new" ] || tell ref "$commit" "$name"
+  done < <(printf '%s\n' "$refs" | sort -u)
+}
+
+# What somebody made in its files; 1 where git can't tell.
+own_files() {
+  local edits staged files
+  [ -f "$PLACED/index" ] || return
+  mapfile -d '' -t edits < <(placed_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d && printf '/\0')
+  # In the index alone: what the file has as well is an edit, or was placed.
+  mapfile -d '' -t staged < <({
+    work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d HEAD --
+    work_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d
+  } | LC_ALL=C sort -z | uniq -zd)
+  mapfile -d '' -t files < <(new_files && printf '/\0')
+  told edits "${edits[@]}" && told staged "${staged[@]}" / && told files "${files[@]}"
+}
+
+# Files that were not placed, and that git doesn't ignore.
+new_files() {
+  local left_out=() line
+  while IFS= read -r line; do left_out+=("--exclude=$line"); done < <(results_of "$REPO_DIR")
+  [ ! -f "$REPO_DIR/.git/info/exclude" ] || left_out+=("--exclude-from=$REPO_DIR/.git/info/exclude")
+  placed_git ls-files --others -z --exclude-per-directory=.gitignore "${left_out[@]}"
+}
+
+look_at() {
+  local said
+  [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ] || return 0
+  if said=$(own_refs); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 refs; fi
+  if said=$(own_files); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 files; fi
+  tell tree "$REPO_KEY" "${REPO_DIR##*/}" "$TREE_NUMBER" "$(cat "$BOX_HOME/steps/$REPO_KEY/repo.root" 2>/dev/null)"
+}
+
+look_at_all() {
+  local key notes
+  for key in "$BOX_HOME"/steps/*/; do
+    REPO_KEY=${key%/} REPO_KEY=${REPO_KEY##*/}
+    if [ -e "$key/repo.key" ] || ! has_folder "$BOX_HOME" "$REPO_KEY"; then continue; fi
+    MAIN_DIR=$_folder REPO_STORE=$BOX_HOME/store/$REPO_KEY.git RUNS=$BOX_HOME/runs/$REPO_KEY
+    use_tree 1
+    look_at
+    for notes in "$BOX_HOME/steps/$REPO_KEY"/beside/*/; do
+      [ -d "$notes" ] || continue
+      notes=${notes%/}
+      use_tree "${notes##*/}"
+      look_at
+    done
+  done
+}
+
+# Where the results of each run lie that has begun, in one line for those that are in one place.
+tell_results() {
+  local run where
+  for run in "$BOX_HOME"/runs/*/*/; do
+    run=${run%/} where=
+    [ -f "$run/pid" ] || continue
+    { read -r where <"$run/dir"; } 2>/dev/null || :
+    tell results "$(stat -c %Y "$run/pid")" "$(printf '%s\0' "$where" | cat - "$run/results" 2>/dev/null | sha256sum | cut -c -64)" \
+      "${run#"$BOX_HOME/runs/"}"
+  done
+}
+
+workdir=$WORKDIR
+find_home
+BOX_HOME=$box_home VENV=.venv
+if [ -d "$BOX_HOME" ]; then
+  tell home "$BOX_HOME"
+  look_at_all
+  tell_results
+fi
+tell over yes

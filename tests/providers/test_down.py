@@ -1,0 +1,257 @@
+"""Giving a box back: by its exact id, over when the account lists it no more, and never another."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.errors import UnreachableError
+from bootstrap.providers import NAMES
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.keys import ApiKey
+from bootstrap.renting import destruction
+from tests.boxes.loopback import LoopbackBox
+from tests.cli import User
+from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
+
+
+@pytest.fixture
+def accounts(user: User) -> Iterator[dict[str, SimulatedAccount]]:
+    """An account of each provider, and a user who has their keys."""
+    with contextlib.ExitStack() as stack:
+        made = {name: stack.enter_context(simulated(name)) for name in ("vast", "runpod")}
+        for account in made.values():
+            user.env |= account.environment()
+        yield made
+
+
+@pytest.fixture
+def there() -> Iterator[LoopbackBox]:
+    """A box without root, on which boxstrap was and left nothing."""
+    box = LoopbackBox()
+    Path(box.home, ".boxstrap").mkdir()
+    yield box
+    box.stop()
+
+
+def pod(box: LoopbackBox, box_id: str = "pod-a") -> SimulatedBox:
+    return SimulatedBox(box_id, port=box.port, user=box.user)
+
+
+def listed(account: SimulatedAccount) -> list[str]:
+    return [box.id for box in account.boxes]
+
+
+def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    # Two of one name: the id decides.
+    pods.boxes = [pod(there), SimulatedBox("pod-b"), SimulatedBox("pod-c")]
+    key = ("--identity", str(there.identity))
+    user.run("status", "--host", "runpod:pod-a", *key).must(0)
+    look = user.run("--dry", "down", "--host", "runpod:pod-a").must(0)
+    assert "would be destroyed: runpod:pod-a" in look.out
+    assert listed(pods) == ["pod-a", "pod-b", "pod-c"]
+    done = user.run("down", "--host", "runpod:pod-a").must(0)
+    assert "destroyed, and no longer listed; about $" in done.out
+    assert (pods.destroyed, listed(pods)) == (["pod-a"], ["pod-b", "pod-c"])
+    assert "no box is known yet" in user.run("boxes").must(0).out
+    assert not [*user.state.glob("boxes/*")]
+    assert not [*user.state.rglob("known_hosts")]
+    (record,) = user.state.glob("ended/runpod-pod-a-*/box.json")
+    kept = json.loads(record.read_text())["extra"]
+    assert kept["spent"] > 1000
+    assert kept["ended"] > 1_700_000_000
+    assert "has no box pod-a" in user.run("down", "--host", "runpod:pod-a", *key).must(2).err
+    assert pods.destroyed == ["pod-a"]
+
+
+def test_one_that_boxstrap_never_set_up_is_refused(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    Path(there.home, ".boxstrap").rmdir()
+    accounts["runpod"].boxes = [pod(there)]
+    words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity))
+    refused = user.run(*words, "--json").must(9).json()
+    assert [one["kind"] for one in refused["unsafe"]] == ["unknown"]
+    assert refused["destroyed"] is False
+    assert listed(accounts["runpod"]) == ["pod-a"]
+    done = user.run(*words, "--discard", "--json").must(0).json()
+    assert (done["destroyed"], [one["kind"] for one in done["discarded"]]) == (True, ["unknown"])
+    assert listed(accounts["runpod"]) == []
+
+
+def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    pods.boxes = [pod(there), SimulatedBox("victim", address="10.9.8.7", port=2222)]
+    host = ("--host", there.host_string, "--identity", str(there.identity))
+    down = ("down", *host, "--profile", "runpod")
+    # It says nothing.
+    said = user.run(*down).must(0).out
+    assert "it doesn't say which box of your account at RunPod it is" in said
+    assert "end it at the Pods page" in user.run(*down).must(0).out or "end it where" in said
+    # It names another box of the same account.
+    there.tell(RUNPOD_POD_ID="victim")
+    refused = user.run(*down, "--discard").must(9).err
+    assert "has runpod:victim at 10.9.8.7:2222" in refused
+    assert "it may be another box" in refused
+    # One that is nobody's.
+    there.tell(RUNPOD_POD_ID="none")
+    assert "has no box none, as it calls itself" in user.run(*down).must(0).out
+    there.tell(RUNPOD_POD_ID="x;rm", CONTAINER_ID="victim")
+    assert "doesn't say which box" in user.run(*down).must(0).out
+    assert listed(pods) == ["pod-a", "victim"]
+    # Its own id; but another known box has that.
+    there.tell(RUNPOD_POD_ID="pod-a")
+    user.run("status", "--host", "runpod:pod-a", *host[2:], "--new-box", "--name", "first")
+    accounts["runpod"].boxes[0].port = there.port
+    (record,) = user.state.glob("boxes/127*/box.json")
+    other = record.parent.with_name("other")
+    other.mkdir()
+    text = json.loads(record.read_text()) | {
+        "name": "other",
+        "host_text": "runpod:pod-a",
+        "address": "10.1.1.1",
+    }
+    (other / "box.json").write_text(json.dumps(text))
+    assert "that is the box other" in user.run(*down).must(9).err
+    (other / "box.json").unlink()
+    other.rmdir()
+    assert pods.destroyed == []
+    done = user.run(*down).must(0)
+    assert "(runpod:pod-a): destroyed, and no longer listed" in done.out
+    assert (pods.destroyed, listed(pods)) == (["pod-a"], ["victim"])
+
+
+def test_without_a_key_nothing_is_begun_and_a_host_without_an_account_is_the_persons(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    accounts["runpod"].boxes = [pod(there)]
+    key = ("--identity", str(there.identity))
+    user.run("status", "--host", "runpod:pod-a", *key).must(0)
+    del user.env["RUNPOD_API_KEY"]
+    assert (
+        "there is no key of your account" in user.run("down", "--host", "runpod:pod-a").must(2).err
+    )
+    host = ("--host", there.host_string, *key)
+    user.run("boxes", "--forget", "runpod-pod-a").must(0)
+    said = user.run("down", *host, "--profile", "ssh").must(0).out
+    assert "nothing on it would be lost, and it goes on" in said
+    assert "still billing: end it where you rented it" in said
+    assert "boxes --forget" in said
+
+
+def test_one_that_is_gone_or_out_of_reach(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    pods.boxes = [pod(there)]
+    host = ("--host", "runpod:pod-a", "--identity", str(there.identity))
+    user.run("status", *host).must(0)
+    there.kill_sshd()
+    pods.boxes[0].state = "stopped"
+    refused = user.run("down", *host).must(3).err
+    assert "it is stopped" in refused
+    assert "down --host runpod-pod-a --discard" in refused
+    user.run("--dry", "down", *host, "--discard").must(3)
+    assert listed(pods) == ["pod-a"]
+    gone = user.run("down", *host, "--discard", "--json").must(0).json()
+    assert (gone["destroyed"], gone["was_gone"], listed(pods)) == (True, False, [])
+    assert [one["kind"] for one in gone["discarded"]] == ["unseen"]
+    # Gone already: somebody ended it on the provider's page.
+    pods.boxes = [pod(there)]
+    there.start_sshd()
+    user.run("status", *host).must(0)
+    there.kill_sshd()
+    pods.boxes = []
+    assert "was gone already" in user.run("down", *host).must(0).out
+    assert pods.destroyed == ["pod-a"]
+
+
+def test_what_is_left_is_named_with_its_price(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    accounts["vast"].boxes = [pod(there, "77")]
+    accounts["vast"].volumes = [{"id": 5, "disk_space": 100.0, "storage_total_cost": 0.02}]
+    words = ("down", "--host", "vast:77", "--identity", str(there.identity), "--json")
+    done = user.run(*words, "--profile", "vast").must(0)
+    assert done.json()["left"] == [{"name": "5", "kind": "volume", "price": 0.02}]
+    accounts["runpod"].boxes = [pod(there)]
+    volume = {"id": "v5", "name": "data", "size": 100, "dataCenter": "X", "type": "STANDARD"}
+    accounts["runpod"].volumes = [volume]
+    words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity))
+    said = user.run(*words).must(0).out
+    assert "this your account still has, and pays for:" in said
+    assert "data: price not told" in said
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day in which a second takes no time."""
+    now = [0.0]
+    monkeypatch.setattr(destruction.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        destruction.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whatever_fails_the_box_is_gone_or_that_is_not_said(
+    fault: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault at each of the first calls: only this box may go, and success is true."""
+    with simulated(name) as account:
+        monkeypatch.setenv(f"BOXSTRAP_{name.upper()}_API", account.url)
+        for at in range(3):
+            account.asked.clear()
+            account.boxes = [SimulatedBox("77"), SimulatedBox("78")]
+            account.faults_at = {at: fault}
+            client = PROVIDERS[name](ApiKey(KEY, "the test"))
+            with contextlib.suppress(UnreachableError):
+                destruction.destroy(client, "77", lambda _: None)
+                assert listed(account) == ["78"], (at, fault)
+            assert len(account.asked) > at, "the fault came"
+            # Whatever became of it, the same command again ends it.
+            account.faults_at = {}
+            destruction.destroy(client, "77", lambda _: None)
+            assert listed(account) == ["78"]
+        assert not [change for change in account.changed if "78" in change]
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("fault", ["500", "500 after", "cut", "cut after", "nonsense after"])
+def test_an_answer_that_never_came_is_looked_for(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Done or not, it is gone at the end, and that is known."""
+    said: list[str] = []
+    with simulated("vast") as account:
+        monkeypatch.setenv("BOXSTRAP_VAST_API", account.url)
+        account.boxes = [SimulatedBox("77"), SimulatedBox("78")]
+        account.faults_at = {0: fault}
+        destruction.destroy(PROVIDERS["vast"](ApiKey(KEY, "x")), "77", said.append)
+        assert listed(account) == ["78"]
+        assert len(account.changed) == (1 if "after" in fault else 2)
+    assert "Looking what the account has" in said[0]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulated("runpod") as account:
+        monkeypatch.setenv("BOXSTRAP_RUNPOD_API", account.url)
+        monkeypatch.setattr(account, "destroy", lambda _: True)
+        account.boxes = [SimulatedBox("pod-a")]
+        with pytest.raises(UnreachableError) as refused:
+            destruction.destroy(PROVIDERS["runpod"](ApiKey(KEY, "x")), "pod-a", lambda _: None)
+        assert "nobody knows whether runpod:pod-a is destroyed" in refused.value.what
+        deletes = [change for change in account.changed if change.startswith("DELETE")]
+        assert deletes == ["DELETE /v2/pods/pod-a"] * 2

@@ -1,0 +1,402 @@
+"""What would be lost with a box is told, each way in which something can be; and else nothing is.
+
+The box is this machine. All tests share it, and a user; each puts right what it made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, NotSafeError
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.made_there import parse_made
+from bootstrap.renting.teardown import _refusal
+from bootstrap.renting.unsafe import Unsafe
+from tests.cli import User, UserRepository
+from tests.unit.transfer.boxes import held
+
+PROFILE = """\
+version: 1
+extends: local
+box: {workdir: ~/work}
+train: {command: python train.py, results: [out/]}
+"""
+TRAIN = """\
+from pathlib import Path
+
+Path("out").mkdir(exist_ok=True)
+for name in "ab":
+    Path(f"out/{name}").write_text(name)
+print("step 1", flush=True)
+"""
+LOCAL = ("--host", "local")
+ME = ("-c", "user.name=Box", "-c", "user.email=b@example.org")
+
+
+class World:
+    """A repository, its tree on the box, and its results, which were pulled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.user = User(folder / "home")
+        self.repository: UserRepository = self.user.repository(
+            boxstrap__yaml=PROFILE, train__py=TRAIN, keep__txt="here\n", __gitignore="*.tmp\n"
+        )
+        self.user.run("setup", *LOCAL).must(0)
+        self.user.run("wait", *LOCAL).must(0)
+        self.user.run("pull", *LOCAL).must(0)
+        self.tree = self.user.home / "work" / self.repository.root.name
+        self.home = self.repository.root / "boxstrap-results/local/train-1"
+
+    @property
+    def receipt(self) -> Path:
+        (file,) = self.user.state.glob("boxes/local/receipts/*/train-1.json")
+        return file
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", self.tree, *ME, *words], check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def look(self, rc: int) -> list[str]:
+        """The list, as a look gives it; for people and for programs it is the same."""
+        ended = self.user.run("--dry", "down", *LOCAL, "--json").must(rc)
+        unsafe = ended.json()["unsafe"]
+        for one in unsafe:
+            assert f"{one['where']}: {one['what']}" in ended.json()["error"]["what"]
+        return [f"{one['kind']} {one['where']}: {one['what']}" for one in unsafe]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("down"))
+    yield made
+    made.user.run("stop", *LOCAL, "--all")
+
+
+@contextlib.contextmanager
+def another(file: Path, content: str | None) -> Iterator[None]:
+    """The file with that content, or none, for a while."""
+    aside = file.with_name("aside")
+    if file.exists():
+        file.rename(aside)
+    if content is not None:
+        file.write_text(content)
+    yield
+    if content is not None:
+        file.unlink()
+    if aside.exists():
+        aside.rename(file)
+
+
+@contextlib.contextmanager
+def edited(world: World, content: str) -> Iterator[None]:
+    file = world.tree / "keep.txt"
+    before = file.read_text()
+    file.write_text(content)
+    yield
+    file.write_text(before)
+
+
+@contextlib.contextmanager
+def stashed(world: World) -> Iterator[None]:
+    """Two stashes, of which only the newest is a ref."""
+    for text in ("one\n", "two\n"):
+        (world.tree / "keep.txt").write_text(text)
+        world.git("stash")
+    yield
+    world.git("stash", "clear")
+
+
+@contextlib.contextmanager
+def branched(world: World) -> Iterator[None]:
+    head = world.git("rev-parse", "--abbrev-ref", "HEAD").strip()
+    world.git("checkout", "-q", "-b", "try")
+    world.git("commit", "-q", "--allow-empty", "-m", "Try")
+    world.git("checkout", "-q", head)
+    yield
+    world.git("branch", "-q", "-D", "try")
+
+
+@contextlib.contextmanager
+def tagged(world: World) -> Iterator[None]:
+    made = world.git("commit-tree", "-m", "x", "HEAD^{tree}").strip()
+    world.git("tag", "-a", "-m", "x", "kept", made)
+    yield
+    world.git("tag", "-d", "kept")
+
+
+@contextlib.contextmanager
+def in_the_index(world: World) -> Iterator[None]:
+    """A file whose content was staged, and then put back."""
+    with edited(world, "staged\n"):
+        world.git("add", "keep.txt")
+    yield
+    world.git("reset", "-q")
+
+
+@contextlib.contextmanager
+def linked(world: World) -> Iterator[None]:
+    (world.tree / "out/link").symlink_to(world.tree / "train.py")
+    yield
+    (world.tree / "out/link").unlink()
+
+
+@contextlib.contextmanager
+def without_git(world: World) -> Iterator[None]:
+    (world.tree / ".git").rename(world.tree.with_name("git-aside"))
+    yield
+    world.tree.with_name("git-aside").rename(world.tree / ".git")
+
+
+@contextlib.contextmanager
+def nested(world: World) -> Iterator[None]:
+    """A repository of its own in the tree."""
+    subprocess.run(["git", "init", "-q", world.tree / "inner"], check=True)
+    (world.tree / "inner/a").write_text("x")
+    yield
+    shutil.rmtree(world.tree / "inner")
+
+
+@contextlib.contextmanager
+def forged(world: World) -> Iterator[None]:
+    """A receipt as somebody who doesn't have this machine's key would change it."""
+    body = json.loads(world.receipt.read_text())
+    with another(world.tree / "out/new", "1"):
+        body["files"]["out/new"] = [1, "0" * 64, "out/new"]
+        with another(world.receipt, json.dumps(body)):
+            yield
+
+
+@contextlib.contextmanager
+def of_another_box(world: World) -> Iterator[None]:
+    """One that this machine wrote, of the same run on another box."""
+    from unittest.mock import patch
+
+    from bootstrap.transfer import receipt
+
+    body = json.loads(world.receipt.read_text())
+    del body["mac"]
+    body["box"] = "other"
+    with patch("bootstrap.machine_key.state_dir", lambda: world.user.state):
+        body["mac"] = receipt._mac(body)
+    with another(world.receipt, json.dumps(body)):
+        yield
+
+
+NO_RECEIPT = "there is no receipt of this machine's for the run"
+Made = Callable[[World], AbstractContextManager[Any]]
+WAYS: dict[str, tuple[Made, list[str]]] = {
+    "edits": (
+        lambda w: edited(w, "on the box\n"),
+        ["edits homework: edited (1): keep.txt"],
+    ),
+    "an edit in the index alone": (in_the_index, ["staged homework: staged (1): keep.txt"]),
+    "a new file": (
+        lambda w: another(w.tree / "new \x1b[31m", "new"),
+        ["edits homework: files that were made there (1): $'new \\E[31m'"],
+    ),
+    "a repository in the tree": (
+        nested,
+        ["files homework: too large to come home, or repositories of their own: inner/"],
+    ),
+    "a branch": (branched, ["commits homework: commits that are only there: refs/heads/try"]),
+    "a tag": (tagged, ["commits homework: commits that are only there: refs/tags/kept"]),
+    "stashes": (
+        stashed,
+        ["commits homework: commits that are only there: refs/stash, refs/stash"],
+    ),
+    "a tree without its git": (
+        without_git,
+        ["unread homework: git can't tell what was made there"],
+    ),
+    "a result that came later": (
+        lambda w: another(w.tree / "out/new", "1"),
+        ["results homework/train-1: out/new: was never pulled"],
+    ),
+    "a result that changed on the box": (
+        lambda w: another(w.tree / "out/a", "A"),
+        [
+            "results homework/train-1: out/aside: was never pulled",
+            "results homework/train-1: out/a: the box has another one than was pulled",
+        ],
+    ),
+    "a result that went from the box": (
+        lambda w: another(w.tree / "out/a", None),
+        [
+            "results homework/train-1: out/aside: was never pulled",
+            "results homework/train-1: out/a: is no longer on the box",
+        ],
+    ),
+    "a result that changed here": (
+        lambda w: another(w.home / "out/a", "A"),
+        ["results homework/train-1: out/a: what lies here is not what was pulled"],
+    ),
+    "a result that went from here": (
+        lambda w: another(w.home / "out/a", None),
+        ["results homework/train-1: out/a: what lies here is not what was pulled"],
+    ),
+    "a folder that went from here": (lambda w: another(w.home, None), ["is not there any more"]),
+    "no receipt": (
+        lambda w: another(w.receipt, None),
+        ["results homework/train-1: never pulled: 2 files, 2 B"],
+    ),
+    "a forged receipt": (forged, [f"results homework/train-1: {NO_RECEIPT}"]),
+    "another box's receipt": (
+        of_another_box,
+        ["results homework/train-1: the receipt is of another run"],
+    ),
+    "a result that leads elsewhere": (
+        linked,
+        ["results homework/train-1: out/link is a link that leads out of the results, or nowhere"],
+    ),
+    "a result that is being written": (
+        lambda w: held(w.tree / "out/b"),
+        ["results homework/train-1: out/b: a process has it open for writing"],
+    ),
+}
+
+
+def test_what_is_all_here_is_safe(world: World) -> None:
+    (world.tree / "cache.tmp").write_text("ignored")
+    assert world.look(0) == []
+    said = world.user.run("--dry", "down", *LOCAL).must(0).out
+    assert "would not be destroyed: this machine was not rented" in said
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_of_being_unsafe_is_refused_with_the_list(way: str, world: World) -> None:
+    made, expected = WAYS[way]
+    before = sorted(world.repository.root.rglob("*"))
+    with made(world):
+        found = world.look(9)
+    assert len(found) == len(expected), found
+    assert all(any(want in one for one in found) for want in expected), found
+    assert before == sorted(world.repository.root.rglob("*")), "a look brings nothing"
+
+
+def test_all_of_that_was_put_right(world: World) -> None:
+    assert world.look(0) == []
+
+
+def test_what_runs_waits_or_lives_on_is_refused_and_ended_where_that_is_asked(
+    world: World,
+) -> None:
+    user = world.user
+    user.run("run", *LOCAL, "--", "sh", "-c", "echo go; setsid sleep 301 & sleep 1").must(0)
+    user.run("run", *LOCAL, "--session", "long", "--", "sh", "-c", "echo go; sleep 300").must(0)
+    user.run("run", *LOCAL, "--session", "next", "--after", "long-1", "--", "true").must(0)
+    user.run("wait", *LOCAL, "--run", "train-2").must(0)
+    found = [one for one in world.look(9) if not one.startswith("results")]
+    assert len(found) == 3, found
+    (long,) = (one for one in found if one.startswith("run homework/long-1: running"))
+    (queued,) = (one for one in found if one.startswith("queued homework/next-1: queued: begins"))
+    (left,) = (one for one in found if one.startswith("processes homework/train-2: finished; 1 of"))
+    refused = user.run("down", *LOCAL).must(9)
+    assert "--stop-runs" in refused.err
+    assert len({long, queued, left}) == 3
+    assert "long-1" in user.run("status", *LOCAL).out
+    done = user.run("down", *LOCAL, "--stop-runs", "--json").must(0)
+    assert done.json()["destroyed"] is False
+    runs = {run["name"]: run for run in user.run("status", *LOCAL, "--json").json()["runs"]}
+    assert (runs["long-1"]["ended"], runs["next-1"]["ended"]) == ("stop", "stop")
+    assert runs["train-2"]["left"] == 0
+
+
+def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
+    (world.tree / "keep.txt").write_text("on the box\n")
+    (world.tree / "new").write_text("new")
+    (world.tree / "out/c").write_text("c")
+    with branched(world):
+        tip = world.git("rev-parse", "try").strip()
+        # Who stands elsewhere brings no work home, and is told of it.
+        elsewhere = world.user.home / "elsewhere"
+        elsewhere.mkdir()
+        place, world.user.place = world.user.place, elsewhere
+        refused = world.user.run("down", *LOCAL).must(9).err
+        world.user.place = place
+        assert "commits that are only there: refs/heads/try" in refused
+        assert "edited (1): keep.txt; files that were made there (1): new" in refused
+        world.user.run("down", *LOCAL).must(0)
+        git = world.repository.git
+        assert git("rev-parse", "refs/boxstrap/local/heads/try") == tip
+        edits = "refs/boxstrap/local/edits"
+        assert git("show", f"{edits}:keep.txt") == "on the box"
+        # Results come by a pull, not as edits.
+        assert git("diff", "--name-only", f"{edits}^", edits).split() == ["keep.txt", "new"]
+        assert world.look(0) == []
+        # It is the content that counts, now: what is done there after that is not home.
+        (world.tree / "new").write_text("newer")
+        assert world.look(9) == [
+            "edits homework: edited (1): keep.txt; files that were made there (1): new"
+        ]
+        # What a person's own `sync --back` brought is home as well, from wherever they ask.
+        world.user.run("sync", "--back", *LOCAL).must(0)
+        world.user.place = elsewhere
+        assert [one for one in world.look(0) if "results" not in one] == []
+        world.user.place = place
+        git("update-ref", "-d", edits)
+        assert len(world.look(9)) == 1
+    (world.tree / "new").unlink()
+    world.git("checkout", "-q", "--", "keep.txt")
+
+
+def test_a_tree_beside_and_a_tree_of_nobody_here_are_looked_at(world: World) -> None:
+    user = world.user
+    user.run("run", *LOCAL, "--session", "first", "--", "sh", "-c", "echo go; sleep 300").must(0)
+    user.run("run", *LOCAL, "--session", "beside", "--", "sh", "-c", "mkdir out; date | tee out/d")
+    user.run("wait", *LOCAL, "--run", "beside-1").must(0)
+    beside = world.tree.with_name("homework@2")
+    user.run("pull", *LOCAL, "--run", "beside-1").must(0)
+    user.run("down", *LOCAL, "--stop-runs").must(0)
+    assert world.look(0) == []
+    text = (beside / "keep.txt").read_text()
+    (beside / "keep.txt").write_text("x")
+    assert world.look(9) == ["edits homework@2: edited (1): keep.txt"]
+    (beside / "keep.txt").write_text(text)
+    # Without the repository here nobody can compare.
+    aside = world.repository.root.rename(world.repository.root.with_name("aside"))
+    user.place = user.home
+    with edited(world, "x"):
+        assert "edits homework: edited (1): keep.txt" in world.look(9)
+    user.place = aside.rename(world.repository.root)
+
+
+class _Wire(LocalWire):
+    label = "box"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"home\t/x\n",
+        b"home\t/x\ntree\tno such\tthing\nover\tyes\n",
+        b"home\t/x\nholds\tedits\ntree\tk\tn\t1\t\nover\tyes\n",
+        b"home\t/x\nholds\tmagic\t1\tx\nover\tyes\n",
+        b"home\t/x\nref\tnone\trefs/heads/x\nover\tyes\n",
+        b"home\t/x\ntree\t../..\thomework\t1\t\nover\tyes\n",
+    ],
+)
+def test_half_an_answer_is_none(answer: bytes) -> None:
+    """What is passed over would be taken for nothing, and the box be destroyed."""
+    wire = _Wire()
+    with pytest.raises(BoxstrapError):
+        parse_made(answer, wire)
+    wire.close()
+
+
+def test_the_list_says_what_to_do_about_each() -> None:
+    error = _refusal("my-box", [Unsafe("run", "a/train-1", "running"), Unsafe("edits", "a", "x")])
+    assert isinstance(error, NotSafeError)
+    assert "a/train-1: running" in error.what
+    for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
+        assert words in error.hint
