@@ -23,8 +23,9 @@ class DataServer:
 
     `certificate` is what a client has to trust. Faults hold until they are changed: `status`
     answers every request so (`status_left` requests of them), `cut_after` hangs up after so many
-    bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files, `tags` no word
-    for the state that a file is in.
+    bytes of an answer (`cuts_left` times), `ranges` False gives no parts of files, `tags` False no
+    word for the state that a file is in. `modified` is the time of change that it names,
+    `heeds_times` whether it refuses what changed since, `odd` headers in the place of its own.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class DataServer:
         self.status, self.status_left = 0, 0
         self.cut_after, self.cuts_left = 0, 0
         self.ranges, self.tags = True, True
+        self.modified, self.heeds_times = "", True
+        self.odd: dict[str, str] = {}
         self.token = ""
         """Without it the hub says nothing."""
         self.certificate = folder / "data-server.pem"
@@ -115,11 +118,16 @@ class _DataHandler(BaseHTTPRequestHandler):
             return self._send(404, b"")
         tag = f'"{len(content)}-{hashlib.sha256(content[:4096]).hexdigest()[:16]}"'
         span = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        named = {"ETag": tag} if owner.tags else {}
+        if owner.modified:
+            named["Last-Modified"] = owner.modified
+        asked = self.headers.get("If-Unmodified-Since", owner.modified)
+        if owner.heeds_times and asked != owner.modified:
+            return self._send(412, b"")
         if not (span and owner.ranges) or self.headers.get("If-Range", tag) != tag:
-            return self._send(200, content, **({"ETag": tag} if owner.tags else {}))
+            return self._send(200, content, **named)
         start, end = int(span[1]), min(int(span[2]), len(content) - 1)
         where = f"bytes {start}-{end}/{len(content)}"
-        named = {"ETag": tag} if owner.tags else {}
         return self._send(206, content[start : end + 1], Content_Range=where, **named)
 
     def _hub(self, path: str, body: bytes) -> None:
@@ -163,9 +171,9 @@ class _DataHandler(BaseHTTPRequestHandler):
     def _send(self, status: int, body: bytes, **headers: str) -> None:
         owner = self.server.owner
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        for name, value in {**said, "Content-Length": str(len(body)), **owner.odd}.items():
+            self.send_header(name, value)
         self.end_headers()
         if owner.cuts_left and owner.cut_after and len(body) > owner.cut_after:
             owner.cuts_left -= 1

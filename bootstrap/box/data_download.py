@@ -151,12 +151,10 @@ class _FileParts:
             def once() -> None:
                 nonlocal there
                 self._download.received(0)
-                span = f"bytes={begin + there}-{end - 1}"
-                headers = {"Range": span}
-                if self._wanted.tag.startswith('"'):
-                    headers["If-Range"] = self._wanted.tag
+                headers = {"Range": f"bytes={begin + there}-{end - 1}", **self._unchanged()}
                 with self._download.open(self._wanted, headers) as answer:
-                    if not _begins_at(answer, begin + there, self._wanted.size):
+                    is_part = _begins_at(answer, begin + there, self._wanted.size)
+                    if not is_part or self._is_another(answer):
                         raise DataError("data-changed", f"{self._name} changed meanwhile")
                     while begin + there < end and (
                         piece := answer.read(min(PIECE, end - begin - there))
@@ -179,6 +177,24 @@ class _FileParts:
             is_last = not self._left
         if is_last:
             self._finish()
+
+    def _unchanged(self) -> dict[str, str]:
+        """What asks a server to give nothing where the file is in another state."""
+        tag = self._wanted.tag
+        if tag.startswith('"'):
+            return {"If-Range": tag}
+        return {"If-Unmodified-Since": tag} if tag.endswith(" GMT") else {}
+
+    def _is_another(self, answer: Any) -> bool:  # noqa: ANN401 - see Https
+        """Whether it says itself that it is of another state: some servers pass over what is asked.
+
+        Where a digest is named, that tells in the end.
+        """
+        wanted = self._wanted
+        if wanted.sha256 or wanted.blob or wanted.signed_of >= 0 or not wanted.tag:
+            return False
+        said = answer.headers.get("Last-Modified" if wanted.tag.endswith(" GMT") else "ETag")
+        return said not in (None, wanted.tag)
 
     def _whole(self) -> None:
         """Fetch a small file, or one whose server gives no parts, at once."""
@@ -246,7 +262,8 @@ def has_digest(path: Path, wanted: DataFile) -> bool:
 
 
 def _begins_at(answer: Any, at: int, size: int) -> bool:  # noqa: ANN401 - see Https
-    said = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", answer.headers.get("Content-Range", ""))
+    span = r"bytes ([0-9]{1,18})-[0-9]+/([0-9]+|\*)"
+    said = re.fullmatch(span, answer.headers.get("Content-Range", ""))
     return bool(said and int(said[1]) == at and said[2] in ("*", str(size)))
 
 

@@ -20,6 +20,8 @@ PATIENCE_S = 60
 """How long a server may give nothing, in seconds."""
 REFUSED = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 451, 501})
 """Answers that another try does not change."""
+CHANGED = 412
+"""What a server answers where a file is not in the state that is asked for."""
 NETWORK_ERRORS = (OSError, EOFError, http.client.HTTPException)
 """What a try ends with that may go well the next time: URLError and HTTPError are OSErrors."""
 
@@ -82,7 +84,10 @@ class Https:
     def open(
         self, url: str, headers: dict[str, str], token: str = "", body: bytes | None = None
     ) -> Any:  # noqa: ANN401 - http.client.HTTPResponse, by another name in typeshed
-        """The answer. Raises DataError where the server refuses, else NETWORK_ERRORS."""
+        """The answer. Raises DataError where the server refuses, else NETWORK_ERRORS.
+
+        An answer that makes no sense, as a redirect to no address, is a refusal.
+        """
         if urllib.parse.urlsplit(url).scheme not in self.schemes:
             raise DataError("data-refused", f"{plain(url)} is not https")
         request = urllib.request.Request(  # noqa: S310 - https alone
@@ -94,6 +99,8 @@ class Https:
             return self._opener.open(request, timeout=TIMEOUT_S)
         except urllib.error.HTTPError as error:
             error.close()
+            if error.code == CHANGED:
+                raise DataError("data-changed", f"{plain(url)} changed meanwhile") from None
             if error.code in REFUSED:
                 raise DataError(
                     "data-refused", f"{plain(url)}: the server answers {error.code}", error.code
@@ -106,6 +113,10 @@ class Https:
                     f"{plain(url)}: its certificate is not trusted: {error.reason}",
                 ) from None
             raise
+        except ValueError as error:
+            raise DataError(
+                "data-refused", f"{plain(url)}: the answer makes no sense: {error}"
+            ) from None
 
 
 class OwnServer(Https):

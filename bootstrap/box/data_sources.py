@@ -20,6 +20,8 @@ MOST_ANSWER = 64 * 1024 * 1024  # bytes of a list that is read
 MOST_FILES = 1_000_000
 MOST_PAGES = 20_000
 LONGEST_PATH = 1024
+MOST_BYTES = 2**60
+"""Of a file: no disk has as many."""
 _HUB = re.compile(r"hf:(datasets|models)/([^@]+)@([^/]+)(?:/(.+))?")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f]")
@@ -35,7 +37,7 @@ class DataFile(NamedTuple):
     blob: str = ""
     """What git calls its content, where that is known and no SHA-256 is."""
     tag: str = ""
-    """What the server calls this state of it."""
+    """What the server calls this state of it: its ETag, else the time of its last change."""
     token: str = ""
     ranges: bool = True
     """Whether its server gives parts of it."""
@@ -51,7 +53,7 @@ def files_of(
     """The files to fetch. Raises DataError, NETWORK_ERRORS."""
     scheme = item.source.partition(":")[0]
     if scheme == "https":
-        return [_at_address(item, https)]
+        return [_at_address(item, https)]  # its size is judged there
     try:
         listed = _of_hub(item, https) if scheme == "hf" else signed(item.number)
         taken = (file for file in listed if item.takes(file.path))
@@ -63,6 +65,8 @@ def files_of(
     if len(found) > MOST_FILES:
         raise DataError("data-refused", f"{item.source} has more than {MOST_FILES} files")
     files = [file._replace(path=safe_path(file.path)) for file in found]
+    if any(not -1 <= file.size <= MOST_BYTES for file in files):
+        raise DataError("data-refused", f"{item.source} names a file of an impossible size")
     if not files:
         raise DataError("data-refused", f"{item.source} has no files")
     if len({file.path for file in files}) < len(files):
@@ -87,12 +91,9 @@ def _at_address(item: Item, https: Https) -> DataFile:
     """One byte is asked for: the answer tells the size, and whether parts are given."""
     name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(item.source).path))
     with https.open(item.source, {"Range": "bytes=0-0"}) as answer:
-        headers = answer.headers
-        part = re.fullmatch(r"bytes 0-0/(\d+)", headers.get("Content-Range", ""))
-        length = headers.get("Content-Length", "")
-        size = int(part.group(1)) if part else int(length) if length.isdigit() else -1
-        tag = headers.get("ETag") or headers.get("Last-Modified") or ""
+        tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         ranges = answer.status == 206
+        size = _size_said(item, answer.headers, ranges)
     return DataFile(
         item.source,
         safe_path(name) if name else "",
@@ -102,6 +103,19 @@ def _at_address(item: Item, https: Https) -> DataFile:
         ranges=ranges,
         is_alone=True,
     )
+
+
+def _size_said(item: Item, headers: Any, is_part: bool) -> int:  # noqa: ANN401 - see Https
+    """What a server says of a file's size; -1 where it says nothing. Raises DataError."""
+    said = headers.get("Content-Range" if is_part else "Content-Length", "*").strip()
+    text = said[len("bytes 0-0/") :] if is_part and said.startswith("bytes 0-0/") else said
+    if text == "*":
+        return -1
+    if not re.fullmatch("[0-9]{1,18}", text):
+        raise DataError(
+            "data-refused", f"{plain(item.source)}: its server says that it has {said[:40]!r} bytes"
+        )
+    return int(text)
 
 
 def _of_hub(item: Item, https: Https) -> Iterator[DataFile]:

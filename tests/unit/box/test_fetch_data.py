@@ -37,6 +37,8 @@ def server(served: DataServer) -> DataServer:
     served.files.clear(), served.redirects.clear(), served.asked.clear()
     served.status = served.status_left = served.cuts_left = served.sent = 0
     served.ranges, served.tags, served.token = True, True, ""
+    served.modified, served.heeds_times = "", True
+    served.odd.clear()
     return served
 
 
@@ -161,6 +163,73 @@ def test_what_came_of_another_file_is_no_part_of_this_one(
     box.fetched({"from": server.url(name), "to": "data/x"})
     assert box.files() == {"data/x": second + b"2"}
     assert len(server.asked) == asked + 4, "the size is asked for, and all blocks"
+
+
+@pytest.mark.parametrize("heeds_times", [True, False])
+def test_a_file_that_changes_while_it_is_fetched_is_never_made_of_two(
+    box: BoxHere, server: DataServer, monkeypatch: pytest.MonkeyPatch, *, heeds_times: bool
+):
+    """Neither by a server that heeds what it is asked, nor by one that only tells the time."""
+    monkeypatch.setattr(data_download, "BLOCK", 4096)
+    monkeypatch.setattr(data_download, "WORKERS", 1)
+    server.tags, server.heeds_times = False, heeds_times
+    server.modified = "Sun, 22 Nov 2026 08:00:00 GMT"
+    server.add("l", b"1" * 8193)
+    fetch = data_download._FileParts._block
+
+    def changing(parts: Any, number: int) -> None:
+        if number == 1:
+            server.add("l", b"2" * 8193)
+            server.modified = "Sun, 22 Nov 2026 08:00:01 GMT"
+        fetch(parts, number)
+
+    item = {"from": server.url("l"), "to": "l"}
+    with monkeypatch.context() as changes:
+        changes.setattr(data_download._FileParts, "_block", changing)
+        done = box.run("fetch", item)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "code data-changed")
+    assert "/l changed meanwhile" in done.stderr
+    assert not (box.tree / "l").exists()
+    box.fetched(item)
+    assert box.files() == {"l": b"2" * 8193}
+
+
+ODD = [
+    *({"Content-Range": f"bytes 0-0/{size}"} for size in ("-5", "9" * 30, "9" * 5000, "²", "x")),
+    {"Content-Range": "x" * 60_000},
+    {"Location": "https://[::1/x"},
+    {"Location": "https://127.0.0.1:99999999/x"},
+    {"Location": "https://" + "x" * 70 + ".example/"},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=range(len(ODD)))
+def test_answers_that_make_no_sense_are_refused(
+    box: BoxHere, server: DataServer, odd: dict[str, str]
+):
+    server.add("l", b"1" * 10)
+    if "Location" in odd:
+        server.redirects["l"] = odd["Location"]
+    server.odd.update(odd)
+    assert "127.0.0.1" in box.refused("data-refused", {"from": server.url("l"), "to": "l"})
+
+
+@pytest.mark.parametrize("size", ["-5", "9" * 30, "9" * 5000, "x", ""])
+def test_a_length_that_makes_no_sense_is_refused(box: BoxHere, server: DataServer, size: str):
+    server.add("l", b"1" * 10)
+    server.ranges = False
+    server.odd["Content-Length"] = size
+    box.refused("data-refused", {"from": server.url("l"), "to": "l"})
+
+
+@pytest.mark.parametrize("size", [-5, 10**30])
+def test_a_hub_that_names_an_impossible_size_is_refused(
+    box: BoxHere, server: DataServer, size: int
+):
+    entry = {"type": "file", "path": "a", "oid": "0" * 40, "size": size}
+    server.add("list", json.dumps([entry]).encode())
+    server.redirects[f"api/models/me/m/tree/{'5' * 40}"] = server.url("list")
+    box.refused("data-refused", {"from": "hf:models/me/m@v1", "to": "m"})
 
 
 def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
