@@ -14,7 +14,9 @@ from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.link.errors import NoAnswer
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 
-WAITS = ("young", "held", "checkpoint")
+CLOSED = "closed"
+"""Why a file is not complete that may be read ahead: see `ResultFile.why`."""
+WAITS = ("young", CLOSED, "held", "checkpoint")
 """Why a file on a box is not complete."""
 LEFT = ("outside", "special", "unreadable", "name", "missing", "many")
 _LONGEST_PATH = 8192
@@ -38,6 +40,11 @@ class BoxFile(NamedTuple):
     def size(self) -> int:
         """Bytes."""
         return self.state[2]
+
+    @property
+    def unit(self) -> str:
+        """The same for files that land together."""
+        return self.checkpoint or f"/{self.path}"
 
     @property
     def modified(self) -> int:

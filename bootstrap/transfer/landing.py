@@ -201,8 +201,9 @@ class Landing(HomeFolder):
 
     def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
         """Remove what came of files that are others now, or gone."""
-        names = {self._part(*one) for one in kept}
-        for name in os.listdir(self._parts):  # noqa: PTH208 - of a folder that is open
+        there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
+        names = {self._part(*one) for one in kept} if there else set()
+        for name in there:
             if name not in names:
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=self._parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 PARTS = ".boxstrap-parts"
 """The folder of files that have not come whole yet, in the folder into which they come."""
@@ -48,6 +49,8 @@ def _spelled(name: str) -> str:
 
 
 def _why_wrong(path: str) -> str:
+    if path.isascii() and path.isprintable():
+        return ""
     for character in path:
         kind = _UNSHOWN.get(unicodedata.category(character))
         if kind:
@@ -79,3 +82,16 @@ def name_beside(path: str, run: str, number: int) -> str:
     room = LONGEST_NAME - len(f"{more}{dot}{ending}".encode())
     stem = stem.encode()[: max(1, room)].decode("utf-8", "ignore")
     return f"{folder}{slash}{stem}{more}{dot}{ending}"
+
+
+def lie_in_more_folders(paths: Iterable[str], most: int) -> bool:
+    """Whether these lie in more folders than that: each takes room, and no size tells of it."""
+    found: set[str] = set()
+    for path in paths:
+        folder = path.rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+        if len(found) > most:
+            return True
+    return False

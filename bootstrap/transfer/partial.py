@@ -9,6 +9,7 @@ import os
 _PIECE = 1 << 20
 _SYNCED = 1 << 20
 """Bytes: a larger file is on the disk before it has its name."""
+_EMPTY = hashlib.sha256()
 _WRITTEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -22,23 +23,30 @@ class PartialFile:
     def __init__(self, parts: int, name: str, size: int) -> None:
         self.name, self.size = name, size
         self._digest = hashlib.sha256()
-        self._file = os.open(name, _WRITTEN, 0o666, dir_fd=parts)
-        if os.fstat(self._file).st_nlink != 1:  # it landed, and a cut kept its first name
-            os.close(self._file)
-            os.unlink(name, dir_fd=parts)
-            self._file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
+        self._whole = ""
         self.at = 0
         """How many bytes of it are here."""
+        try:
+            self._file = os.open(name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
+        except FileExistsError:
+            self._go_on(parts)
+
+    def _go_on(self, parts: int) -> None:
+        self._file = os.open(self.name, _WRITTEN, 0o666, dir_fd=parts)
+        if os.fstat(self._file).st_nlink != 1:  # it landed, and a cut kept its first name
+            os.close(self._file)
+            os.unlink(self.name, dir_fd=parts)
+            self._file = os.open(self.name, _WRITTEN | os.O_EXCL, 0o666, dir_fd=parts)
         while piece := os.read(self._file, _PIECE):
             self._digest.update(piece)
             self.at += len(piece)
-        if self.at > size:
+        if self.at > self.size:
             self.restart()
 
     @property
     def sha256(self) -> str:
         """Of what is here."""
-        return self._digest.hexdigest()
+        return self._whole or self._digest.hexdigest()
 
     def restart(self) -> None:
         """What was here of it is no part of it. Raises OSError."""
@@ -62,6 +70,8 @@ class PartialFile:
             os.utime(self._file, ns=(modified, modified))
         if self.size > _SYNCED:
             os.fsync(self._file)
+        self._whole = self._digest.hexdigest()
+        self._digest = _EMPTY  # many may wait, and this is the most of what each takes
         self.close()
 
     def close(self) -> None:

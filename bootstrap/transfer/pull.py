@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from bootstrap.box.transfer.complete_files import MOST_FILES
+from bootstrap.box.transfer.complete_files import MOST_FILES, STOOD_S
 from bootstrap.errors import NotSafeError
-from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
+from bootstrap.protocol.results import CLOSED, BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size as shown_size
+from bootstrap.transfer.choice import chosen
 from bootstrap.transfer.landing import Landing
-from bootstrap.transfer.names import why_refused
+from bootstrap.transfer.names import lie_in_more_folders, why_refused
 from bootstrap.transfer.outgoing import PushProgress
 from bootstrap.transfer.partial import PartialFile
 from bootstrap.transfer.pulled import PulledFile, PulledRecord
@@ -21,8 +22,14 @@ from bootstrap.transfer.receive import NoRoom, ResultReceiver, of_this_file
 
 _EVERY_S = 0.1
 """Between two reports of progress."""
+_TICK_S = 0.05
+"""Longer than what the times of files, as a system has them, go on by at once."""
+_LOOK_S = 0.25
+"""Between two looks at what was read ahead."""
+_YOUNG = "was written to a moment ago"
 WAITS = {
-    "young": "was written to a moment ago",
+    "young": _YOUNG,
+    CLOSED: _YOUNG,
     "held": "a process has it open for writing",
     "checkpoint": "its checkpoint is not complete",
     "changed": "changed while it was read",
@@ -98,6 +105,9 @@ class Puller:
         self._landing, self._record, self._most = landing, record, most
         self._tell, self._landed = tell, landed
         self._told = 0.0
+        self._why_refused: dict[str, str] = {}
+        self._progress = PushProgress()
+        self._landed_files = self._landed_bytes = 0
         self.received = 0
         """Bytes that came, of whatever became whole or not."""
         self.stopped = ""
@@ -105,6 +115,9 @@ class Puller:
 
     def round(self, source: ResultSource, *, live: bool, at_once: int | None = None) -> PullRound:
         """Take what is complete; of more than `at_once` bytes the newest, the rest in later rounds.
+
+        While files of a run that is over stand the time that it takes, some are read ahead; they
+        land if they turn out to be complete, as they were.
 
         Raises NotSafeError where the box has more than is allowed, or sends more than it said; and
         as the source.
@@ -114,22 +127,31 @@ class Puller:
         self._landing.look_again()
         look = source.look(live=live)
         done = PullRound(look, missing={p: w for p, w in look.left.items() if w not in NOTHING})
-        refused = {path: why for path in look.files if (why := why_refused(path))}
+        refused = self._refused(look.files)
         done.missing.update(refused)
         files = [file for path, file in look.files.items() if path not in refused]
         self._check_size(files)
         wanted = [file for file in files if not self.is_home(file)]
         done.missing.update({file.path: file.why or "later" for file in wanted})
-        complete = _newest([file for file in wanted if not file.why], at_once)
+        taken = chosen(wanted, at_once)
         self._landing.forget_others([(file.path, file.state) for file in wanted])
         try:
-            if complete:
-                self._take(source, complete, done, live=live)
+            if taken:
+                self._expect(wanted if at_once is None else taken)
+                self._take(source, taken, done, live=live)
         except NoRoom as full:
             self.stopped = str(full)
-            left = {file.path for file in complete} - done.landed
+            left = {file.path for file in taken} - done.landed
             done.missing.update(dict.fromkeys(left, self.stopped))
         return done
+
+    def _refused(self, paths: Iterable[str]) -> dict[str, str]:
+        """Those that may not be made here, and why. Each is judged once."""
+        before = self._why_refused
+        self._why_refused = {
+            path: before[path] if path in before else why_refused(path) for path in paths
+        }
+        return {path: why for path, why in self._why_refused.items() if why}
 
     def is_home(self, file: BoxFile) -> bool:
         """Whether the file lies here as it is there. Nothing is read for that."""
@@ -147,7 +169,7 @@ class Puller:
             raise NotSafeError(
                 f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)
             )
-        if _more_folders({*sizes, *self._record.files}, MOST_FILES):
+        if lie_in_more_folders({*sizes, *self._record.files}, MOST_FILES):
             raise NotSafeError(
                 f"the results lie in more than {MOST_FILES:,} folders.",
                 where=str(self._landing.place),
@@ -160,6 +182,20 @@ class Puller:
                 hint=f"To allow more: --max-size {-(-total // 10**9)}G",
             )
 
+    def _expect(self, files: Sequence[BoxFile]) -> None:
+        """These are to come, in this round and in others."""
+        progress = self._progress
+        progress.files, progress.bytes = self._landed_files, self._landed_bytes
+        progress.all_files = progress.files + len(files)
+        progress.all_bytes = progress.bytes + sum(file.size for file in files)
+
+    def _came(self, count: int) -> None:
+        self.received += count
+        self._progress.bytes += count
+        if not count or time.monotonic() - self._told >= _EVERY_S:
+            self._told = time.monotonic()
+            self._tell(self._progress)
+
     def _take(
         self, source: ResultSource, files: Iterable[BoxFile], done: PullRound, *, live: bool
     ) -> None:
@@ -169,43 +205,51 @@ class Puller:
             WantedFile(file, self._landing.begun(file.path, file.state, file.size))
             for file in files
         ]
-        progress = PushProgress(
-            all_files=len(files),
-            bytes=sum(at for _, at in wanted),
-            all_bytes=sum(file.size for file in files),
-        )
+        self._progress.bytes += sum(at for _, at in wanted)
+        self._came(0)
+        if any(file.why for file in files):
+            time.sleep(_TICK_S)  # what is written while it is read has another time than now
+        waiting: dict[BoxFile, PartialFile] = {}
+        full: NoRoom | None = None
+        try:
+            receiver = ResultReceiver(self._landing, self._came)
+            for file, partial in receiver.receive(source.get(wanted)):
+                self._progress.files += 1
+                if isinstance(partial, str):
+                    done.missing[file.path] = partial
+                elif file.why or file.checkpoint:
+                    waiting[file] = partial
+                else:
+                    self._land(file, partial, done)
+        except NoRoom as error:
+            full = error
+        self._came(0)
+        broken = {file.unit for file in files if file not in waiting}
+        if waiting := {one: part for one, part in waiting.items() if one.unit not in broken}:
+            self._land_waiting(self._second_look(source, waiting, live=live), waiting, done)
+        if full is not None:
+            raise full
 
-        def came(count: int) -> None:
-            self.received += count
-            progress.bytes += count
-            if not count or time.monotonic() - self._told >= _EVERY_S:
-                self._told = time.monotonic()
-                self._tell(progress)
+    def _second_look(
+        self, source: ResultSource, files: Iterable[BoxFile], *, live: bool
+    ) -> BoxLook:
+        """What there is now; what was read ahead is given the time that it must stand."""
+        until = time.monotonic() + 2 * STOOD_S
+        while True:
+            look = source.look(live=live)
+            waits = any(file.why and look.files.get(file.path) == file for file in files)
+            if not waits or time.monotonic() > until:
+                return look
+            time.sleep(_LOOK_S)
 
-        came(0)
-        together: list[tuple[BoxFile, PartialFile]] = []
-        broken: set[str] = set()
-        for file, partial in ResultReceiver(self._landing, came).receive(source.get(wanted)):
-            progress.files += 1
-            if isinstance(partial, str):
-                done.missing[file.path] = partial
-                broken.add(file.checkpoint)
-            elif file.checkpoint:
-                together.append((file, partial))
-            else:
-                self._land(file, partial, done)
-        came(0)
-        together = [one for one in together if one[0].checkpoint not in broken]
-        if together:
-            self._land_checkpoints(source.look(live=live), together, done)
-
-    def _land_checkpoints(
-        self, look: BoxLook, files: Sequence[tuple[BoxFile, PartialFile]], done: PullRound
+    def _land_waiting(
+        self, look: BoxLook, files: Mapping[BoxFile, PartialFile], done: PullRound
     ) -> None:
-        """Those that still stand there as they were when their first file was read."""
+        """Those that are complete, as they were, and their checkpoint too, when it was begun."""
         before, now = _checkpoints(done.look), _checkpoints(look)
-        for file, partial in files:
-            if before[file.checkpoint] == now.get(file.checkpoint):
+        for file, partial in files.items():
+            is_whole = look.files.get(file.path) == file._replace(why="")
+            if is_whole and before.get(file.checkpoint) == now.get(file.checkpoint):
                 self._land(file, partial, done)
             else:
                 done.missing[file.path] = "changed"
@@ -230,42 +274,15 @@ class Puller:
             done.missing[path] = error.what
         else:
             done.landed.add(path)
+            self._landed_files += 1
+            self._landed_bytes += file.size
             done.missing.pop(path, None)
             self._landed(file, place)
 
 
-def _more_folders(paths: Iterable[str], most: int) -> bool:
-    """Whether these lie in more folders than that: each takes room, and no size tells of it."""
-    found: set[str] = set()
-    for path in paths:
-        folder = path.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
-            folder = folder.rpartition("/")[0]
-        if len(found) > most:
-            return True
-    return False
-
-
-def _newest(files: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
-    """As many as are not more than so many bytes, but at least one; checkpoints as a whole."""
-    if at_once is None or sum(file.size for file in files) <= at_once:
-        return files
-    units: dict[str, list[BoxFile]] = {}
-    for file in sorted(files, key=lambda file: file.modified, reverse=True):
-        units.setdefault(file.checkpoint or f"/{file.path}", []).append(file)
-    taken: list[BoxFile] = []
-    for unit in units.values():
-        at_once -= sum(file.size for file in unit)
-        if taken and at_once < 0:
-            break
-        taken += unit
-    return taken
-
-
-def _checkpoints(look: BoxLook) -> dict[str, set[BoxFile]]:
-    found: dict[str, set[BoxFile]] = {}
+def _checkpoints(look: BoxLook) -> dict[str, set[tuple[object, ...]]]:
+    found: dict[str, set[tuple[object, ...]]] = {}
     for file in look.files.values():
         if file.checkpoint:
-            found.setdefault(file.checkpoint, set()).add(file)
+            found.setdefault(file.checkpoint, set()).add((file.path, file.state))
     return found

@@ -35,7 +35,7 @@ gpu: {require: false}
 train: {command: "true", results: [data/]}
 """
 _RSYNC = "/workspace/rsync"
-_CAME = "/sys/class/net/eth0/statistics/rx_bytes"
+_CARD = "/sys/class/net/eth0/statistics/{}_bytes"
 _PROGRAM = "import zlib,base64;exec"
 """How the program of the box's side begins."""
 
@@ -69,12 +69,13 @@ def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
             found["rsync out"].append(
                 _rsync(stage, place, f"box:{_target(repository)}/", f"{out}/")
             )
-            shutil.rmtree(out)
             for name in ("pull", "pull again"):
                 seconds, *held = _timed(stage, place, repository, "pull")
                 found[name].append(seconds)
                 memory = max(memory, *held)
             _compare(source, next(home.glob("*/*/data")))
+            # Not earlier: ext4 is slow to make files for minutes after it, and so would be ours.
+            shutil.rmtree(out)
             shutil.rmtree(home)
             tell(f"{'far' if is_far else 'near'}: {found}")
         where = ", 100 ms away" if is_far else ""
@@ -87,7 +88,9 @@ def measure(stage: Stage, runs: int, large_mb: int) -> list[BenchRow]:
             ]
         bar = Bar(_MOST_MEMORY_MB)
         rows.append(BenchRow(group, "  memory, either side", [memory], "MB", bar, digits=0))
-    return [*rows, *_cut(stage, near, repository, group)]
+    for words in (("push", "data"), ("pull",)):
+        rows += _cut(stage, near, repository, words, group)
+    return rows
 
 
 def _write(source: Path, large_mb: int) -> None:
@@ -126,7 +129,7 @@ def _timed(
 ) -> tuple[float, float, float]:
     """Seconds, and the most memory of each side in MB; cut so often, at even shares of it."""
     call = _call(stage, place, repository, *words)
-    log, part = stage.file("transfer.out"), place.box.root / _target(repository)[1:]
+    log, part = stage.file("transfer.out"), _copy(place, repository, words[0])
     here = there = 0.0
     programs: list[psutil.Process] = []
     all_bytes = sum(path.stat().st_size for path in (repository / "data").rglob("*.bin"))
@@ -186,17 +189,31 @@ def _compare(source: Path, target: Path) -> None:
         raise BenchError(f"not the same:\n{done.stdout[:2000]}")
 
 
-def _cut(stage: Stage, near: StagePlace, repository: Path, group: str) -> list[BenchRow]:
-    counts = []
+def _copy(place: StagePlace, repository: Path, name: str) -> Path:
+    """Where a push's files come to, or a pull's."""
+    there = place.box.root / _target(repository)[1:]
+    return there if name == "push" else repository / "boxstrap-results"
+
+
+def _cut(
+    stage: Stage, near: StagePlace, repository: Path, words: tuple[str, ...], group: str
+) -> list[BenchRow]:
+    """Once without cuts, for the count of bytes that the card says, and once with."""
+    name, counts = words[0], list[int]()
+    card = _CARD.format("rx" if name == "push" else "tx")
+    copy = _copy(near, repository, name)
     for cuts in (0, _CUTS):
-        _clear(near, repository)
-        before = int(near.box.read(_CAME))
-        seconds, *held = _timed(stage, near, repository, "push", "data", cuts=cuts)
-        counts.append(int(near.box.read(_CAME)) - before)
-        _compare(repository / "data", near.box.root / _target(repository)[1:])
+        if name == "push":
+            _clear(near, repository)
+        else:
+            shutil.rmtree(copy, ignore_errors=True)
+        before = int(near.box.read(card))
+        seconds, *held = _timed(stage, near, repository, *words, cuts=cuts)
+        counts.append(int(near.box.read(card)) - before)
+        _compare(repository / "data", next(copy.glob("*/*/data"), copy))
     again = max(0, counts[1] - counts[0]) / 1e6
     return [
-        BenchRow(group, f"push with {_CUTS} cuts", [seconds]),
+        BenchRow(group, f"{name} with {_CUTS} cuts", [seconds]),
         BenchRow(group, "  bytes sent twice", [again], "MB", Bar(_MOST_AGAIN_MB), digits=1),
         BenchRow(
             group, "  its memory, either side", [max(held)], "MB", Bar(_MOST_MEMORY_MB), digits=0

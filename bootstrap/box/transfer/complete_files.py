@@ -19,7 +19,8 @@ from .held_files import held_files
 STOOD_S = 2.0
 MOST_FILES = 250000
 """Of more, the rest is left out, and said to be."""
-
+_FINE_NS = 10**6
+"""Where times are no multiples of it, each write has one of its own, or nearly."""
 
 _NUMBERED = r"(?:checkpoint|ckpt|global_step|step|epoch|iter|iteration)[-_.=]*[0-9]+"
 _FOLDER = re.compile(rf"(?:{_NUMBERED}[-_.]?)+(?:ckpt|hf)?|.+\.ckpt", re.IGNORECASE)
@@ -45,7 +46,11 @@ class ResultFile(NamedTuple):
     path: str
     state: FileState
     why: str
-    """Why it isn't complete: young, held, checkpoint (another file of it isn't); "" where it is."""
+    """Why it isn't complete: young, held, checkpoint (another file of it isn't); "" where it is.
+
+    closed: it is young, and its run is over, nobody writes it, and whoever does so from now on
+    shows by its times: it may be read ahead, and counts if it is found to be complete then.
+    """
     checkpoint: str
     """The files of one checkpoint have one word; "" for a file that stands alone."""
 
@@ -170,7 +175,7 @@ class CompleteFiles:
     def look(self, *, live: bool) -> Look:
         """What is there now; `live`: its run may still write."""
         finder = self.note()
-        why = self._judge(finder.files, self._clock())
+        why = self._judge(finder.files, self._clock(), live=live)
         together = checkpoints(finder.files, live=live)
         broken = {one for path, (one, whole) in together.items() if why[path] or not whole}
         files = []
@@ -180,20 +185,40 @@ class CompleteFiles:
             files.append(ResultFile(path, state, reason, checkpoint))
         return Look(files, finder.left_out)
 
-    def _judge(self, files: dict[str, FileState], now: float) -> dict[str, str]:
+    def _judge(self, files: dict[str, FileState], now: float, *, live: bool) -> dict[str, str]:
         why = {}
         asked = {}
         for path, state in files.items():
             if self._settled.get(path) == state:
                 why[path] = ""
-            elif now - self._since[path][1] < self._stood_s:
-                why[path] = "young"
-            else:
+            elif now - self._since[path][1] >= self._stood_s:
                 asked[path] = state
+            else:
+                why[path] = "young"
+                if not live and state.changed % _FINE_NS:
+                    asked[path] = state
         held = held_files({state[:2] for state in asked.values()}, self._proc) if asked else set()
-        why.update({path: "held" if state[:2] in held else "" for path, state in asked.items()})
+        for path, state in asked.items():
+            if path not in why:
+                is_whole = live or self._is_still(path, state)
+                why[path] = "held" if state[:2] in held else "" if is_whole else "young"
+            elif state[:2] not in held:
+                why[path] = "closed"
         self._settled = {path: state for path, state in files.items() if not why[path]}
         return why
+
+    def _is_still(self, path: str, state: FileState) -> bool:
+        """Whether it is the same when it is opened: what another machine wrote to a shared disk
+        may show then alone, and what was read ahead is not opened again.
+        """
+        try:
+            file = os.open(os.path.join(self._tree, path), os.O_RDONLY | os.O_NONBLOCK)
+        except OSError:
+            return True  # whoever reads it is told
+        try:
+            return state_of(os.fstat(file))[2:] == state[2:]
+        finally:
+            os.close(file)
 
 
 def state_of(found: os.stat_result) -> FileState:

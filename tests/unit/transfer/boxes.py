@@ -71,11 +71,14 @@ class ResultsHere:
         with self.landing(run) as landing, self.record(run) as record:
             yield Puller(landing, record, most=most)
 
-    def pull(self, *, live: bool = False, most: int = PLENTY, run: str = RUN) -> PullRound:
-        """What is complete when it has stood for a moment."""
+    def pull(
+        self, *, live: bool = False, most: int = PLENTY, run: str = RUN, ahead: bool = False
+    ) -> PullRound:
+        """What is complete when it has stood for a moment; `ahead`: it is read before that."""
         with self.source() as source, self.pulling(most, run) as puller:
-            source.look(live=live)
-            time.sleep(1.2 * STOOD_S)
+            if not ahead:
+                source.look(live=live)
+                time.sleep(1.2 * STOOD_S)
             return puller.round(source, live=live)
 
     def here(self) -> dict[str, bytes]:

@@ -50,6 +50,33 @@ def test_a_file_is_complete_once_it_stood_for_two_seconds(looks: Looks) -> None:
     assert looks.after(9) == {"out/a": "young"}
 
 
+def test_what_nobody_writes_once_the_run_is_over_may_be_read_ahead(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (looks.tree / "out" / name).write_text("1")
+    with held(looks.tree / "out/b"):
+        assert looks.after(0, live=True) == {"out/a": "young", "out/b": "young"}
+        assert looks.after(1, live=False) == {"out/a": "closed", "out/b": "young"}
+        with monkeypatch.context() as coarse:  # two writes may leave the same time there
+            coarse.setattr("bootstrap.box.transfer.complete_files._FINE_NS", 1)
+            assert looks.after(0, live=False) == {"out/a": "young", "out/b": "young"}
+        assert looks.after(1, live=False) == {"out/a": "", "out/b": "held"}
+
+
+def test_what_another_machine_wrote_shows_when_a_file_is_opened(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at a shared disk is answered from memory for seconds, an opened file is not."""
+    (looks.tree / "out/a").write_text("1")
+    (looks.tree / "newer").write_text("2")
+    assert looks.after(0, live=False) == {"out/a": "closed"}
+    with monkeypatch.context() as shared:
+        shared.setattr("os.fstat", lambda _: (looks.tree / "newer").stat())
+        assert looks.after(2, live=False) == {"out/a": "young"}
+    assert looks.after(0, live=False) == {"out/a": ""}
+
+
 def test_a_clock_that_a_box_sets_decides_nothing(looks: Looks) -> None:
     for name, when in {"past": 1, "future": 4 * 10**18}.items():
         (looks.tree / "out" / name).write_text("1")

@@ -157,6 +157,53 @@ def test_a_checkpoint_lands_whole_or_not_at_all(box: ResultsHere) -> None:
     assert box.here() == {"out/checkpoint-1/a": b"2", "out/checkpoint-1/b": b"1"}
 
 
+def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smallest first, and of a live run nothing."""
+    monkeypatch.setattr("bootstrap.transfer.choice.AHEAD", 50_000)
+    for name in ("out/a", "out/checkpoint-1/a", "out/checkpoint-1/b", "out/checkpoint-2/a"):
+        box.write(name, "1")
+    log = box.write("out/checkpoint-2/log", "1")
+    box.write("out/z", b"1" * 60_000)
+    assert box.pull(live=True, ahead=True).landed == set()
+    with held(log):
+        found = box.pull(ahead=True)
+        assert found.landed == {"out/a", "out/checkpoint-1/a", "out/checkpoint-1/b"}
+        assert found.missing["out/z"] == "closed"
+        assert found.missing["out/checkpoint-2/log"] == "young"
+        assert found.waits
+        assert not (box.home / ".boxstrap-parts").exists()
+    assert box.pull(ahead=True).landed == {"out/checkpoint-2/a", "out/checkpoint-2/log"}
+    assert box.pull(ahead=True).landed == {"out/z"}
+
+
+def test_what_changes_after_it_was_read_ahead_does_not_land(box: ResultsHere) -> None:
+    others = [f"checkpoint-{number}/{name}" for number in (1, 2) for name in "ab"]
+    for name in ("a", "b", "c", *others, "d"):
+        box.write(f"out/{name}", "1")
+    times = (box.out / "a").stat().st_mtime_ns
+    opened = []
+
+    def change() -> None:
+        for name in ("a", "checkpoint-1/b"):
+            (box.out / name).write_text("2")
+            os.utime(box.out / name, ns=(times, times))
+        opened.append((box.out / "b").open("ab"))
+        (box.out / "c").unlink()
+        (box.out / "checkpoint-2/b").unlink()
+
+    with box.source() as source, box.pulling() as puller:
+        found = puller.round(ChangedMeanwhile(source, "out/d", change), live=False)
+    opened[0].close()
+    assert found.landed == {"out/d"}
+    assert set(found.missing.values()) == {"changed"}
+    assert len(found.missing) == 7
+    assert box.pull().missing == {}
+    assert set(box.here()) == {f"out/{name}" for name in ("a", "b", "d", *others[:3])}
+    assert box.here()["out/a"] == box.here()["out/checkpoint-1/b"] == b"2"
+
+
 def parts(box: ResultsHere) -> list[Path]:
     return list((box.home / ".boxstrap-parts").iterdir())
 
@@ -254,8 +301,9 @@ def test_a_part_here_that_is_not_the_boxs_is_thrown_away(box: ResultsHere) -> No
     assert box.here() == {"out/large": (box.out / "large").read_bytes()}
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 def test_a_full_disk_here_says_what_is_missing(
-    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch, *, ahead: bool
 ) -> None:
     for name in "abc":
         box.write(f"out/{name}", name * 10)
@@ -267,7 +315,7 @@ def test_a_full_disk_here_says_what_is_missing(
         write(partial, piece)
 
     monkeypatch.setattr(PartialFile, "write", full)
-    found = box.pull()
+    found = box.pull(ahead=ahead)
     assert found.landed == {"out/a"}
     why = "can't be written here: no space left on device"
     assert found.reasons() == {"out/b": why, "out/c": why}
