@@ -120,6 +120,14 @@ gpu-not-there | the box has no GPU of a number that was asked for; the first is 
 no-run-before | the run that this one is to wait for is not there | see which there are: boxstrap status
 run-not-begun | the run did not begin within 10 seconds | see the step's log
 
+# lease
+lease-held | the box holds the lease itself | see what is left: boxstrap status
+lease-until-restart | the box holds the lease until it is restarted; after that nothing on this box holds it | run setup again then, or end it yourself: boxstrap down
+lease-no-key | nothing on this box holds the lease: its provider gave it no key of its own | end the box yourself: boxstrap down
+lease-refused | nothing on this box holds the lease: the account refuses the box's own key | end the box yourself: boxstrap down
+lease-no-answer | nothing on this box holds the lease yet: the account does not answer it | it is asked again; see: boxstrap status
+lease-later | nothing on this box holds the lease yet: a monitor that knows none is at work until the run ends | see: boxstrap status
+
 # gpu
 no-gpu | the box shows no GPU | return this box, or set gpu.require: false
 gpu-count | the box has another number of GPUs than the profile wants | return this box, or change gpu.count

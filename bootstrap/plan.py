@@ -49,6 +49,14 @@ STEPS = (
         "installing what is missing",
     ),
     Step("agent", ("tools",), "uv, and a small environment of our own", "fetching our own tools"),
+    Step(
+        "lease",
+        ("agent",),
+        "what ends the box when nobody does",
+        "asking the account that pays for this box",
+        on_local=False,
+        always_listed=False,
+    ),
     Step("gpu", ("agent",), "the GPU that was ordered, asked through NVML", "asking the GPU"),
     Step("repo", ("tools",), "your commit, checked out", "checking out your commit", per_repo=True),
     Step("python", ("repo", "gpu"), "the environment", "making the environment", per_repo=True),
@@ -107,9 +115,16 @@ def steps_for(  # noqa: PLR0913 - what a profile may ask for
     smoke: bool = False,
     data: bool = False,
     prepare: bool = False,
+    lease: bool = False,
 ) -> tuple[Step, ...]:
     """The steps of a profile, in an order in which each comes after what it needs."""
-    asked = {"train": train, "smoke": smoke, "data": data, "prepare": prepare}
+    asked = {
+        "train": train,
+        "smoke": smoke,
+        "data": data,
+        "prepare": prepare,
+        "lease": lease,
+    }
     return tuple(
         step
         for step in STEPS

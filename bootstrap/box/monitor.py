@@ -1,7 +1,9 @@
-"""The one process of ours that stays on a box: while runs live it notes what GPUs and machine do.
+"""The one process of ours that stays on a box: it notes what GPUs and machine do while runs live,
+and holds the box's lease.
 
 `python box/monitor.py BOX_HOME` is begun with each run; where one is at work already, it leaves. It
-ends a minute after the last run did. Of each live run `samples` has, as lines of JSON:
+ends a minute after the last run did, unless the box has a lease. Of each live run `samples` has, as
+lines of JSON:
 {"v": 1, "cpus", "memory_total", "gpus": [{index, name, memory_total, power_limit}]}, then
 [t, cpu, memory_used, [[load, memory_used, power, temperature], ...]]: seconds since 1970, percent,
 bytes, watts, °C; null is "not known", a GPU's row too.
@@ -17,7 +19,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 HERE = Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -26,6 +28,9 @@ if not __package__:  # run as a file: PEP 366
 
 from .gpu_reader import GPU, ask, load_library  # noqa: E402
 from .top_stream import POWER, host, known, run_state, watts  # noqa: E402
+
+if TYPE_CHECKING:
+    from .lease_keeper import LeaseKeeper
 
 VERSION = 1
 EVERY_S = 10.0
@@ -150,20 +155,35 @@ def watch(box_home: Path, every: float, stays: float) -> None:
     monitor.gpus.start()
     host(monitor.runs)  # the processor's load is that since the look before
     monitor.gpus.is_ready.wait(every)
-    while monitor.runs.is_dir():
+    keeper = lease_keeper(box_home)
+    while keeper or monitor.runs.is_dir():
         began = time.monotonic()
         live = monitor.live_runs()
         if live:
             monitor.sample(live)
+        keeper = keeper or lease_keeper(box_home)
+        has_lease = keeper is not None and keeper.turn(live, monitor.gpus.rows())
+        if live or has_lease:
             alone_since = began
         elif began - alone_since >= stays:
             return
         time.sleep(max(0.0, every - (time.monotonic() - began)))
 
 
-def serve(box_home: Path, every: float, stays: float) -> None:
-    """Be the box's monitor until none is needed, unless it has one."""
+def lease_keeper(box_home: Path) -> LeaseKeeper | None:
+    """What holds the box's lease; None where it has none."""
+    if not (box_home / "lease.json").is_file():
+        return None
+    from .lease_keeper import LeaseKeeper  # it comes with a lease
+
+    return LeaseKeeper(box_home)
+
+
+def serve(box_home: Path, every: float, stays: float, *, waits: bool = False) -> None:
+    """Be the box's monitor until none is needed, unless it has one; `waits`: once that left."""
     with (box_home / "monitor.lock").open("a") as lock:
+        if waits:
+            fcntl.flock(lock, fcntl.LOCK_EX)
         # A run that began while this one was about to leave found the place taken: it looks again.
         while has_place(lock):
             watch(box_home, every, stays)
@@ -187,10 +207,11 @@ def main() -> None:
     parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
     parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")
     parser.add_argument("--stays", type=float, default=STAYS_S, help="seconds after the last run")
+    parser.add_argument("--waits", action="store_true", help="begin once the one at work has left")
     options = parser.parse_args()
     os.chdir("/")
     os.nice(10)
-    serve(options.box_home, options.every, options.stays)
+    serve(options.box_home, options.every, options.stays, waits=options.waits)
 
 
 if __name__ == "__main__":

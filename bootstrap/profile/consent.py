@@ -43,7 +43,8 @@ class Taking(NamedTuple):
         return taking_keys()[self.key]
 
     def __str__(self) -> str:
-        return f"{self.kind.value:<11} {self.what}"
+        named = f"{self.key}: " if self.kind is Takes.MONEY else ""  # a number says little
+        return f"{self.kind.value:<11} {named}{self.what}"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from bootstrap.profile.takes import (
     Dependencies,
     File,
     Free,
+    Money,
     PublicKeys,
     Repository,
     Secrets,
@@ -54,6 +55,7 @@ Cuda = Annotated[str, values.CUDA]
 Command = Annotated[str, values.COMMAND]
 MetricLine = Annotated[str, values.METRIC]
 SessionName = Annotated[str, values.SESSION]
+Time = Annotated[str, values.TIME]
 BucketFolder = Annotated[str, values.BUCKET_FOLDER]
 
 
@@ -269,6 +271,21 @@ class Train(Section):
     )
 
 
+class Lease(Section):
+    """What ends the box when nobody does: it is stopped, and its runs are asked to end before."""
+
+    hours: Money[float | None] = field("How long it may go on.", gt=0, le=100_000)
+    dollars: Money[float | None] = field(
+        "What it may cost, by its account's price or box.price.", gt=0, le=10_000_000
+    )
+    idle: Money[Time | None] = field(
+        "How long nothing may use it, as in 30m: GPU, processor, log, transfer, terminal, editor."
+    )
+    stall: Money[Time | None] = field(
+        "How long it may compute while neither a log nor results grow, as in 2h."
+    )
+
+
 class Profile(Section):
     """What a box should become."""
 
@@ -301,6 +318,7 @@ class Profile(Section):
         "What to train on: each item from your machine or an address to its place on the box."
     )
     train: Train | None = field("What runs once the box is ready; without it, set up only.")
+    lease: Lease | None = field("What ends the box when nobody does; without it, nothing.")
 
 
 PROFILE = Field("section", section=Profile)

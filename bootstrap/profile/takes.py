@@ -23,6 +23,7 @@ class Takes(enum.Enum):
     DEPENDENCY = "dependency"
     DATA = "data"
     BUCKET = "bucket"
+    MONEY = "money"
 
 
 Free = Annotated[T, Takes.NOTHING]
@@ -33,3 +34,4 @@ PublicKeys = Annotated[T, Takes.PUBLIC_KEY]
 Dependencies = Annotated[T, Takes.DEPENDENCY]
 Data = Annotated[T, Takes.DATA]
 Buckets = Annotated[T, Takes.BUCKET]
+Money = Annotated[T, Takes.MONEY]

@@ -290,6 +290,7 @@ METRIC = Rule(
     r"[^{}]*\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}([^{}]+\{[A-Za-z][A-Za-z0-9_./@-]{0,40}\}){0,20}[^{}]*",
     500,
 )
+TIME = Rule("a time, as in 90s, 30m, 2h or 1d", r"[1-9][0-9]{0,6}[smhd]")
 RESULTS_KEY = "RESULTS_KEY"
 """The secret with which a box puts results into a bucket: ID:SECRET or ID:SECRET:TOKEN."""
 BUCKET_FOLDER = Rule(

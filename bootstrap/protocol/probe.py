@@ -13,6 +13,7 @@ from bootstrap.link.exchange import exchange
 from bootstrap.link.parsing import number, rows, version
 from bootstrap.link.wire import Wire
 from bootstrap.plan import NAMES
+from bootstrap.protocol.lease import BoxLease, parse_lease
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, parse_run, with_files
 from bootstrap.text.sizes import duration
@@ -60,6 +61,7 @@ class BoxState:
     """The newest first."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Names of the secrets that it holds, and by which id; "" where it has none."""
+    lease: BoxLease | None = None
     script: str = ""
     plan: dict[str, str] = field(default_factory=dict)
     """Why each step would run; there only when the box has the script that was asked about."""
@@ -166,6 +168,7 @@ def parse(answer: bytes) -> BoxState:
         last_setup=_status(facts.get("last", "")),
         runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
         secrets=_secrets(many["secret"], many["secretid"]),
+        lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),
         plan=_plan(many["plan"]),
     )

@@ -105,5 +105,6 @@ def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
         smoke=smoke,
         data=bool(profile.data),
         prepare=bool(profile.prepare),
+        lease=profile.lease is not None,
     )
     return tuple(step for step in steps if step.name not in leave)

@@ -44,6 +44,7 @@ def needs_full(profile: Profile, edition: str) -> None:
     asked = {
         "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
         "data": ("fetches no data", bool(profile.data)),
+        "lease": ("holds no lease", profile.lease is not None),
         "train.results_to": (
             "puts no results into a bucket",
             bool(profile.train and profile.train.results_to),

@@ -56,6 +56,7 @@ _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_ ]+)\n", re.MULTILINE)
 """A program that outlives the script carries parts of the library: here they are put in."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
 """What programs that stay on a box share with those that travel with an exchange."""
+_OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -76,9 +77,9 @@ def box_files() -> tuple[tuple[str, str], ...]:
     return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))
 
 
-def is_of_data(name: str) -> bool:
-    """Whether this file of `box/` is the step `data`'s alone, which few profiles ask for."""
-    return name.startswith(("data_", "fetch_data"))
+def step_of(name: str) -> str:
+    """The step that this file of `box/` is of, where few profiles ask for that; else ""."""
+    return next((step for step, begins in _OF_STEPS.items() if name.startswith(begins)), "")
 
 
 def _library(named: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
 from bootstrap.render.pack import bare_python, bare_shell
-from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, is_of_data, shell_part
+from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, shell_part, step_of
 from bootstrap.render.quote import Value, harmless, quote
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def render_script(
         names.append("train")  # for a run that is asked for by its command
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if narrow else box_files()
-    if "data" not in names:
-        files = tuple(file for file in files if not is_of_data(file[0]))
+    files = tuple(file for file in files if step_of(file[0]) in {"", *names})
     if narrow:  # a quarter less, packed
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
     return assemble_script(profile_name, variables, Parts(library, parts, files))

@@ -20,6 +20,7 @@ from bootstrap.render.index import default_index
 from bootstrap.render.parts import known_hosts
 from bootstrap.render.quote import Value
 from bootstrap.repo.urls import without_user_info
+from bootstrap.text.sizes import seconds_of
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile, Python
@@ -141,6 +142,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
         ("DATA", data_rows(profile, sent_data)),
+        ("LEASE", lease_terms(profile)),
         ("PREPARE", profile.prepare),
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
@@ -174,6 +176,22 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
         row["exclude"] = item.exclude_rules()
         rows.append({key: value for key, value in row.items() if value})
     return json.dumps(rows, separators=(",", ":")) if rows else ""
+
+
+def lease_terms(profile: Profile) -> str:
+    """The lease as the box reads it (JSON), see `box/lease.py`; "" without one."""
+    lease = profile.lease
+    if lease is None:
+        return ""
+    terms = {
+        "seconds": None if lease.hours is None else lease.hours * 3600,
+        "dollars": lease.dollars,
+        "idle": seconds_of(lease.idle or ""),
+        "stall": seconds_of(lease.stall or ""),
+        "price": profile.box.price,
+    }
+    told = {name: value for name, value in terms.items() if value is not None}
+    return json.dumps(told, separators=(",", ":"))
 
 
 def results_to(profile: Profile) -> list[str]:

@@ -97,6 +97,8 @@ def connect(
     own = own and (box_state.repo_key or own)
     if own and own not in {run.repo_key for run in box_state.runs}:
         own = _named_here(options) or own
+    if box_state.lease and not with_details:  # `status` has it among its lines
+        screen.note("lease", "; ".join(box_state.lease.lines()).removeprefix("lease: "))
     there = redacted_there(box.known, box_state, redactor.secrets)
     return BoxConnection(box, link, box_state, workdir, redactor, there, details, own)
 

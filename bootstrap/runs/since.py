@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from bootstrap.errors import UsageError
+from bootstrap.text.sizes import seconds_of
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_AGO = re.compile(r"([0-9]{1,9})([smhd])")
 _CLOCK = ("%H:%M", "%H:%M:%S")
 
 
 def seconds_ago(text: str, now: datetime) -> int:
     """A time of day is the last one that was, on this machine's clock. Raises UsageError."""
-    if ago := _AGO.fullmatch(text):
-        return int(ago[1]) * _UNITS[ago[2]]
+    ago = seconds_of(text)
+    if ago is not None:
+        return ago
     when = _clock(text, now) or _date(text)
     if when is None:
         raise UsageError(

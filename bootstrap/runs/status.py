@@ -163,6 +163,7 @@ def _document(
         "box": known.name,
         "price": known.price or None,
         "dollars": so_far(known),
+        "lease": box_state.lease.as_dict() if box_state.lease else None,
         "setup": setup,
         "runs": runs,
         "trees": trees,
@@ -185,6 +186,8 @@ def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
         lines.append(f"  {_switch(box_state)}: the next setup ends it")
     if known and known.price:
         lines.append(f"  {cost_so_far(known)}")
+    if box_state.lease:
+        lines += [f"  {line}" for line in box_state.lease.lines()]
     price = known.price if known else None
     runs = run_lines(box_state.runs, _box_time(box_state), gpus, failures, metrics, price)
     return [*lines, *(runs or ["no run was started here"])]

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
 
 EVERYTHING = frozenset(Takes)
-NO_SECRET = EVERYTHING - {Takes.SECRET, Takes.DEPENDENCY, Takes.DATA, Takes.BUCKET}
+NO_SECRET = EVERYTHING - {
+    *(Takes.SECRET, Takes.DEPENDENCY, Takes.DATA, Takes.BUCKET, Takes.MONEY),
+}
 """What is taken where files travel, and no environment is made."""
 FOR_THE_BOX = frozenset({Takes.FILE, Takes.PUBLIC_KEY})
 """What is taken where no work travels: to log in, and to let others in."""

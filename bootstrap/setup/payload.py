@@ -123,6 +123,7 @@ def build_payload(
         smoke=profile.gpu.require and profile.gpu.smoke != "none",
         data=bool(profile.data),
         prepare=bool(profile.prepare),
+        lease=profile.lease is not None,
     )
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:

@@ -99,6 +99,7 @@ class SetupResult:
             "seconds": round(self.seconds, 3),
             "price": self.price,
             "dollars": spent(self.seconds, self.price),
+            "lease": self.box_state.lease.as_dict() if self.box_state.lease else None,
         }
 
     @property

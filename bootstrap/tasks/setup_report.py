@@ -32,6 +32,8 @@ def show_result(result: SetupResult, screen: Screen) -> None:
     if result.own_folder:
         where = result.box_state.repo_dir
         text.append(f"another repository has its name on this box: it lies in {where}")
+    if result.box_state.lease:
+        text += result.box_state.lease.lines()
     screen.result(result.as_dict(), "\n".join([*text, "", next_steps(result)]))
 
 

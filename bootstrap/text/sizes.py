@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME = re.compile(r"([0-9]{1,9})([smhd])")
 _TYPED = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kMGTP]?)B?", re.IGNORECASE)
 
 
@@ -68,6 +70,12 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60:02} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} d {hours % 24} h"
+
+
+def seconds_of(text: str) -> int | None:
+    """A time as a person types it, `30m` or `2h`; None where it is none."""
+    typed = _TIME.fullmatch(text)
+    return int(typed[1]) * _SECONDS[typed[2]] if typed else None
 
 
 def dollars(amount: float) -> str:

@@ -76,8 +76,8 @@ unpack_programs() {
   rmdir "$new" # full
   # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
   for name in "$PROGRAMS"/*.py; do # full
-    # Those of the step `data` come with profiles that have some: another repository's setup leaves them.
-    case ${name##*/} in data_* | fetch_data.py) continue ;; esac # full
+    # Those of the steps `data` and `lease` come with profiles that have some: another repository's setup leaves them.
+    case ${name##*/} in data_* | fetch_data.py | lease*) continue ;; esac # full
     case $own in *" ${name##*/} "*) ;; *) rm -f -- "$name" ;; esac # full
   done # full
 }

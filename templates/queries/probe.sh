@@ -53,6 +53,15 @@ show_secrets() {
   done
 }
 
+# What the monitor says of the lease, and whether somebody sees to it that there is one.
+show_lease() {
+  [ -f "$box_home/lease.json" ] || return 0
+  keeper='' state=
+  { read -r keeper <"$box_home/lease.pid"; } 2>/dev/null
+  { read -r state <"$box_home/lease.state"; } 2>/dev/null
+  if alive "$keeper"; then fact lease "kept	$state"; else fact lease "lost	$state"; fi
+}
+
 # The setup at work, or else the last one.
 show_setups() {
   [ -s "$box_home/lock" ] || return 0
@@ -149,6 +158,7 @@ if [ -n "$repo_key" ]; then
   show_work
 fi
 show_setups
+show_lease
 show_runs
 [ ! -f "$box_home/secrets" ] || show_secrets
 [ -z "$script_id" ] || show_plan

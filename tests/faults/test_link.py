@@ -24,7 +24,7 @@ pytestmark = pytest.mark.boxes
 BLACK_HOLE = "link black-holed"
 NOTICED_S = 20
 SSH = 22
-STEPS = [name for name in NAMES if name not in ("smoke", "data", "prepare")]
+STEPS = [name for name in NAMES if name not in ("smoke", "data", "prepare", "lease")]
 """Of a profile that asks for no GPU."""
 # A training that is silent at first: the wait for its first lines can be cut, too.
 SILENT = """\

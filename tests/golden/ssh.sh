@@ -64,6 +64,7 @@ SECRETS=()
 SECRETS_ID=''
 SECRET_IDS=()
 DATA=''
+LEASE=''
 PREPARE=()
 SHARED=()
 TRAIN_COMMAND='python train.py'

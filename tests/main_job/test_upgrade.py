@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.render.parts import box_files, is_of_data
+from bootstrap.render.parts import box_files, step_of
 from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 from tests.main_job.earlier import before, kept, unpacked
@@ -60,7 +60,7 @@ def test_while_its_run_lives(rented: Rented, earlier: Path) -> None:
     assert kept(rented, rented.tree) == was
     # Nothing of the earlier version's Python is left to be imported by this one's.
     python = rented.as_user(f"cd {rented.folder}/box && ls *.py").split()
-    carried = [name for name, _ in box_files() if not is_of_data(name)]
+    carried = [name for name, _ in box_files() if not step_of(name)]
     assert python == [name for name in carried if name.endswith(".py")]
     assert sampled(rented)["state"] == "running"
     assert "nothing to do" in rented.run("setup").must(0).out

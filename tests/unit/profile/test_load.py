@@ -289,6 +289,7 @@ train:
   log_max_mib: 64
 shared: [data/]
 data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
+lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h}
 """
     )
     loaded = load("a.yaml")

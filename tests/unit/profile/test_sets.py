@@ -66,7 +66,7 @@ def test_it_wins_and_the_last_of_two_wins(write):
         (
             ".=x",
             "--set .: there is no such key; there are: version, extends, provider, box, ssh, "
-            "git, python, packages, gpu, env, secrets, prepare, shared, data, train",
+            "git, python, packages, gpu, env, secrets, prepare, shared, data, train, lease",
         ),
         (
             "box=x",

@@ -46,6 +46,7 @@ from bootstrap.renting.ownership import read_box_id
 from bootstrap.repo.objects import parse_report
 from bootstrap.runs.failure import find_failure
 from bootstrap.runs.held_secrets import what_was_wiped
+from bootstrap.runs.lease import ask_lease
 from bootstrap.runs.log_reader import LogReader
 from bootstrap.runs.project import RemoteProject
 from bootstrap.runs.pull import goes_on
@@ -263,9 +264,16 @@ def named(wire: Any) -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", read_box_id(wire, ["CONTAINER_ID"]))
 
 
+def leased(wire: Any) -> None:
+    _, found = ask_lease(wire, workdir="/w", what="look", seconds=0, asked_as="a")
+    said = found.lines() if found else []
+    assert all(line.isprintable() for line in said)
+
+
 READERS: dict[str, Callable[[Any], object]] = {
     "runs/attach.py": lambda wire: exchange(wire, "x").strip(),
     "runs/held_secrets.py": lambda wire: what_was_wiped(exchange(wire, "x"), "box"),
+    "runs/lease.py": leased,
     "runs/log_reader.py": lambda wire: SanitizeStream().feed(all_of(wire)),
     "runs/log_reader.py, where it is kept": read_log,
     "runs/pull.py": lambda wire: goes_on(wire, "/w", RUN),  # type: ignore[arg-type]

@@ -36,7 +36,10 @@ def render(what: Profile, *, local: bool = False, work: Source = WORK) -> str:
     """The script that takes a box to this profile."""
     smoke = what.gpu.require and what.gpu.smoke != "none"
     train, prepare, data = what.train is not None, bool(what.prepare), bool(what.data)
-    steps = steps_for(local=local, train=train, smoke=smoke, data=data, prepare=prepare)
+    lease = what.lease is not None
+    steps = steps_for(
+        local=local, train=train, smoke=smoke, data=data, prepare=prepare, lease=lease
+    )
     return render_script(what.name, variables(what, work, steps, local=local, secrets_id=""), steps)
 
 

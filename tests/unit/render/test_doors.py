@@ -23,7 +23,7 @@ from bootstrap.render.carrier import carried_steps, render_carrier
 from bootstrap.render.doors import DOORS
 from bootstrap.render.editions import FULL
 from bootstrap.render.pack import bare_python, bare_shell, folded, paste, without_spaces
-from bootstrap.render.parts import box_files, is_of_data
+from bootstrap.render.parts import box_files, step_of
 from bootstrap.render.reduce import without_full
 from bootstrap.render.script import bare_box_files
 from bootstrap.render.through_door import render_door
@@ -175,7 +175,7 @@ def test_what_narrow_doors_carry_of_python_runs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     door = render_door("runpod", profile("vast"), WORK)
     assert door.edition == FULL
-    carried = [text for name, text in bare_box_files() if not is_of_data(name)]
+    carried = [text for name, text in bare_box_files() if not step_of(name)]
     assert all(text in unpacked(door.text) for text in carried)
 
 

@@ -116,7 +116,7 @@ def test_every_golden_has_its_profile() -> None:
 
 def test_every_part_of_the_library_and_every_step_is_in_some_script() -> None:
     item = DataItem(**{"from": "https://example.org/x", "to": "x"})
-    script = render(profile("vast", "prepare=[make data]").replace(data=[item]))
+    script = render(profile("vast", "prepare=[make data]", "lease.hours=1").replace(data=[item]))
     missing = [line for line, text in parts().items() if text not in script]
     assert missing == []
 
@@ -145,7 +145,7 @@ def test_on_this_machine_nothing_touches_ssh(name: str) -> None:
     steps = re.search(r"^STEPS=\(\n(.*?)\)", script, re.DOTALL | re.MULTILINE)
     assert steps is not None
     assert re.findall(r"'(\w+)'", steps[1]) == [
-        name for name in NAMES if name not in ("ssh", "smoke", "data", "prepare")
+        name for name in NAMES if name not in ("ssh", "smoke", "data", "prepare", "lease")
     ]
     assert "\nIS_LOCAL='yes'\n" in script
     assert "apply_ssh()" not in script

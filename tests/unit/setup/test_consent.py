@@ -41,6 +41,10 @@ TAKES: dict[str, tuple[str, str]] = {
         "train: {command: x, results: [out/], results_to: s3://mine/results}",
         "s3://mine/results",
     ),
+    "lease.hours": ("lease: {hours: 2}", "lease.hours: 2"),
+    "lease.dollars": ("lease: {dollars: 3}", "lease.dollars: 3"),
+    "lease.idle": ("lease: {idle: 30m}", "lease.idle: 30m"),
+    "lease.stall": ("lease: {stall: 2h}", "lease.stall: 2h"),
 }
 
 

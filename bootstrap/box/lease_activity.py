@@ -1,0 +1,165 @@
+"""Is this box in use? Its GPUs, its own processes, what grows, who transfers, who types.
+
+Only processes that can be seen count: in a container a machine's load is also its neighbours'.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .lease import UseLook
+
+EVERY_S = 30.0
+"""Seconds between two looks."""
+CORES = 0.1
+"""Of a processor's core, on average: what services of an idle box stay below."""
+GPU_LOAD = 5
+"""Percent."""
+MOST_FILES = 20_000
+"""Of results, that are looked at."""
+_AT_WORK = (
+    *("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/"),
+    *("zlib,base64;exec(", "rsync --server", "sftp-server", "scp -", "git-receive-pack"),
+    *("git-upload-pack", "receive-pack", "upload_results.py"),
+)
+"""In the command line of what counts while it reads or writes: editors' servers, transfers."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class _Seen(NamedTuple):
+    at: float
+    cpu: dict[tuple[int, int], float]
+    """Seconds of a processor of each process, by its number and start."""
+    io: dict[tuple[int, int], int]
+    typed: dict[str, int]
+    grown: int
+
+
+class ActivityReader:
+    """Looks at the box again and again."""
+
+    def __init__(self, box_home: Path) -> None:
+        self._box_home = box_home
+        self._before: _Seen | None = None
+
+    def look(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> UseLook | None:
+        """What happened since the last look; None for the first, and where it is too early."""
+        now = time.monotonic()
+        if self._before and now - self._before.at < EVERY_S:
+            return None
+        seen, before = _see(now, runs), self._before
+        self._before = seen
+        if before is None:
+            return None
+        over = now - before.at
+        cores = sum(max(0.0, cpu - before.cpu.get(one, 0.0)) for one, cpu in seen.cpu.items())
+        computes = cores / over >= CORES or any(row and (row[0] or 0) >= GPU_LOAD for row in gpus)
+        grew = seen.grown != before.grown
+        transfers = any(count > before.io.get(one, 0) for one, count in seen.io.items())
+        types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
+        used = computes or grew or transfers or types or self._is_set_up()
+        return UseLook(over, used, computes, grew)
+
+    def _is_set_up(self) -> bool:
+        """Whether a setup is at work: the first line of the lock is its process."""
+        try:
+            number, start, boot = (self._box_home / "lock").read_text().split("\n")[0].split()
+        except (OSError, ValueError):
+            return False
+        stat = _stat(number)
+        return boot == boot_id() and stat is not None and stat[21 - 2] == start and stat[0] != "Z"
+
+
+def boot_id() -> str:
+    """What names this boot of the machine, as `process.sh` has it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "none"
+
+
+def started_at() -> float:
+    """When the first process of this box or container was started, on the clock since boot."""
+    stat = _stat("1")
+    return float(stat[21 - 2]) / _TICKS if stat else 0.0
+
+
+def _stat(pid: str) -> list[str] | None:
+    """What stands behind the name of a process: state, parent, …"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return None
+
+
+def _see(now: float, runs: Sequence[Path]) -> _Seen:
+    cpu: dict[tuple[int, int], float] = {}
+    io: dict[tuple[int, int], int] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - names alone
+        stat = _stat(name) if name.isdigit() else None
+        if stat is None or int(name) == os.getpid():
+            continue
+        one = int(name), int(stat[21 - 2])
+        cpu[one] = (int(stat[13 - 2]) + int(stat[14 - 2])) / _TICKS
+        if _is_at_work(name):
+            io[one] = _moved(name)
+    return _Seen(now, cpu, io, dict(_terminals()), hash(tuple(_sizes(runs))))
+
+
+def _is_at_work(pid: str) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return False
+    return any(mark.encode() in words for mark in _AT_WORK)
+
+
+def _moved(pid: str) -> int:
+    """Bytes that a process read and wrote; 0 where that may not be known."""
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+
+
+def _terminals() -> Iterator[tuple[str, int]]:
+    """When somebody last typed at each terminal."""
+    try:
+        with os.scandir("/dev/pts") as found:
+            for each in found:
+                if each.name.isdigit():
+                    yield each.name, int(each.stat().st_atime)
+    except OSError:
+        return
+
+
+def _sizes(runs: Sequence[Path]) -> Iterator[tuple[str, int, int]]:
+    """Of the logs and results of these runs: name, size, time."""
+    for run in runs:
+        yield from _files(run / "log")
+        try:
+            tree = Path((run / "dir").read_text().strip())
+            results = (run / "results").read_text().split("\n")
+        except OSError:
+            continue
+        for name in filter(None, results):
+            yield from _files(tree / name)
+
+
+def _files(place: Path) -> Iterator[tuple[str, int, int]]:
+    waiting, left = [str(place)], MOST_FILES
+    while waiting and left:
+        name = waiting.pop()
+        try:
+            stat = os.stat(name)  # noqa: PTH116 - thousands of them
+            yield name, stat.st_size, stat.st_mtime_ns
+            left -= 1
+            with os.scandir(name) as found:
+                waiting += [each.path for each in found if not each.is_symlink()]
+        except OSError:  # a file has nothing inside; what is gone has no size
+            continue

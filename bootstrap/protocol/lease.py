@@ -1,0 +1,126 @@
+"""What a box says of its lease: the monitor's own words, believed as far as they are numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bootstrap.box.lease import LIMITS
+from bootstrap.text.sizes import dollars, duration
+
+_HELD = {
+    "yes": "held by the box",
+    "trying": "nothing on this box holds it yet",
+    "no-answer": "nothing on this box holds it: its account does not answer, and is asked again",
+    "no-boot": "held by the box until it is restarted",
+    "no-key": "nothing on this box holds it: the box has no key of its own for its account",
+    "refused": "nothing on this box holds it: its account refuses the box's own key",
+}
+"""What the monitor says of itself, by its word."""
+LOST = "lost"
+_GONE = "nothing on this box holds it: its monitor is gone. The next setup begins it again"
+_MOST = 1e12
+
+
+@dataclass(frozen=True)
+class BoxLease:
+    """A lease as its box counts it."""
+
+    held: str
+    """yes, no-boot, no-answer, no-key, refused, trying; lost: nobody is at work there."""
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """By hours, dollars, idle, stall: how much there is, and the limit. Seconds, dollars."""
+    over: str = ""
+    """The limit that was reached."""
+    soon: str = ""
+    extended: float = 0.0
+    has_error: bool = False
+    """Whether the account did not take what it was asked the last time."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the box itself sees to its end, as long as it is not restarted."""
+        return self.held in {"yes", "no-boot"}
+
+    def lines(self) -> list[str]:
+        """For people: what is left, and who holds it."""
+        return [f"lease: {self._left()}; {self._holder()}"]
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it: seconds and dollars."""
+        return {
+            "held": self.held,
+            "limits": {
+                name: {"is": round(is_, 4), "limit": most}
+                for name, (is_, most) in self.limits.items()
+            },
+            "over": self.over or None,
+            "extended": self.extended,
+        }
+
+    def _left(self) -> str:
+        if self.over:
+            return f"over ({self.over})"
+        parts = [_LEFT[name](is_, most) for name, (is_, most) in self.limits.items()]
+        return ", ".join(parts) or "nothing is counted yet"
+
+    def _holder(self) -> str:
+        if self.held == LOST:
+            return _GONE
+        error = ""
+        if self.has_error and self.held != "no-answer":
+            error = "; its account did not answer the last time, and is asked again"
+        if self.over:
+            return f"the box is asked to be stopped{error}"
+        return f"{_HELD.get(self.held, _HELD['trying'])}{error}"
+
+
+_LEFT = {
+    "hours": lambda is_, most: f"{duration(max(0.0, most - is_))} left",
+    "dollars": lambda is_, most: f"{dollars(is_)} of {dollars(most)}",
+    "idle": lambda is_, most: f"idle for {duration(is_)} of {duration(most)}",
+    "stall": lambda is_, most: f"without growth for {duration(is_)} of {duration(most)}",
+}
+
+
+def parse_lease(said: str) -> BoxLease | None:
+    """A box's lease from its line; None where it has none."""
+    word, _, text = said.partition("\t")
+    if word not in {"kept", LOST}:
+        return None
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError):
+        state = None
+    if not isinstance(state, dict):
+        return BoxLease(LOST if word == LOST else "trying")
+    held = str(state.get("held"))
+    counted = state.get("counted")
+    return BoxLease(
+        held=LOST if word == LOST else held if held in _HELD else "trying",
+        limits=_limits(state.get("limits")),
+        over=_limit(state.get("over")),
+        soon=_limit(state.get("soon")),
+        extended=_number(counted.get("extended")) if isinstance(counted, dict) else 0.0,
+        has_error=bool(state.get("error")),
+    )
+
+
+def _limits(said: object) -> dict[str, tuple[float, float]]:
+    pairs = said if isinstance(said, dict) else {}
+    return {
+        name: (_number(pairs[name][0]), _number(pairs[name][1]))
+        for name in LIMITS
+        if isinstance(pairs.get(name), list) and len(pairs[name]) == 2
+    }
+
+
+def _limit(said: object) -> str:
+    return said if isinstance(said, str) and said in LIMITS else ""
+
+
+def _number(said: object) -> float:
+    is_one = isinstance(said, int | float) and not isinstance(said, bool)
+    return float(said) if is_one and math.isfinite(said) and abs(said) < _MOST else 0.0  # type: ignore[arg-type]

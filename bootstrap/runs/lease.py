@@ -1,0 +1,74 @@
+"""The lease of a box: how it stands; extended, or ended, by a person."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+from bootstrap.errors import UsageError
+from bootstrap.link.exchange import exchange
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.parsing import rows
+from bootstrap.link.wire import Wire
+from bootstrap.protocol.lease import BoxLease, parse_lease
+from bootstrap.protocol.query import build_query
+from bootstrap.runs.connection import connect
+from bootstrap.text.sizes import duration, seconds_of
+from bootstrap.ui.screen import Screen
+
+_LONGEST_S = 30 * 86400
+_PATIENCE_S = 60.0
+
+
+def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, release: bool) -> None:
+    """Say how the box's lease stands, after it was extended by a time (`2h`), or ended.
+
+    Raises UsageError where the box has none, or the time is none; as `connect`.
+    """
+    added = _seconds(extend) if extend is not None else 0
+    if extend is not None and release:
+        raise UsageError("--extend or --release: not both.")
+    with connect(options, screen) as connection:
+        name = connection.box.known.name
+        what = "release" if release else "extend" if added else "look"
+        asked = partial(ask_lease, workdir=connection.workdir, what=what, seconds=added)
+        word, lease = connection.link.ask(partial(asked, asked_as=secrets.token_hex(8)))
+    if word == "none":
+        raise UsageError(
+            "this box has no lease.",
+            where=name,
+            hint="A setup sets one, as in: boxstrap setup --set lease.hours=12",
+        )
+    if word == "released":
+        screen.result({"box": name, "lease": None}, f"{name}: nothing ends this box any more")
+        return
+    lines = lease.lines() if lease else []
+    if added:
+        lines = [f"extended by {duration(added)}", *lines]
+    screen.result(
+        {"box": name, "lease": lease.as_dict() if lease else None},
+        "\n".join(f"{name}: {line}" for line in lines),
+    )
+
+
+def _seconds(text: str) -> int:
+    found = seconds_of(text)
+    if not found or found > _LONGEST_S:
+        raise UsageError(
+            f"--extend: {text!r} is no time to extend a lease by.",
+            hint="As in: --extend 2h (m, h, d; 30 days at most)",
+        )
+    return found
+
+
+def ask_lease(
+    wire: Wire, *, workdir: str, what: str, seconds: int, asked_as: str
+) -> tuple[str, BoxLease | None]:
+    """Look at the box's lease, `extend` or `release` it: a word, and how it stands now.
+
+    What is asked again under one name is done once. Raises LinkLost, NoAnswer.
+    """
+    query = build_query("lease", workdir=workdir, what=what, seconds=str(seconds), id=asked_as)
+    found = list(rows(exchange(wire, query, timeout=_PATIENCE_S)))
+    word, said = found[0] if found else ("", "")
+    return word, parse_lease(said)

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# lease: sees to it that the box's monitor is there as long as there is a lease, also where that was killed.
+# usage: bash lease.sh BOX_HOME
+{
+  # library: process
+
+  box_home=$1
+  # One a box.
+  exec 7>>"$box_home/lease.lock"
+  flock -n 7 || exit 0
+  identity $$ >"$box_home/lease.pid"
+  cd /
+  while [ -f "$box_home/lease.json" ]; do
+    "$box_home/agent/bin/python" -B "${0%/*}/monitor.py" "$box_home" --waits </dev/null >/dev/null 2>&1 7>&-
+    sleep 5
+  done
+  exit
+}

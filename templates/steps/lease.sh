@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# lease: how long the box may go on, what it may cost, how long it may be idle: its monitor holds that.
+
+inputs_lease() { inputs v1 "$LEASE"; }
+
+check_lease() { is_text "$BOX_HOME/lease.json" "$LEASE" && lease_is_attended; }
+
+# Its keeper has the lock as long as it lives; to try for it would take it.
+lease_is_attended() { alive "$(cat "$BOX_HOME/lease.pid" 2>/dev/null)"; }
+
+apply_lease() {
+  local hook=/root/onstart.sh held=trying line
+  [ -f "$BOX_HOME/lease.json" ] || rm -f "$BOX_HOME"/lease.{state,extended,ids}
+  write_file "$BOX_HOME/lease.json" 600 "$LEASE"
+  # Vast.ai runs this file at each start of a box.
+  line="[ ! -f $(printf %q "$BOX_HOME/lease.json") ] || setsid bash $(printf %q "$PROGRAMS")/lease.sh $(printf %q "$BOX_HOME") </dev/null >/dev/null 2>&1 & # boxstrap"
+  if [ -f "$hook" ] && [ -w "$hook" ] && ! is_line "$hook" "$line"; then printf '\n%s\n' "$line" >>"$hook"; fi
+  lease_is_attended || setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- &
+  # Its first look, with one read of the account.
+  for _ in {1..300}; do
+    held=$(held_by_box)
+    case $held in '' | trying) sleep 0.1 ;; *) break ;; esac
+  done
+  case $held in
+    yes) emit note code=lease-held ;;
+    no-boot) caution lease-until-restart 'nothing begins the monitor again when this box was restarted' ;;
+    no-key) caution lease-no-key 'this box has no key of its own for the account that pays for it' ;;
+    refused) caution lease-refused 'the account refuses the key that this box has' ;;
+    no-answer) caution lease-no-answer 'the account does not answer this box' ;;
+    *) caution lease-later 'an earlier monitor is at work yet' ;;
+  esac
+}
+
+# What the monitor says of itself, by these very terms.
+held_by_box() {
+  local said
+  [ "$BOX_HOME/lease.state" -nt "$BOX_HOME/lease.json" ] || return 0
+  said=$(<"$BOX_HOME/lease.state")
+  said=${said#*'"held":"'}
+  printf '%s\n' "${said%%\"*}"
+}

@@ -1,0 +1,348 @@
+"""A lease holds what it says: a simulated box and account, whose clocks, links and monitor fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from bootstrap.box.lease import (
+    END_RUNS,
+    STOP,
+    AccountWord,
+    LeaseState,
+    LeaseTerms,
+    Tick,
+    UseLook,
+    advance,
+    reached,
+)
+
+TICK_S, LOOK_S = 10.0, 30.0
+HOUR = 3600.0
+SLACK_S = 120.0
+
+
+@dataclass
+class SimulatedWorld:
+    """A box that is rented, its account, and a monitor that holds its lease. Real seconds."""
+
+    terms: LeaseTerms
+    price: float = 2.0
+    grace: float = 30.0
+    now: float = 0.0
+    boot: str = "boot-0"
+    booted: float = -5000.0
+    """When the machine was, in real seconds: its clock began then."""
+    up_since: float = 0.0
+    account_started: float = 0.0
+    is_up: bool = True
+    has_monitor: bool = True
+    api_down_until: float = -1.0
+    used_until: float = 1e9
+    growing: bool = True
+    runs_end_at: float | None = 1e9
+    """When the live run ends; None where there is none."""
+    extended: float = 0.0
+    kept: str = ""
+    """The state, as it is written down."""
+    spent: float = 0.0
+    unreachable: float = 0.0
+    """Seconds in which the box was to be stopped, and its account could not be reached."""
+    warned_at: float | None = None
+    asked: list[float] = field(default_factory=list)
+    wall: float = 1e9
+    """Set by whoever likes; nothing may read it."""
+    _looked: float = 0.0
+    _state: LeaseState | None = None
+    _ask_at: float = 0.0
+
+    def pass_time(self, seconds: float = TICK_S) -> None:
+        """Let real time pass, and the monitor look once."""
+        self.now += seconds
+        if not self.is_up:
+            return
+        self.spent += seconds / HOUR * self.price
+        if self.warned_at is not None and self.now >= self.warned_at + self.grace:
+            self.runs_end_at = None
+        if self.runs_end_at is not None and self.now >= self.runs_end_at:
+            self.runs_end_at = None
+        paid, allowed = self.spent / self.price * HOUR, (self.terms.seconds or 1e12) + self.extended
+        if paid > allowed and not self.api:
+            self.unreachable += seconds
+        if self.has_monitor:
+            self._turn()
+
+    @property
+    def api(self) -> bool:
+        return self.now >= self.api_down_until
+
+    def kill_monitor(self) -> None:
+        self.has_monitor, self._state = False, None
+
+    def start_monitor(self) -> None:
+        self.has_monitor, self._looked, self._ask_at = True, self.now, self.now
+
+    def restart(self, down: float, *, machine: bool) -> None:
+        """The box is stopped from outside, and started again: another boot, or container."""
+        self.kill_monitor()
+        self.now += down
+        self.up_since = self.account_started = self.now
+        if machine:
+            self.boot, self.booted = f"boot-{self.now}", self.now
+        self.runs_end_at = None
+        self.start_monitor()
+
+    def _turn(self) -> None:
+        state = self._state or LeaseState.read(json.loads(self.kept or "{}"))
+        self._state, said = state, None
+        if self.now >= self._ask_at:
+            if self.api:
+                said = AccountWord(1.7e9 + self.now, 1.7e9 + self.account_started, self.price)
+            self._ask_at = self.now + (HOUR if self.api else 60.0)
+        tick = Tick(
+            boot=self.boot,
+            at=self.now - self.booted,
+            since=self.up_since - self.booted,
+            look=self._look(),
+            said=said,
+            extended=self.extended,
+            has_runs=self.runs_end_at is not None,
+            grace=self.grace,
+        )
+        for action in advance(self.terms, state, tick):
+            if action == END_RUNS:
+                self.warned_at = self.now
+            elif action == STOP:
+                self.asked.append(self.now)
+                if self.api:
+                    self.is_up = False
+        self.kept = json.dumps(state.as_dict())
+
+    def _look(self) -> UseLook | None:
+        if self.now - self._looked < LOOK_S:
+            return None
+        over, self._looked = self.now - self._looked, self.now
+        used = self.now - over < self.used_until
+        return UseLook(over, used, computes=used, grew=self.growing and used)
+
+    def until_stopped(self, most: float = 400 * HOUR) -> SimulatedWorld:
+        while self.is_up and self.now < most:
+            self.pass_time()
+        return self
+
+
+def world(**given: float) -> SimulatedWorld:
+    return SimulatedWorld(LeaseTerms(**given))
+
+
+def overdrawn(simulated: SimulatedWorld, allowed: float) -> float:
+    """Seconds that were paid beyond what was allowed, and may be."""
+    paid = simulated.spent / simulated.price * HOUR
+    return paid - allowed - simulated.grace - simulated.unreachable
+
+
+def test_hours_are_held_and_the_run_is_warned_first() -> None:
+    held = world(seconds=2 * HOUR).until_stopped()
+    assert held.warned_at == pytest.approx(2 * HOUR, abs=TICK_S)
+    assert 0 <= held.now - 2 * HOUR <= held.grace + 3 * TICK_S
+    assert overdrawn(held, 2 * HOUR) <= 2 * TICK_S
+
+
+def test_without_a_run_nobody_is_waited_for() -> None:
+    held = world(seconds=HOUR)
+    held.runs_end_at = None
+    assert held.until_stopped().now == pytest.approx(HOUR, abs=TICK_S)
+    assert held.warned_at is None
+
+
+def test_dollars_are_counted_by_the_price_that_the_account_says_now() -> None:
+    held = world(dollars=3.0, price=100.0)
+    held.price = 1.0
+    while held.now < HOUR:
+        held.pass_time()
+    held.price = 4.0  # the account says so within the hour
+    assert held.until_stopped().spent <= 3.0 + 4.0 * (HOUR + SLACK_S + held.grace) / HOUR
+    assert held.spent >= 3.0
+    own = SimulatedWorld(LeaseTerms(dollars=3.0, price=2.0), api_down_until=1.2 * HOUR)
+    assert own.until_stopped().spent == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_lease_without_a_price_ends_for_no_dollars() -> None:
+    state = LeaseState()
+    for at in range(0, 100_000, 1000):
+        assert advance(LeaseTerms(dollars=0.01), state, Tick("b", float(at), 0.0)) == []
+    assert state.unpriced == 99_000
+    assert advance(LeaseTerms(dollars=0.01, price=1.0), state, Tick("b", 99_000.0, 0.0)) == [STOP]
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_idleness_begins_with_the_last_use(run: bool) -> None:
+    held = world(idle=1800.0)
+    held.used_until, held.runs_end_at = 5 * HOUR, 1e9 if run else None
+    held.until_stopped()
+    grace = held.grace if run else 0.0
+    assert 1800 <= held.now - 5 * HOUR <= 1800 + grace + 60
+
+
+def test_what_computes_and_never_writes_is_hung() -> None:
+    held = world(stall=HOUR)
+    while held.now < 3 * HOUR:
+        held.pass_time()
+    held.growing = False
+    terms = held.terms
+    while held.now < 3.9 * HOUR:
+        held.pass_time()
+    assert held._state
+    assert reached(terms, held._state) == ""
+    assert reached(terms, held._state, 0.8) == "stall"  # and this is said before
+    assert held.until_stopped().now == pytest.approx(4 * HOUR + held.grace, abs=60)
+    off = world(seconds=50 * HOUR)
+    off.growing = False
+    assert off.until_stopped().now >= 50 * HOUR
+
+
+def test_a_person_extends_it_and_nobody_else() -> None:
+    held = world(seconds=HOUR, dollars=2.0, idle=600.0)
+    held.used_until = 0.0
+    held.extended = HOUR
+    assert held.until_stopped().now == pytest.approx(HOUR, abs=60)  # idle is held off so long
+    late = world(seconds=HOUR)
+    while not late.warned_at:
+        late.pass_time()
+    late.extended = HOUR  # while the run ends
+    assert late.until_stopped().now >= 2 * HOUR
+
+
+def test_the_wall_clock_counts_nothing_and_the_machines_sleep_counts() -> None:
+    held = world(seconds=2 * HOUR)
+    for shift in (-1e8, 1e8, -5e9):
+        held.wall += shift
+        held.pass_time()
+    held.pass_time(HOUR)  # asleep, or nobody looked: it is paid for
+    assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
+
+
+def test_a_killed_monitor_goes_on_where_it_was() -> None:
+    held = world(seconds=2 * HOUR, idle=600.0)
+    for _ in range(100):
+        held.pass_time()
+    held.kill_monitor()
+    held.pass_time(HOUR)
+    held.start_monitor()
+    held.pass_time()
+    assert held._state
+    assert held._state.elapsed == pytest.approx(held.now, abs=2 * TICK_S)
+    assert held._state.idle == 0.0  # nobody saw whether it was idle
+    assert held.until_stopped().now == pytest.approx(2 * HOUR + held.grace, abs=3 * TICK_S)
+
+
+@pytest.mark.parametrize("machine", [True, False])
+@pytest.mark.parametrize("down", [5.0, 10 * HOUR])
+@pytest.mark.parametrize("api_down", [0.0, 600.0])
+def test_a_restart_costs_what_the_account_says(machine: bool, down: float, api_down: float) -> None:
+    held = world(seconds=2 * HOUR)
+    while held.now < HOUR:
+        held.pass_time()
+    paid = held.spent
+    held.restart(down, machine=machine)
+    held.api_down_until = held.now + api_down
+    held.until_stopped()
+    assert paid == pytest.approx(2.0, abs=0.01)
+    assert abs(held.spent / held.price - 2.0) * HOUR <= held.grace + 60
+
+
+def test_a_restart_that_the_account_never_noticed_was_paid_for() -> None:
+    held = world(seconds=2 * HOUR)
+    while held.now < HOUR:
+        held.pass_time()
+    held.kill_monitor()
+    held.pass_time(1800.0)  # down, and billed
+    started = held.account_started
+    held.restart(0.0, machine=True)
+    held.account_started = started
+    assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=60)
+
+
+def test_an_account_that_does_not_answer_is_asked_on_until_it_does() -> None:
+    held = world(seconds=HOUR)
+    held.api_down_until = 3 * HOUR
+    held.until_stopped()
+    assert held.now == pytest.approx(3 * HOUR, abs=2 * TICK_S)
+    gaps = [late - early for early, late in zip(held.asked, held.asked[1:], strict=False)]
+    assert max(gaps) <= 2 * TICK_S
+    assert overdrawn(held, HOUR) <= SLACK_S
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.Random) -> None:
+    """Beyond two minutes, the grace, and the time in which the account could not be reached."""
+    chance = seeded
+    hours = chance.choice([0.1, 1.0, 5.0])
+    held = SimulatedWorld(
+        LeaseTerms(seconds=hours * HOUR),
+        price=chance.choice([0.2, 3.0, 30.0]),
+        grace=chance.choice([0.0, 10.0, 300.0]),
+        runs_end_at=chance.choice([None, 1e9, hours * HOUR / 2]),
+    )
+    faults = 0
+    while held.is_up:
+        held.pass_time(chance.choice([TICK_S, TICK_S, 12.0, 35.0]) if chance.random() < 0.9 else 50)
+        fault = chance.random() if faults < 12 else 1.0
+        if fault < 0.01:
+            held.kill_monitor()
+            held.pass_time(chance.uniform(1, 15))  # what sees to it begins it again
+            held.start_monitor()
+        elif fault < 0.02:
+            held.restart(chance.choice([5.0, 4 * HOUR]), machine=chance.random() < 0.5)
+            held.warned_at = None
+        elif fault < 0.04:
+            held.api_down_until = held.now + chance.choice([30.0, 2 * HOUR])
+        elif fault < 0.05:
+            held.wall += chance.uniform(-1e9, 1e9)
+        elif fault < 0.052:
+            held.extended += 600.0
+        faults += fault < 1.0 and fault < 0.052
+        assert held.now < 500 * HOUR
+    assert overdrawn(held, hours * HOUR + held.extended) <= SLACK_S
+    # And it is not ended before: what is not paid for is not counted.
+    paid = held.spent / held.price * HOUR
+    assert paid >= hours * HOUR - 60
+
+
+def test_terms_and_state_are_read_as_they_were_written() -> None:
+    terms = LeaseTerms(seconds=HOUR, idle=60.0)
+    text = json.dumps({k: v for k, v in dataclasses.asdict(terms).items() if v is not None})
+    assert LeaseTerms.read(text) == terms
+    for wrong in ("[]", '{"colour": 1}', "x", ""):
+        with pytest.raises(ValueError, match=r"."):
+            LeaseTerms.read(wrong)
+    state = LeaseState(boot="b", elapsed=5.0, account_now=7.0)
+    assert LeaseState.read(json.loads(json.dumps(state.as_dict()))) == state
+    assert LeaseState.read({"novelty": 1}) == LeaseState()
+
+
+def test_a_restart_counts_though_the_account_does_not_answer() -> None:
+    held = world(seconds=2 * HOUR)
+    while held.now < HOUR:
+        held.pass_time()
+    held.restart(5.0, machine=True)
+    held.api_down_until = held.now + 3 * HOUR
+    held.kill_monitor()
+    held.pass_time(1200.0)  # until somebody's setup begins it
+    held.start_monitor()
+    held.until_stopped()
+    assert held.asked[0] == pytest.approx(2 * HOUR, abs=60)
+
+
+def test_a_run_that_does_not_end_is_not_waited_for_beyond_its_grace() -> None:
+    state = LeaseState()
+    said = [
+        advance(LeaseTerms(seconds=60.0), state, Tick("b", at, 0.0, has_runs=True, grace=30.0))
+        for at in map(float, range(0, 200, 10))
+    ]
+    assert said.index([END_RUNS]) == 6
+    assert said.index([STOP]) == 6 + 4

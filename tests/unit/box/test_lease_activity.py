@@ -1,0 +1,134 @@
+"""What counts as use of a box."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import lease_activity
+from bootstrap.box.lease import UseLook
+from bootstrap.box.lease_activity import ActivityReader, boot_id
+from bootstrap.protocol.transfer import box_program
+
+MOVES = "import os, time\nwhile True: os.write(1, b'x' * 999); time.sleep(0.01)"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    made = tmp_path / "home/runs/homework/train-1"
+    (tmp_path / "homework/out/deep").mkdir(parents=True)
+    made.mkdir(parents=True)
+    (made / "log").write_text("step 1\n")
+    (made / "dir").write_text(f"{tmp_path}/homework\n")
+    (made / "results").write_text("out\n")
+    return made
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine is busy with other things: only the processes that a test names are seen."""
+    monkeypatch.setattr(lease_activity, "EVERY_S", 0.0)
+    monkeypatch.setattr(lease_activity, "_stat", SEEN.get)
+    monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(()))
+    SEEN.clear()
+    yield
+    SEEN.clear()
+
+
+SEEN: dict[str, list[str]] = {}
+
+
+def stat(seconds: float, start: str = "77") -> list[str]:
+    ticks = str(int(seconds * os.sysconf("SC_CLK_TCK")))
+    return ["S", *["0"] * 10, ticks, *["0"] * 7, start]
+
+
+def second_look(run: Path, *gpus: list[object] | None) -> UseLook:
+    """What is seen of what a test did since `reader` looked first."""
+    found = READERS[run].look([run], gpus)
+    assert found is not None
+    return found
+
+
+READERS: dict[Path, ActivityReader] = {}
+
+
+@pytest.fixture(autouse=True)
+def reader(run: Path) -> ActivityReader:
+    made = READERS[run] = ActivityReader(run.parents[2])
+    SEEN[str(os.getppid())] = stat(5)
+    assert made.look([run], ()) is None
+    return made
+
+
+def test_a_box_on_which_nothing_happens_is_not_in_use(run: Path) -> None:
+    look = second_look(run, [0, 1, 2, 3], None, [None, 1, 2, 3], [4, 1, 2, 3])
+    assert (look.used, look.computes, look.grew) == (False, False, False)
+
+
+def test_a_gpu_or_a_core_that_works_computes(run: Path) -> None:
+    assert second_look(run, [0], [5]).computes
+    assert not second_look(run, [0]).used
+    SEEN[str(os.getppid())] = stat(500)
+    look = second_look(run)
+    assert (look.used, look.computes) == (True, True)
+    SEEN[str(os.getppid())] = stat(0, "88")  # its number belongs to another process now
+    assert not second_look(run).used
+
+
+@pytest.mark.parametrize("where", ["log", "results", "deep"])
+def test_a_log_or_results_that_grow_are_use(run: Path, where: str) -> None:
+    tree = run.parents[3] / "homework/out"
+    file = {"log": run / "log", "results": tree / "a.pt", "deep": tree / "deep/b.pt"}[where]
+    with file.open("a") as out:
+        out.write("more\n")
+    look = second_look(run)
+    assert (look.used, look.grew, look.computes) == (True, True, False)
+    assert not second_look(run).used
+
+
+def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path) -> None:
+    lock = run.parents[2] / "lock"
+    lock.write_text(f"{os.getppid()} 77 {boot_id()}\nscript\nsetup\n")
+    assert second_look(run).used
+    lock.write_text(f"{os.getppid()} 78 {boot_id()}\nscript\nsetup\n")
+    assert not second_look(run).used
+
+
+@pytest.mark.parametrize("named", ["/root/.vscode-server/bin/x", "transfer", "other"])
+def test_an_editor_or_a_transfer_counts_while_it_moves_bytes(run: Path, named: str) -> None:
+    words = box_program()[:80] if named == "transfer" else named
+    if named == "transfer":
+        assert any(mark in box_program() for mark in lease_activity._AT_WORK)
+    moving = subprocess.Popen([sys.executable, "-c", MOVES, words], stdout=subprocess.DEVNULL)
+    try:
+        SEEN[str(moving.pid)] = stat(0)
+        second_look(run)
+        before = lease_activity._moved(str(moving.pid))
+        while lease_activity._moved(str(moving.pid)) <= before + 5000:
+            pass
+        assert second_look(run).used is (named != "other")
+    finally:
+        moving.kill()
+        moving.wait()
+
+
+def test_who_types_at_a_terminal_uses_the_box(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        typed = {os.path.basename(os.ttyname(theirs)): 5}  # noqa: PTH119
+        monkeypatch.setattr(lease_activity, "_terminals", lambda: iter(typed.items()))
+        assert not second_look(run).used
+        typed = dict.fromkeys(typed, 6)
+        assert second_look(run).used
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    monkeypatch.undo()
+    assert all(at > 0 for _, at in lease_activity._terminals())
