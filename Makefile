@@ -20,7 +20,7 @@ SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states
   tasks/test_programs.py test_own_home.py) \
   --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
-SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)' tests --include='test_*.py')
+SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url
 # uv and pip both take the certificates of the system.
@@ -47,7 +47,7 @@ test: $(VENV)/dev  ## every test that this machine can run; what is left out is 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
 
-chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository; needs root and half an hour
+chaos: $(VENV)/dev  ## fifty kills each at random moments, every pair of editions, every damage and lie, every state of a repository, properties; needs root and half an hour
 	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make chaos" >&2; exit 1; }
 	@$(PYTEST) $(SAMPLED) --tries 50 --every -n $(WORKERS) --tb=short
 

@@ -30,8 +30,14 @@ if os.geteuid() == 0:
 # What is collected stays to the end: looking for garbage in it took a tenth of each worker's time.
 gc.disable()
 
-hypothesis.settings.register_profile("ours", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("ours")
+hypothesis.settings.register_profile("ours", deadline=None, print_blob=True, max_examples=40)
+hypothesis.settings.register_profile(
+    "every", hypothesis.settings.get_profile("ours"), max_examples=100
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("every" if config.option.every else "ours")
 
 
 def pytest_collection_finish() -> None:

@@ -32,7 +32,7 @@ TREES = st.recursive(
     max_leaves=15,
 )
 QUIET = settings(
-    max_examples=300,
+    max_examples=3 * settings().max_examples,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -444,7 +444,9 @@ CODES = st.sampled_from([b"0", b"1", DIGITS.encode(), b"\xb2", "²".encode(), b"
 
 @pytest.mark.parametrize("module", sorted(READERS))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples * 6 // 10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(said=st.binary(max_size=3000) | LINES | LOOKS | HISTORIES | FRAMES, code=CODES)
 @example(said=b"x", code=DIGITS.encode())
