@@ -25,7 +25,7 @@ HEAVY = (
 
 @pytest.mark.boxes
 def test_a_program_sets_two_boxes_up_at_once(rent: Rent) -> None:
-    boxes = [rent("vast"), rent("vast")]
+    boxes = [rent("vast", used=True), rent("vast", used=True)]
     user = boxes[0].user
     made = user.repository()
     (user.home / ".ssh").mkdir(mode=0o700)

@@ -32,7 +32,7 @@ HIDDEN = "values [FROM_ENV hidden] [FROM_FILE hidden] [FROM_COMMAND hidden] hell
 
 
 def test_a_secrets_life(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     home = rented.user.home
     rented.user.repository(train__py=TRAIN)
     own = home / ".config/boxstrap/secrets"

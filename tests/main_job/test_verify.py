@@ -50,7 +50,7 @@ def outcomes(done: Completed) -> dict[str, str]:
 def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
     rent: Rent, card: Card
 ) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     card(rented, scenarios.RTX4090)
     asked = (*GPU, "--set", "gpu.name=RTX 4090", "--set", "gpu.min_pcie_generation=4")
@@ -75,7 +75,7 @@ INIT = {4: "no-permission", 9: "no-driver", 12: "nvml-missing", 15: "gpu-sick", 
 
 def test_a_fault_of_every_code_on_a_box(rent: Rent, card: Card) -> None:
     """With the agent that a setup puts there; every fault is injected in tests/nvml."""
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     card(rented, scenarios.A100)
     rented.run("verify", *GPU).must(0)
     rented.box.run("mknod /dev/nvidia0 c 195 0; mknod /dev/nvidiactl c 195 255")
@@ -111,7 +111,7 @@ def test_a_fault_of_every_code_on_a_box(rent: Rent, card: Card) -> None:
 
 
 def test_what_a_run_of_ours_uses_is_not_held_against_the_box(rent: Rent, card: Card) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     train = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
     rented.user.repository(train__py=train)
     card(rented, scenarios.A100)
@@ -126,7 +126,7 @@ def test_what_a_run_of_ours_uses_is_not_held_against_the_box(rent: Rent, card: C
 
 
 def test_a_driver_that_hangs_costs_ten_seconds(rent: Rent, card: Card) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     card(rented, f"{scenarios.A100}\ngpu.0.remapped = hang")
     hung = rented.run("verify", "--json").must(6)
     (reason,) = hung.json()["verdict"]["reasons"]
@@ -155,7 +155,7 @@ def test_what_a_container_grants_is_what_counts(rent: Rent) -> None:
 
 
 def test_an_index_that_does_not_answer_is_a_warning(rent: Rent, mirror_rig: Rig) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     free = ("--set", "gpu.require=false")
     assert outcomes(rented.run("verify", *free, "--json").must(0))["index"] == "pass"
     try:
@@ -177,7 +177,7 @@ def test_an_index_that_does_not_answer_is_a_warning(rent: Rent, mirror_rig: Rig)
 
 
 def test_a_git_host_is_asked_where_the_box_is_to_clone_from_it(rent: Rent) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     clone = ("--set", "gpu.require=false", "--set", "git.access=url")
     here = f"ssh://root@{rented.box.address}/root/homework.git"
     seen = rented.run("verify", *clone, "--set", f"git.url={here}", "--json").must(0)
