@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 
 from .environment_tell import tell  # noqa: E402
 

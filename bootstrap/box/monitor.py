@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True
 
 from .gpu_reader import GPU, ask, load_library  # noqa: E402
 from .top_stream import POWER, host, known, run_state, watts  # noqa: E402

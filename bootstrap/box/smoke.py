@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True
 
 from . import torch_compat  # noqa: E402
 from .expected_hardware import parse_expected  # noqa: E402

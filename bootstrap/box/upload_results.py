@@ -23,9 +23,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True
 
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError  # noqa: E402
 from .top_stream import run_state  # noqa: E402

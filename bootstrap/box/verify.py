@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
 
 from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
 from .gpu_errors import CRASH, HANG  # noqa: E402
