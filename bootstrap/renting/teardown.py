@@ -251,14 +251,17 @@ def _refusal(name: str, unsafe: Sequence[Unsafe]) -> NotSafeError:
 
 
 _STOP = "To end what runs there: boxstrap down --host NAME --stop-runs"
-_BACK = (
-    "In that repository: boxstrap sync --back --host NAME; scp and rsync know the box by its name."
+_BACK = "In its repository: boxstrap sync --back --host NAME. Or take it by scp or rsync."
+_BRANCH = (
+    "Make a branch of it there: boxstrap exec --host NAME -- git branch kept REF; then "
+    "boxstrap down --host NAME"
 )
 _HINTS = {
     **dict.fromkeys(("run", "queued", "processes"), _STOP),
     "setup": "To cancel the setup: boxstrap stop --setup --host NAME",
     "results": "In its repository: boxstrap pull --host NAME --run RUN",
-    **dict.fromkeys(("edits", "files", "staged", "commits", "unread"), _BACK),
+    "commits": _BRANCH,
+    **dict.fromkeys(("edits", "files", "staged", "unread"), _BACK),
 }
 
 

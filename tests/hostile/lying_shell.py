@@ -37,6 +37,8 @@ SIGNS = {
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
+    "made": "tell_results()",
+    "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',
 }
@@ -46,8 +48,14 @@ class Query:
     """A question: its name, what frames its answer, and the variables in front of it."""
 
     def __init__(self, command: str) -> None:
-        packed = re.search(r"echo ([A-Za-z0-9+/=]+) \| base64 -d", command)
-        text = base64.b64decode(packed[1]).decode() if packed else command
+        text = command
+        while packed := re.search(r"echo ([A-Za-z0-9+/=]+) \| base64 -d( \| gzip -dc)?", text):
+            inner = base64.b64decode(packed[1])
+            if packed[2]:
+                import gzip  # few queries are so long
+
+                inner = text[: packed.start()].encode() + gzip.decompress(inner)
+            text = inner.decode()
         self.name = next((name for name, sign in SIGNS.items() if sign in text), "?")
         framed = re.search(r"echo ([0-9a-f]{32})\+\n", text)
         plain = re.search(r"^echo ([0-9a-f]{32})$", text, re.MULTILINE)
@@ -203,6 +211,8 @@ HONEST: dict[str, Answer] = {
     "back": back,
     "transfer": results(*told("out/a"), *given()),
     "first": lambda query: iter([b"finished 0\nstep 1\n"]),
+    "made": lambda query: iter([b"home\t/root/.boxstrap\nover\tyes\n"]),
+    "box_id": lambda query: iter([b"\n"]),
     "?": lambda query: iter([b"\n"]),
 }
 
@@ -518,6 +528,19 @@ LIES: dict[str, Lie] = {
     },
     "words in the place of frames": {"transfer": fixed(ESCAPES * 2000)},
     "a frame of 4 GB": {"transfer": endless(b"\xff" * 60_000)},
+    "trees without an end": {"made": endless(b"holds\tedits\t1\tx\n" * 2000)},
+    "trees in one line without an end": {"made": endless(b"x" * 60_000)},
+    "trees that say nothing": {"made": fixed("")},
+    "trees in half": {"made": fixed("home\t/x\ntree\tk-1\thomework\n" + "over\tyes\n")},
+    "trees full of escapes": {
+        "made": fixed(
+            f"home\t{ESCAPES}\nholds\tedits\t1\t{ESCAPES}x\nref\t{'c' * 40}\t{ESCAPES}\n"
+            f"tree\tk-1\thomework\t1\t{ESCAPES}\nover\tyes\n"
+        )
+    },
+    "trees of which git can tell nothing": {
+        "made": fixed("home\t/x\nholds\tunread\t1\trefs\ntree\tk-1\thomework\t1\t\nover\ty\n")
+    },
     "noise in the place of a log": {"tail": noise_first(b"\x1b[31mwelcome! " * 5000)},
 }
 

@@ -207,6 +207,35 @@ def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
     assert len(receipts) == (lie == "honest")
 
 
+# Lie -> exit code, and words that the user is told.
+DOWN: dict[str, tuple[int, str]] = {
+    "honest": (0, "nothing on it would be lost"),
+    "a result of another digest": (9, "never pulled"),
+    "results that lie elsewhere": (9, "never pulled"),
+    "results without an end": (3, "more than 250,000 files"),
+    "words in the place of frames": (3, "not what a transfer is made of"),
+    "trees without an end": (3, "did not say what was made"),
+    "trees in one line without an end": (3, "did not say what was made"),
+    "trees that say nothing": (3, "did not say what was made"),
+    "trees in half": (3, "did not say what was made"),
+    "trees full of escapes": (9, "edited (1)"),
+    "trees of which git can tell nothing": (9, "git can't tell"),
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("lie", DOWN)
+def test_down(lie: str, lying: Lying, faults: Faults) -> None:
+    """No lie makes it say that nothing would be lost, but for what the box has no word of."""
+    rc, words = DOWN[lie]
+    shutil.rmtree(lying.user.place / "boxstrap-results", ignore_errors=True)
+    with faults.attempt(FAULT, at=f"down: {lie}") as attempt:
+        seen = lying.run(lie, "down").must(rc, seconds=SECONDS, mib=MIB)
+        attempt.noticed(seen.seconds)
+        assert words in seen.text
+        assert len(seen.text) < 60_000, "a wall of text"
+
+
 def _below(folder: Path) -> Iterator[Path]:
     return folder.rglob("*")
 
@@ -279,5 +308,5 @@ def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
 
 
 def test_every_lie_is_told() -> None:
-    told = {*SETUP, *SYNC, *PULL, *(lie for lies in OTHERS.values() for lie in lies)}
+    told = {*SETUP, *SYNC, *PULL, *DOWN, *(lie for lies in OTHERS.values() for lie in lies)}
     assert set(LIES) - told == {NOISE, LONG}

@@ -90,7 +90,7 @@ def test_a_profile_that_extends_nothing_lies_on_its_provider(write, here):
     vast = loaded.for_provider("vast")
     assert (vast.profile.box.workdir, vast.profile.ssh.user) == ("/workspace", "me")
     assert (vast.profile.env, vast.profile.name) == ({"A": "b"}, "boxstrap.yaml")
-    assert str(vast.origins["box.workdir"]) == "shipped vast.yaml:17"
+    assert str(vast.origins["box.workdir"]) == "shipped vast.yaml:19"
     assert vast.for_provider("runpod") is vast
 
 
@@ -114,13 +114,15 @@ def test_a_chain_from_file_to_file(write, here):
         "version": "shipped vast.yaml:3",
         "provider.name": "shipped vast.yaml:6",
         "provider.console": "shipped vast.yaml:8",
-        "provider.detect.env": "shipped vast.yaml:10",
-        "provider.detect.files": "shipped vast.yaml:11",
-        "provider.advice.return_box": "shipped vast.yaml:13",
-        "provider.advice.shm": "shipped vast.yaml:14",
-        "box.workdir": "shipped vast.yaml:17",
-        "ssh.user": "shipped vast.yaml:20",
-        "gpu.require": "shipped vast.yaml:27",
+        "provider.account": "shipped vast.yaml:9",
+        "provider.box_id": "shipped vast.yaml:10",
+        "provider.detect.env": "shipped vast.yaml:12",
+        "provider.detect.files": "shipped vast.yaml:13",
+        "provider.advice.return_box": "shipped vast.yaml:15",
+        "provider.advice.shm": "shipped vast.yaml:16",
+        "box.workdir": "shipped vast.yaml:19",
+        "ssh.user": "shipped vast.yaml:22",
+        "gpu.require": "shipped vast.yaml:29",
         "packages": "lib/mid.yaml:3",
         "env.A": "lib/base.yaml:3",
         "env.B": "lib/mid.yaml:2",

@@ -1,0 +1,84 @@
+"""A rented box is given back: refused while anything would be lost, then it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.main_job.conftest import Rent
+from tests.providers.accounts import SimulatedAccount, SimulatedBox, simulated
+
+pytestmark = pytest.mark.boxes
+
+BOX_ID = "21843570"
+"""As the box calls itself (tests/boxes/kinds.py)."""
+PROFILE = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py, results: [out/]}
+"""
+TRAIN = """\
+import os
+os.makedirs("out", exist_ok=True)
+open("out/model.pt", "w").write("trained")
+print("step 1", flush=True)
+"""
+
+
+@pytest.fixture
+def account() -> Iterator[SimulatedAccount]:
+    with simulated("vast") as made:
+        yield made
+
+
+def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount) -> None:
+    rented = rent("vast")
+    user, box = rented.user, rented.box
+    user.env |= account.environment()
+    user.env["BOXSTRAP_SSH_CONFIG"] = str(user.home / ".ssh/config")
+    other = SimulatedBox("78", address="10.9.9.9")
+    account.boxes = [SimulatedBox(BOX_ID, address=box.address, port=box.port), other]
+    repository = user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    rented.run("setup", "--name", "gpu").must(0)
+    rented.run("wait").must(0)
+    tree = rented.tree
+
+    def entries() -> str:
+        return "".join(each.read_text() for each in user.state.glob("ssh/*") if each.is_file())
+
+    assert "Host gpu" in entries()
+    rented.as_user(f"cd {tree} && echo more >>train.py && echo new >notes.txt")
+    rented.as_user(
+        f"cd {tree} && git config user.name x && git config user.email x@x && git stash -q"
+        " && echo again >>train.py"
+    )
+    # A look says all of it, and changes nothing.
+    look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
+    assert {one["kind"] for one in look["unsafe"]} == {"results", "edits", "commits"}
+    # What can come, comes; what can't is why it is refused.
+    refused = user.run("down", "--host", "gpu").must(9).err
+    assert "homework: commits that are only there: refs/stash" in refused
+    assert "train-1" not in refused.partition("not destroyed")[2]
+    home = repository.root / "boxstrap-results/gpu/train-1/out/model.pt"
+    assert home.read_text() == "trained"
+    assert repository.git("show", "refs/boxstrap/gpu/edits:notes.txt") == "new"
+    assert account.destroyed == []
+    # The person takes care of the stash; and of what was pulled something goes.
+    rented.as_user(f"cd {tree} && git stash drop -q")
+    home.unlink()
+    look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
+    assert [one["what"] for one in look["unsafe"]] == [
+        "out/model.pt: what lies here is not what was pulled"
+    ]
+    done = user.run("down", "--host", "gpu").must(0)
+    assert f"(vast:{BOX_ID}): destroyed, and no longer listed; about $" in done.out
+    assert home.read_text() == "trained"
+    assert (account.destroyed, account.boxes) == ([BOX_ID], [other])
+    # Its entry and its pin are gone; what it was and cost is kept.
+    assert "Host gpu" not in entries()
+    assert not [*user.state.glob("boxes/*")]
+    (record,) = user.state.glob("ended/gpu-*/box.json")
+    assert json.loads(record.read_text())["extra"]["spent"] > 0
+    assert [*record.parent.glob("receipts/*/train-1.json")]
