@@ -117,6 +117,7 @@ class TrainingFailedError(BoxstrapError):
 
 
 class NoOfferError(BoxstrapError):
-    """Nothing could be rented: no offer fits, or the provider refused. `is_final`: any other."""
+    """Nothing could be rented: no offer fits, or the provider refused."""
 
     is_final: bool = False
+    """Whether no other offer may be tried."""

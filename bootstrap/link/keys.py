@@ -30,8 +30,9 @@ from bootstrap.link.keyfiles import (
     read_public,
 )
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.resolve import Endpoint
+from bootstrap.link.resolve import Endpoint, resolve
 from bootstrap.link.ssh_agent import Agent, AgentKey
+from bootstrap.link.target import parse_host
 from bootstrap.link.transport import BoxTransport
 from bootstrap.public_key import PublicKey
 
@@ -255,3 +256,18 @@ def _home(path: Path) -> str:
     home = str(Path.home())
     text = str(path)
     return "~" + text[len(home) :] if text.startswith(home + os.sep) else text
+
+
+def own_public_key(identity: str | None) -> PublicKey | None:
+    """The key that a login to a new box would try first; None where there is none."""
+    endpoint = resolve(parse_host("root@rented.invalid"), identity=identity)
+    agent = Agent(endpoint.identity_agent)
+    try:
+        usable = (
+            each.public
+            for each in candidates(endpoint, agent)
+            if each.public and not (each.file and each.file.problem)
+        )
+        return next(usable, None)
+    finally:
+        agent.close()

@@ -57,6 +57,9 @@ MetricLine = Annotated[str, values.METRIC]
 SessionName = Annotated[str, values.SESSION]
 Time = Annotated[str, values.TIME]
 BucketFolder = Annotated[str, values.BUCKET_FOLDER]
+Image = Annotated[str, values.IMAGE]
+Volume = Annotated[str, values.VOLUME]
+Region = Annotated[str, values.REGION]
 
 
 class Detect(Section):
@@ -110,6 +113,15 @@ class BoxSection(Section):
     )
     price: Free[float | None] = field(
         "Dollars an hour that the box costs, where no account of yours says it.", ge=0, le=100_000
+    )
+    image: Money[Image | None] = field(
+        "The image that `up` rents it with; by default the provider's own for training."
+    )
+    disk_gb: Money[int | None] = field(
+        "Disk that `up` rents with it, in GB; 50 by default.", ge=8, le=100_000
+    )
+    volume: Money[Volume | None] = field(
+        "A volume of the account that `up` mounts at the working folder, by its id."
     )
 
 
@@ -233,6 +245,27 @@ class Gpu(Section):
     )
 
 
+class Rent(Section):
+    """What `up` may rent; `gpu` and `box` say what it must have."""
+
+    provider: Money[Literal["vast", "runpod", "lambda"] | None] = field(
+        "Whose offers are taken; by default those of every account that has a key here."
+    )
+    max_price: Money[float | None] = field(
+        "Dollars an hour that it may cost, its disk included.", gt=0, le=10_000
+    )
+    spot: Money[bool] = field(
+        "Whether it is bid for: cheaper, and gone when somebody bids more.", default=False
+    )
+    region: Free[Region | None] = field("Where it must be, as the provider writes it.")
+    loading_minutes: Free[int] = field(
+        "How long it may take until it can be reached; then it is given back.",
+        default=15,
+        ge=1,
+        le=240,
+    )
+
+
 class Train(Section):
     """What runs once the box is ready."""
 
@@ -302,6 +335,7 @@ class Profile(Section):
     python: Python = field("The environment that training runs in.")
     packages: Free[list[Package]] = field("Packages of the box's own package manager.")
     gpu: Gpu = field("What was ordered; a box that has less is one to return.")
+    rent: Rent = field("What `up` may rent; `gpu` and `box` say what it must have.")
     env: Free[dict[EnvName, EnvValue]] = field(
         "Variables for training and for your shells on the box."
     )

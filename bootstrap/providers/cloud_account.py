@@ -81,10 +81,9 @@ class CloudAccount(ABC):
         except RefusedError as refused:
             words: tuple[object, ...] = (refused.status, refused.code)
             final = next((word for word in words if word in self.final_refusals), None)
-            error = NoOfferError(refused.what, where=self.name)
-            if final is not None:
-                error = NoOfferError(f"{refused.what} {self.final_refusals[final]}.")
-                error.is_final = True
+            why = "" if final is None else f" {self.final_refusals[final]}."
+            error = NoOfferError(f"{refused.what}{why}", where=self.name)
+            error.is_final = final is not None
             raise error from None
 
     def _rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:

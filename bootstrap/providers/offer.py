@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bootstrap.text.sizes import dollars
+
 _TOLERANCE = 0.96
 """A card of 24 GB shows 23.99 GiB or less."""
 
@@ -59,7 +61,7 @@ class Offer:
         """What the order asks for and this doesn't have: how far it is from it."""
         found = list[str]()
         if _squeezed(order.gpu_name) not in _squeezed(self.gpu):
-            found.append(f"not a {order.gpu_name}")
+            found.append(f"no {order.gpu_name}")
         if self.gpu_count != order.gpu_count:
             found.append(f"{self.gpu_count} GPUs, not {order.gpu_count}")
         if _is_less(self.memory_gib, order.min_memory_gib, _TOLERANCE):
@@ -73,7 +75,7 @@ class Offer:
         ):
             found.append(f"in {self.region or 'a region that is not told'}, not {order.region}")
         if order.max_price is not None and self.price > order.max_price:
-            found.append(f"${self.price - order.max_price:.3f} an hour too dear")
+            found.append(f"{dollars(self.price - order.max_price)} an hour too dear")
         return found
 
     def exceeds(self, order: RentOrder) -> list[str]:

@@ -20,6 +20,7 @@ from bootstrap.providers.offer import Leftover
 from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting.destruction import destroy
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.renting.rental import note_end
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
@@ -211,6 +212,7 @@ def _end(
     for one in lost:
         screen.warn(f"thrown away: {one}")
     destroy(account, rented.id, screen.say)
+    note_end(rented.host, time.time())
     _finish(account, rented, known, screen, TornDown(known.name, rented.host, lost=lost))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.record import KnownBox, all_boxes
@@ -15,6 +15,8 @@ from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
 from bootstrap.ui.layout import aligned
+
+_NOBODYS = "not known here: nobody looks after it"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class RentedBoxes:
     accounts: Sequence[AccountAnswer]
     known: Sequence[KnownBox]
     now: float
+    rented_here: Mapping[str, str] = field(default_factory=dict)
+    """Hosts that `up` rented from here, with what is said of one that no setup knows yet."""
 
     def text(self) -> str:
         """A line for each box, then what each account says of itself."""
@@ -108,7 +112,7 @@ class RentedBoxes:
             "price not told" if price is None else f"{_dollars(price)}/h",
             since,
             "" if spent is None else f"about {_dollars(spent)} so far",
-            f"known as {known}" if known else "not known here: nobody looks after it",
+            f"known as {known}" if known else self.rented_here.get(box.host, _NOBODYS),
         )
 
     def _spent(self, box: RentedBox) -> float | None:

@@ -103,11 +103,19 @@ def boxes(call: Call) -> None:
 
 
 def _list_rented(call: Call) -> None:
+    from dataclasses import replace
+
+    from bootstrap.renting.listing import rented_here
     from bootstrap.runs.rented import ask_accounts
 
     found = ask_accounts()
-    if found.accounts:
-        call.screen.result(found.as_dict(), found.text())
+    here = rented_here(
+        [(each.provider.name, each.boxes) for each in found.accounts if not each.error], found.now
+    )
+    found = replace(found, rented_here=here.hosts)
+    if found.accounts or here.unknown:
+        data = {**found.as_dict(), "perhaps_rented": [each.as_dict() for each in here.unknown]}
+        call.screen.result(data, "\n".join([found.text(), *here.lines()]))
     found.raise_for_status()
 
 

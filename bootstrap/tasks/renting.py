@@ -1,9 +1,61 @@
-"""down: what you rented, and how it is given back."""
+"""up, down: what you rent, and how it is given back."""
 
 from __future__ import annotations
 
-from bootstrap.errors import UsageError
-from bootstrap.tasks.command import HOST, JSON, Call, Option, command
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import ReturnBoxError, UsageError
+from bootstrap.tasks.command import BOX, HOST, JSON, Call, Option, command
+from bootstrap.tasks.setup import COMMITTED, WAIT
+
+if TYPE_CHECKING:
+    from bootstrap.providers.offer import Offer
+    from bootstrap.renting.up import UpRequest
+
+_OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_key", "new_box")]
+
+
+@command(
+    *_OF_A_NEW_BOX,
+    Option("provider", "Whose offers: vast, runpod or lambda; default: the profile's, or all."),
+    Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
+    Option("limit", "Dollars that boxes may cost that turn out to be none; default: an hour."),
+    Option("another", "Rent one more, where this repository has one already.", False),
+    Option("dry_run", "Show the offers; rent nothing.", False),
+    COMMITTED,
+    WAIT,
+    changes=(),
+    interrupted="What was rented goes on, and costs: boxstrap boxes --all\n"
+    "To go on with it: boxstrap up; to give it back: boxstrap down",
+)
+def up(call: Call) -> None:
+    """Rent a box as the profile orders it, and take it to its first training step.
+
+    Example: boxstrap up --provider vast --max-price 0.60 --set gpu.name="RTX 4090"
+    """
+    from bootstrap.renting.up import UpRequest, rent_and_set_up
+    from bootstrap.tasks.setup_report import show_result
+
+    given = call.given
+    request = UpRequest(
+        call.request(),
+        given["provider"],
+        _dollars(given["max_price"], "--max-price"),
+        _dollars(given["limit"], "--limit"),
+        given["another"],
+    )
+    if call.dry or given["dry_run"]:
+        _show_offers(call, request)
+        return
+    try:
+        box, result = rent_and_set_up(request, call.screen, _confirm)
+    except ReturnBoxError as error:
+        error.hint += "\nIt was there already, so it is not given back by itself: boxstrap down"
+        raise
+    rented = {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
+    call.screen.result({"rented": rented})
+    show_result(result, call.screen)
+    result.raise_for_status()
 
 
 @command(
@@ -32,3 +84,58 @@ def down(call: Call) -> None:
         raise UsageError(f"--max-size: {given['max_size']!r} is no size.", hint="As in: 50G, 1.5T")
     wish = TeardownWish(most, given["discard"], given["stop_runs"], only_look=call.dry)
     tear_down(call.options(), call.screen, wish)
+
+
+def _dollars(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        amount = float(text.removeprefix("$"))
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < 100_000:
+        raise UsageError(f"{text!r} is no amount of dollars.", where=option, hint="As in: 0.60")
+    return amount
+
+
+def _confirm(offer: Offer) -> None:
+    """Return where a person agrees to the price, on their terminal."""
+    from bootstrap.link.prompt import Prompt
+    from bootstrap.renting.order import what
+    from bootstrap.text.sizes import dollars
+
+    asked = f"{offer.provider}: {what(offer)} at {dollars(offer.price)} an hour"
+    if offer.region:
+        asked += f", in {offer.region}"
+    prompt = Prompt(print)
+    if not prompt.has_terminal():
+        raise UsageError(
+            f"{asked}: nobody said what it may cost, and there is no terminal to ask.",
+            hint=f"To take such a one: --max-price {offer.price + 0.005:.2f}",
+        )
+    if not prompt.confirm(f"{asked}. Rent it?"):
+        raise UsageError(
+            "nothing was rented.", hint="See what else there is: boxstrap up --dry-run"
+        )
+
+
+def _show_offers(call: Call, request: UpRequest) -> None:
+    from bootstrap.renting.order import as_dict, no_offer, offer_rows
+    from bootstrap.renting.up import find_offers
+    from bootstrap.text.sanitize import sanitize
+    from bootstrap.ui.layout import aligned
+
+    found = find_offers(request)
+    order = found.order
+    near = found.others[:20]
+    data = {
+        "order": vars(order),
+        "offers": [as_dict(offer, order) for offer in found.fitting],
+        "nearest": [as_dict(offer, order) for offer in near],
+    }
+    rows = offer_rows(found.fitting, order)
+    shown = "\n".join(sanitize(line) for line in aligned(rows))
+    more = len(found.fitting) - len(rows)
+    call.screen.result(data, f"{shown}\nand {more} more" if more > 0 else shown)
+    if not found.fitting:
+        raise no_offer(found.others, order)

@@ -84,10 +84,13 @@ class SimulatedAccount:
     """Answers that come next, instead of the right ones."""
     faults_at: dict[int, str] = field(default_factory=dict)
     """A word of `FAULTS` for the request of this number, counted from 0."""
+    fault_on: dict[str, str] = field(default_factory=dict)
+    """The same for the next request whose method and path begin so."""
     offers: list[SimulatedOffer] = field(default_factory=list)
     volumes: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     credit: float = 12.5
+    loading_s: float = LOADING_S
     is_team: bool = False
     clock: SimulatedClock = field(default_factory=SimulatedClock)
     address: tuple[str, int, str] = ("127.0.0.1", 22, "root")
@@ -120,6 +123,12 @@ class SimulatedAccount:
         given = json.loads(body) if body and body != b"null" else None
         return ANSWERS[self.provider](self, method, words, query, given)
 
+    def fault_of(self, method: str, path: str) -> str:
+        """The fault that is laid for this request."""
+        asked = f"{method} {path}"
+        laid = next((each for each in self.fault_on if asked.startswith(each)), "")
+        return self.fault_on.pop(laid, "")
+
     def one(self, box_id: str) -> SimulatedBox | None:
         """The box of this id."""
         return next((box for box in self.boxes if box.id == box_id), None)
@@ -137,7 +146,7 @@ class SimulatedAccount:
         ends = {"stuck": None, "dies": "offline", "failed bid": "stopped"}.get(
             offer.fate, "running"
         )
-        becomes = (self.clock.now + LOADING_S, ends) if ends else None
+        becomes = (self.clock.now + self.loading_s, ends) if ends else None
         now, keys = self.clock.now, list(self.keys)
         box = SimulatedBox(box_id, "starting", address, port, offer.price, label, user, now)
         box.becomes, box.order, box.keys = becomes, order, keys
@@ -201,8 +210,8 @@ class _AccountHandler(BaseHTTPRequestHandler):
             status, document = 401, {"success": False, "error": "auth_error", "msg": "Invalid key"}
         elif account.faults:
             status, document = account.faults.pop(0)
-        elif number in account.faults_at:
-            is_done, told = FAULTS[account.faults_at[number]]
+        elif fault := account.faults_at.get(number) or account.fault_of(self.command, self.path):
+            is_done, told = FAULTS[fault]
             if is_done:
                 account.answer(self.command, self.path, body)
             if isinstance(told, CutError):

@@ -245,7 +245,7 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("order", "missed"),
     [
-        (RentOrder(gpu_name="A100"), "not a A100"),
+        (RentOrder(gpu_name="A100"), "no A100"),
         (RentOrder(gpu_name="RTX4090"), ""),
         (RentOrder(gpu_count=2), "1 GPUs, not 2"),
         (RentOrder(min_memory_gib=24), ""),
@@ -257,7 +257,7 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
         (RentOrder(region="texas, us"), ""),
         (RentOrder(region="U"), "in Texas, US, not U"),
         (RentOrder(max_price=0.5), ""),
-        (RentOrder(max_price=0.49), "$0.010 an hour too dear"),
+        (RentOrder(max_price=0.49), "$0.01 an hour too dear"),
     ],
 )
 def test_how_far_an_offer_is_from_the_order(order: RentOrder, missed: str) -> None:

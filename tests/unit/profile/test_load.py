@@ -233,6 +233,15 @@ box:
   min_shm_gib: 8
   min_disk_gib: 100
   price: 0.45
+  image: vastai/pytorch:latest
+  disk_gb: 80
+  volume: v5
+rent:
+  provider: vast
+  max_price: 0.6
+  spot: true
+  region: Texas, US
+  loading_minutes: 20
 ssh:
   user: root
   identity: ~/.ssh/id_gpu
@@ -300,4 +309,4 @@ lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h}
     )
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
-    assert str(loaded.origins["train.results"]) == "a.yaml:61"
+    assert str(loaded.origins["train.results"]) == "a.yaml:70"

@@ -66,12 +66,13 @@ def test_it_wins_and_the_last_of_two_wins(write):
         (
             ".=x",
             "--set .: there is no such key; there are: version, extends, provider, box, ssh, "
-            "git, python, packages, gpu, env, secrets, prepare, shared, data, train, lease",
+            "git, python, packages, gpu, rent, env, secrets, prepare, shared, data, train, lease",
         ),
         (
             "box=x",
             "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price",
+            "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.image, "
+            "box.disk_gb, box.volume",
         ),
         ("box.workdir.x=y", "--set box.workdir.x: there is no such key"),
         ("env=x", "--set env: set one variable at a time, as in env.NAME=value"),
@@ -112,6 +113,7 @@ def test_mistakes_of_files_and_sets_come_together(write):
     assert caught.value.text().splitlines() == [
         "a.yaml:1: gpu.count: expected a whole number, got the text 'x'",
         "--set box: this is a section; set one of box.workdir, box.min_cpus, "
-        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price",
+        "box.min_memory_gib, box.min_shm_gib, box.min_disk_gib, box.price, box.image, "
+        "box.disk_gb, box.volume",
         "--set git.ref: '-x' starts with a dash: a program would take it for an option",
     ]

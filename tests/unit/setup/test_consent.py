@@ -41,10 +41,16 @@ TAKES: dict[str, tuple[str, str]] = {
         "train: {command: x, results: [out/], results_to: s3://mine/results}",
         "s3://mine/results",
     ),
-    "lease.hours": ("lease: {hours: 2}", "lease.hours: 2"),
-    "lease.dollars": ("lease: {dollars: 3}", "lease.dollars: 3"),
-    "lease.idle": ("lease: {idle: 30m}", "lease.idle: 30m"),
-    "lease.stall": ("lease: {stall: 2h}", "lease.stall: 2h"),
+    "lease.hours": ("lease: {hours: 2}", "2.0"),
+    "lease.dollars": ("lease: {dollars: 3}", "3.0"),
+    "lease.idle": ("lease: {idle: 30m}", "30m"),
+    "lease.stall": ("lease: {stall: 2h}", "2h"),
+    "box.image": ("box: {image: me/mine:1}", "me/mine:1"),
+    "box.disk_gb": ("box: {disk_gb: 80}", "80"),
+    "box.volume": ("box: {volume: v5}", "v5"),
+    "rent.provider": ("rent: {provider: vast}", "vast"),
+    "rent.max_price": ("rent: {max_price: 0.6}", "0.6"),
+    "rent.spot": ("rent: {spot: true}", "True"),
 }
 
 

@@ -18,7 +18,7 @@ from tests.cli import BIN, HERE, Completed, User
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
-HOSTLESS = {"boxes", "demo", "init", "oneliner", "profiles", "render", "ssh-config"}
+HOSTLESS = {"boxes", "demo", "init", "oneliner", "profiles", "render", "ssh-config", "up"}
 BUILT = [
     "attach",
     "boxes",
@@ -36,7 +36,7 @@ BUILT = [
     "profiles",
 ]
 BUILT += ["pull", "push", "render", "report", "run", "secrets", "setup", "shell", "ssh-config"]
-BUILT += ["status", "stop", "sync", "top", "tunnel", "verify", "wait"]
+BUILT += ["status", "stop", "sync", "top", "tunnel", "up", "verify", "wait"]
 PASTE = ["--host", "ssh", "-p", "46769", "root@5.17.27.63", "-L", "8080:localhost:8080"]
 WRONG = {
     "unknown task": (["setpu"], "setpu"),

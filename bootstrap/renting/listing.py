@@ -1,0 +1,53 @@
+"""What this machine rented, as `boxes --all` shows it beside what the accounts say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bootstrap.providers.rented import RentedBox
+from bootstrap.renting import rental
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.text.sizes import duration
+
+_SAID = {
+    RentalState.RENTED: "rented by boxstrap up: run it again to go on",
+    RentalState.LEAVING: "to be destroyed, and still there: boxstrap up tries again",
+}
+
+
+@dataclass(frozen=True)
+class RentedHere:
+    """The hosts that were rented from here, and the rentals that nobody knows of."""
+
+    hosts: Mapping[str, str]
+    unknown: Sequence[Rental]
+    now: float
+
+    def lines(self) -> list[str]:
+        """A line for each of those that nobody knows of."""
+        return [
+            f"{each.provider or 'somewhere'}  {each.mark}  perhaps rented, "
+            f"{duration(max(0.0, self.now - each.asked))} ago: its account doesn't list it. "
+            "Nothing else is rented until that is known: boxstrap up"
+            for each in self.unknown
+        ]
+
+
+def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) -> RentedHere:
+    """What the answers of accounts decide is kept; what they can't stays unknown."""
+    by_provider = dict(answers)
+    everywhere = [box for boxes in by_provider.values() for box in boxes]
+    for each in rental.all_rentals():
+        if each.state is RentalState.ASKED and (each.provider in by_provider or not each.provider):
+            known = rental.settled(each, by_provider.get(each.provider, everywhere), now)
+            if known is None:
+                rental.forget(each)
+            elif known != each:
+                rental.save(known)
+    rentals = rental.all_rentals()
+    return RentedHere(
+        {each.host: _SAID[each.state] for each in rentals if each.state in _SAID},
+        [each for each in rentals if each.state is RentalState.ASKED],
+        now,
+    )

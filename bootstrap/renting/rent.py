@@ -1,0 +1,276 @@
+"""`up`: from an order to a box that is set up. Whatever happens, no box is left that isn't known.
+
+Nothing is created again after an unknown answer; what never came up, or is one to return, is given
+back at once and the next offer taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bootstrap.errors import BoxstrapError, NoOfferError, ReturnBoxError, UnreachableError
+from bootstrap.link.record import all_boxes
+from bootstrap.providers.api import UndecidedError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.providers.rented import RentedState
+from bootstrap.renting import destruction, rental
+from bootstrap.renting.arrival import Arrival, NeverUpError, answers_ssh
+from bootstrap.renting.clock import LOOK_S, RentingClock
+from bootstrap.renting.order import no_offer, offers_of, what
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting.undecided import account_for, decide, look_for
+from bootstrap.text.sizes import dollars
+from bootstrap.ui.reporter import Reporter
+
+TRIES = 3
+"""Boxes that are rented until one is good."""
+_REFUSALS = 10
+"""Offers that may be gone until one is there."""
+_LOGIN_S = 180.0
+"""How long a box that answers may take until it lets us in."""
+_LOW_HOURS = 24.0
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class RentWish:
+    """What is to be rented, by whom, and what it may cost."""
+
+    order: RentOrder
+    public_key: str
+    repo_key: str = ""
+    profile: str = ""
+    limit: float | None = None
+    """Dollars for boxes that turn out to be none; by default an hour of one."""
+    another: bool = False
+    loading_s: float = 900.0
+
+
+class Renter:
+    """Rents one box, or finds the one that is there. Every call raises BoxstrapError.
+
+    `confirm` is asked before a price that nobody agreed to yet, and raises where it isn't.
+    """
+
+    def __init__(
+        self,
+        accounts: Sequence[CloudAccount],
+        wish: RentWish,
+        reporter: Reporter,
+        confirm: Callable[[Offer], None],
+        arrival: Arrival | None = None,
+    ) -> None:
+        self._accounts = {account.name: account for account in accounts}
+        self._wish = wish
+        self._reporter = reporter
+        self._confirm = confirm
+        self._arrival = arrival or Arrival(RentingClock(), answers_ssh)
+        self._clock = self._arrival.clock
+        self._offers: list[Offer] | None = None
+        self._tried = set[tuple[str, str]]()
+        self._failed = list[str]()
+        self._spent = 0.0
+        self._limit = wish.limit
+        self._agreed = wish.order.max_price
+
+    def run(self, set_up: Callable[[str], _T]) -> tuple[Rental, _T]:
+        """The box, and what `set_up` of its host returned.
+
+        Raises NoOfferError where nothing could be rented, and whatever `set_up` raises.
+        """
+        with rental.one_at_a_time():
+            self._settle()
+            box = None if self._wish.another else self._live()
+            box, is_new = (box, False) if box else (self._rent_next(), True)
+        while True:
+            try:
+                self._arrival.wait(self._accounts[box.provider], box, self._longest(box))
+                result = self._set_up(box, set_up)
+            except NeverUpError as error:
+                if not is_new and _may_hold(box):
+                    raise UnreachableError(error.what, where=box.host, hint=_HOLDS) from None
+                self._give_back(box, error)
+            except ReturnBoxError as error:
+                if not is_new:
+                    raise
+                self._give_back(box, error)
+            else:
+                box = dataclasses.replace(box, ready=True)
+                rental.save(box)
+                return box, result
+            with rental.one_at_a_time():
+                box, is_new = self._rent_next(), True
+
+    def _settle(self) -> None:
+        """Find out what became of each rental that nobody knows of; raise where that stays so."""
+        for each in rental.all_rentals():
+            if each.state is RentalState.ASKED:
+                decide(each, self._accounts, self._clock.now(), self._reporter.say)
+            elif each.state is RentalState.LEAVING:
+                self._end(each)
+
+    def _live(self) -> Rental | None:
+        """The box of this repository and profile that is there already."""
+        wish = self._wish
+        for each in rental.all_rentals():
+            same = (each.repo_key, each.profile) == (wish.repo_key, wish.profile)
+            if (
+                each.state is not RentalState.RENTED
+                or not same
+                or each.provider not in self._accounts
+            ):
+                continue
+            box = self._accounts[each.provider].box(each.box_id)
+            if box is not None and box.state is not RentedState.GONE:
+                self._reporter.note("box", f"{each.host}, rented as {each.mark}")
+                return each
+            # When it ended, and what it came to, nobody here saw.
+            rental.save(dataclasses.replace(each, state=RentalState.ENDED))
+        return None
+
+    def _rent_next(self) -> Rental:
+        """Rent the best offer that wasn't tried. Raises NoOfferError."""
+        order = self._wish.order
+        if self._offers is None:
+            self._offers, others = offers_of([*self._accounts.values()], order)
+            if not self._offers:
+                raise no_offer(others, order)
+            self._limit = self._limit or order.max_price or self._offers[0].price
+        if len(self._failed) >= TRIES or self._spent >= (self._limit or 0.0):
+            raise self._none_good()
+        refusals = list[str]()
+        for offer in self._offers:
+            place = (offer.provider, offer.machine)
+            if place in self._tried or len(refusals) >= _REFUSALS:
+                continue
+            self._agree(offer)
+            self._tried.add(place)
+            try:
+                return self._rent(offer)
+            except NoOfferError as error:
+                if error.is_final:
+                    raise
+                refusals.append(error.what)
+        if self._failed:
+            raise self._none_good()
+        raise NoOfferError(
+            "every offer that fits was refused: " + " ".join(dict.fromkeys(refusals)),
+            hint="Offers go quickly: run the same command again.",
+        )
+
+    def _agree(self, offer: Offer) -> None:
+        if self._agreed is None or offer.price > self._agreed:
+            self._confirm(offer)
+            self._agreed = offer.price
+
+    def _rent(self, offer: Offer) -> Rental:
+        wish, account = self._wish, self._accounts[offer.provider]
+        self._warn_of_balance(account, offer)
+        try:
+            account.add_key(wish.public_key)
+        except UndecidedError as error:
+            raise UnreachableError(
+                f"your key could not be put into the account: {error.what} Nothing was rented.",
+                where=account.name,
+                hint="Run the same command again.",
+            ) from None
+        asked = Rental(
+            rental.new_mark(),
+            offer.provider,
+            asked=self._clock.now(),
+            gpu=what(offer),
+            machine=offer.machine,
+            price=offer.price,
+            repo_key=wish.repo_key,
+            profile=wish.profile,
+        )
+        rental.save(asked)  # before the call: whatever becomes of it, the mark finds the box
+        try:
+            box_id = account.rent(offer, wish.order, asked.mark, wish.public_key)
+        except UndecidedError as error:
+            self._reporter.say(f"{account.name}: {error.what} Looking for {asked.mark} there.")
+            box_id = look_for(asked, account, error, self._clock)
+        except BoxstrapError:
+            rental.forget(asked)
+            raise
+        rented = dataclasses.replace(asked, state=RentalState.RENTED, box_id=box_id)
+        rental.save(rented)
+        self._reporter.note(
+            "rented", f"{rented.host}: {rented.gpu} at {dollars(offer.price)} an hour"
+        )
+        return rented
+
+    def _warn_of_balance(self, account: CloudAccount, offer: Offer) -> None:
+        try:
+            left = account.balance()
+        except BoxstrapError:
+            return  # what rents says it, if it matters
+        if left is not None and left < offer.price * _LOW_HOURS:
+            hours = max(0.0, left) / offer.price if offer.price else 0.0
+            self._reporter.warn(
+                f"{account.title}: {dollars(left)} left, about {hours:.1f} hours of this box"
+            )
+
+    def _longest(self, box: Rental) -> float:
+        """Seconds that it may take until it answers: as long as the limit lasts."""
+        left = (self._limit or 0.0) - self._spent
+        if box.ready or not box.price or left <= 0:
+            return self._wish.loading_s
+        return min(self._wish.loading_s, max(60.0, left / box.price * 3600))
+
+    def _set_up(self, box: Rental, set_up: Callable[[str], _T]) -> _T:
+        """A box that answers may not have our key yet: it is asked again for a while."""
+        until = self._clock.now() + (0 if box.ready else _LOGIN_S)
+        try:
+            while True:
+                try:
+                    return set_up(box.host)
+                except UnreachableError as error:
+                    if self._clock.now() >= until:
+                        raise
+                    self._reporter.say(f"{box.host}: {error.what} Trying again.")
+                    self._clock.sleep(LOOK_S * 2)
+        except ReturnBoxError:
+            raise
+        except BoxstrapError:
+            self._reporter.warn(
+                f"{box.host} goes on and costs {dollars(box.price)} an hour. "
+                f"To go on with it: boxstrap up; to give it back: boxstrap down --host {box.host}"
+            )
+            raise
+
+    def _give_back(self, box: Rental, error: BoxstrapError) -> None:
+        self._reporter.warn(f"{box.host} is given back: {error.what}")
+        self._failed.append(f"{box.host} ({box.gpu}): {error.what}")
+        self._end(box)
+        self._spent += box.cost(self._clock.now())
+
+    def _end(self, box: Rental) -> None:
+        """Destroy it, and know that it is gone. Raises UnreachableError where nobody does."""
+        rental.save(dataclasses.replace(box, state=RentalState.LEAVING))
+        destruction.destroy(account_for(box, self._accounts), box.box_id, self._reporter.say)
+        rental.save(box.over(self._clock.now()))
+
+    def _none_good(self) -> NoOfferError:
+        told = "\n".join(f"  {each}" for each in self._failed)
+        limit = f", of {dollars(self._limit)} at the most" if self._limit else ""
+        return NoOfferError(
+            f"none of the boxes that were rented is any good, and all were given back:\n{told}",
+            hint=f"That cost about {dollars(self._spent)}{limit}. Run the same command again, ask "
+            "for something else in the profile, or allow more: --limit",
+        )
+
+
+_HOLDS = (
+    "It was set up before, so it may hold results, and is not given back. Look at the provider's "
+    "page; to rent another one: boxstrap up --another"
+)
+
+
+def _may_hold(box: Rental) -> bool:
+    """Whether somebody may have put work there since: whoever logged in, by whatever command."""
+    return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())

@@ -1,0 +1,154 @@
+"""What this machine rented, or may have: a record for each, written before the provider is asked.
+
+`rentals/MARK.json`; the mark is the box's name in its account, so that it is found there whatever
+became of the answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import fcntl
+import json
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import paths
+from bootstrap.providers.rented import RentedBox
+
+VERSION = 1
+UNDECIDED_S = 120.0
+"""How long a rental is looked for whose answer never came."""
+NEVER_S = 600.0
+"""After so long an account that doesn't list it has never rented it out."""
+_MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
+
+
+class RentalState(enum.Enum):
+    """What is known of a rental here; the value is in its record."""
+
+    ASKED = "asked"
+    """Perhaps rented: nobody knows."""
+    RENTED = "rented"
+    LEAVING = "leaving"
+    """To be destroyed, and not known to be gone."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Rental:
+    """One rental. Times are seconds since 1970, prices dollars an hour."""
+
+    mark: str
+    provider: str
+    state: RentalState = RentalState.ASKED
+    asked: float = 0.0
+    box_id: str = ""
+    gpu: str = ""
+    machine: str = ""
+    price: float = 0.0
+    repo_key: str = ""
+    profile: str = ""
+    ready: bool = False
+    """Whether a setup of it ever succeeded: from then on it may hold work."""
+    ended: float = 0.0
+    spent: float = 0.0
+    """Dollars, from when it was asked for until it was gone; of a box that ended."""
+
+    @property
+    def host(self) -> str:
+        """What `--host` takes for it; "" where its id isn't known."""
+        return f"{self.provider}:{self.box_id}" if self.box_id else ""
+
+    def cost(self, now: float) -> float:
+        """Dollars from when it was asked for until now."""
+        return self.price * max(0.0, now - self.asked) / 3600
+
+    def as_dict(self) -> dict[str, object]:
+        """As `--json` prints it."""
+        return {**dataclasses.asdict(self), "state": self.state.value, "host": self.host}
+
+    def over(self, now: float) -> Rental:
+        """The same, gone."""
+        spent = round(self.cost(now), 4)
+        return dataclasses.replace(self, state=RentalState.ENDED, ended=now, spent=spent)
+
+
+def new_mark() -> str:
+    """A name that no box has."""
+    return f"boxstrap-{secrets.token_hex(6)}"
+
+
+def save(rental: Rental) -> None:
+    """Write its record. Raises OSError."""
+    record = {**dataclasses.asdict(rental), "state": rental.state.value, "v": VERSION}
+    paths.write_private(_folder() / f"{rental.mark}.json", json.dumps(record, indent=1) + "\n")
+
+
+def forget(rental: Rental) -> None:
+    """Nothing was rented under its mark. Raises OSError."""
+    (_folder() / f"{rental.mark}.json").unlink(missing_ok=True)
+
+
+def all_rentals() -> list[Rental]:
+    """Every rental, the newest first. One whose record can't be read may be one all the same."""
+    files = (file for file in _folder().glob("boxstrap-*.json") if _MARK.fullmatch(file.stem))
+    return sorted(map(_read, files), key=lambda rental: rental.asked, reverse=True)
+
+
+def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | None:
+    """What is known of a rental that was asked for, once its account lists these boxes.
+
+    None where it was never rented. Nothing is decided by an account that doesn't list it yet.
+    """
+    found = next((box for box in boxes if box.name == rental.mark), None)
+    if found is not None:
+        return dataclasses.replace(
+            rental, state=RentalState.RENTED, box_id=found.id, provider=found.provider
+        )
+    return None if now - rental.asked > NEVER_S else rental
+
+
+def note_end(host: str, now: float) -> None:
+    """The box was destroyed just now; nothing is noted of one that wasn't rented from here."""
+    for each in all_rentals():
+        if each.host == host and each.state is not RentalState.ENDED:
+            save(each.over(now))
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Two programs that look what is rented, and then rent, would rent twice."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _folder() -> Path:
+    return paths.state_dir() / "rentals"
+
+
+def _read(file: Path) -> Rental:
+    unknown = Rental(file.stem, "", asked=file.stat().st_mtime)
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
+        rental = Rental(**{**known, "state": RentalState(record["state"])})
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return unknown
+    sound = all(
+        type(value) is type(getattr(unknown, name))
+        for name, value in known.items()
+        if name != "state" and name not in _NUMBERS
+    )
+    sound = sound and all(type(known[name]) in (int, float) for name in _NUMBERS)
+    return rental if sound and rental.mark == file.stem else unknown
+
+
+_NUMBERS = ("asked", "price", "ended", "spent")

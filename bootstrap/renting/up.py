@@ -1,0 +1,98 @@
+"""What `up` is asked for, and how it is done: the profile is the order, a setup is its end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import UsageError
+from bootstrap.providers.cloud_account import CloudAccount
+from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.renting.order import accounts_for, offers_of, order_of
+from bootstrap.renting.rent import Renter, RentWish
+from bootstrap.renting.rental import Rental
+from bootstrap.setup.consent import load_profile
+
+if TYPE_CHECKING:
+    from bootstrap.profile.load import LoadedProfile
+    from bootstrap.setup.request import SetupRequest
+    from bootstrap.setup.result import SetupResult
+    from bootstrap.ui.reporter import Reporter
+
+
+@dataclass(frozen=True)
+class UpRequest:
+    """A box to rent, and the setup that follows."""
+
+    setup: SetupRequest
+    provider: str | None = None
+    max_price: float | None = None
+    """Dollars an hour."""
+    limit: float | None = None
+    """Dollars for boxes that turn out to be none."""
+    another: bool = False
+
+
+@dataclass(frozen=True)
+class FoundOffers:
+    """What is for rent, cheapest first, and what comes nearest to the order."""
+
+    order: RentOrder
+    fitting: Sequence[Offer]
+    others: Sequence[Offer]
+
+
+def find_offers(request: UpRequest) -> FoundOffers:
+    """Ask for offers; rent nothing. Raises as `accounts_for` and `CloudAccount.catalog`."""
+    loaded = load_profile(request.setup)
+    order = order_of(loaded.profile, request.max_price)
+    accounts = accounts_for(request.provider, loaded, only_look=True)
+    return FoundOffers(order, *offers_of(accounts, order))
+
+
+def rent_and_set_up(
+    request: UpRequest, reporter: Reporter, confirm: Callable[[Offer], None]
+) -> tuple[Rental, SetupResult]:
+    """Rent a box and set it up, or set up the one that is there. Raises as `Renter.run`."""
+    from bootstrap.setup.sequence import run_setup
+
+    setup = request.setup
+    loaded = load_profile(setup)
+    accounts = accounts_for(request.provider, loaded)
+
+    def set_up(host: str) -> SetupResult:
+        return run_setup(dataclasses.replace(setup, host=host), reporter)
+
+    return _renter(request, loaded, accounts, reporter, confirm).run(set_up)
+
+
+def _renter(
+    request: UpRequest,
+    loaded: LoadedProfile,
+    accounts: Sequence[CloudAccount],
+    reporter: Reporter,
+    confirm: Callable[[Offer], None],
+) -> Renter:
+    from bootstrap.link.keys import own_public_key
+    from bootstrap.repo.here import read
+
+    profile, setup = loaded.profile, request.setup
+    key = own_public_key(setup.identity or profile.ssh.identity)
+    if key is None:
+        raise UsageError(
+            "there is no ssh key that a box could let in, and none can be put there later.",
+            where="--identity",
+            hint="Make one with `ssh-keygen -t ed25519`, or name one with --identity.",
+        )
+    wish = RentWish(
+        order_of(profile, request.max_price),
+        key.line,
+        repo_key=read(setup.place).key,
+        profile=setup.profile or profile.name,
+        limit=request.limit,
+        another=request.another,
+        loading_s=profile.rent.loading_minutes * 60.0,
+    )
+    return Renter(accounts, wish, reporter, confirm)

@@ -1,0 +1,207 @@
+"""A simulated account, somebody who rents there, and what must hold whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, ReturnBoxError, StepFailedError, UnreachableError
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.keys import ApiKey
+from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.renting import destruction, rental
+from bootstrap.renting.arrival import Arrival
+from bootstrap.renting.clock import RentingClock
+from bootstrap.renting.rent import Renter, RentWish
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.ui.reporter import Reporter
+from tests.providers.accounts import (
+    FAULTS,
+    KEY,
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedOffer,
+    simulated,
+)
+
+CREATES = {
+    "vast": "PUT /api/v0/asks/",
+    "runpod": "POST /v2/pods",
+    "lambda": "POST /api/v1/instance-operations/launch",
+}
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
+FATES = ("runs", "runs", "stuck", "dies", "taken", "failed bid")
+ENDS: tuple[type[BaseException] | None, ...] = (
+    *(None, None, ReturnBoxError, StepFailedError, UnreachableError, KeyboardInterrupt),
+)
+"""How a setup may end."""
+
+
+class Heard(Reporter):
+    """Keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
+
+    def note(self, label: str, text: str) -> None:
+        self.lines.append(f"{label}: {text}")
+
+
+@dataclasses.dataclass
+class RentingWorld:
+    """The account, what was set up there, and how many boxes of ours there ever were at once."""
+
+    simulation: SimulatedAccount
+    heard: Heard = dataclasses.field(default_factory=Heard)
+    set_up: list[str] = dataclasses.field(default_factory=list)
+    asked: list[Offer] = dataclasses.field(default_factory=list)
+    ends: list[type[BaseException] | None] = dataclasses.field(default_factory=list)
+    """How the setups to come end; without one, well."""
+    most_at_once: int = 0
+    most_unknown: int = 0
+    """How many rentals were undecided at once, when one was asked for."""
+    interrupt_at: float | None = None
+    """When, by the account's clock, Ctrl-C comes, if somebody waits then."""
+
+    @property
+    def ours(self) -> list[SimulatedBox]:
+        """The boxes there that carry a mark."""
+        return [box for box in self.simulation.boxes if str(box.label).startswith("boxstrap-")]
+
+    def renter(self, **changed: Any) -> Renter:
+        """Somebody who rents what the order says."""
+        order = changed.pop("order", RentOrder(max_price=1.0))
+        wish = RentWish(order, PUBLIC, "repo", "homework", **changed)
+        account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
+        clock = RentingClock(lambda: self.simulation.clock.now, self.sleep)
+        arrival = Arrival(clock, answers=lambda _: True)
+        return Renter([account], wish, self.heard, self.asked.append, arrival)
+
+    def up(self, **changed: Any) -> tuple[Rental, str]:
+        """Rent, with a setup that does nothing."""
+        return self.renter(**changed).run(self._set_up)
+
+    def down(self, box: Rental) -> None:
+        """Give it back, as the last part of a teardown does."""
+        account = PROVIDERS[self.simulation.provider](ApiKey(KEY, "a test"))
+        destruction.destroy(account, box.box_id, self.heard.say)
+        rental.save(box.over(self.simulation.clock.now))
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes there, and somebody may press Ctrl-C meanwhile."""
+        self.simulation.clock.sleep(seconds)
+        if self.interrupt_at is not None and self.simulation.clock.now >= self.interrupt_at:
+            self.interrupt_at = None
+            raise KeyboardInterrupt
+
+    def _set_up(self, host: str) -> str:
+        self.set_up.append(host)
+        end = self.ends.pop(0) if self.ends else None
+        if end is not None:
+            raise end("it went wrong")
+        return host
+
+    def check(self) -> None:
+        """What must hold at any moment: no unknown box, never two of ours, none of others gone."""
+        known = rental.all_rentals()
+        alive = [each for each in known if each.state is not RentalState.ENDED]
+        listed = {each.box_id for each in alive} | {each.mark for each in alive}
+        for box in self.ours:
+            assert {box.id, box.label} & listed, f"{box} is in no list: {known}"
+        assert self.most_at_once <= 1, "rented twice"
+        assert self.most_unknown <= 1, "rented again while nobody knew"
+        assert {"71", "72"} <= {box.id for box in self.simulation.boxes}, "not ours, and gone"
+
+
+@contextlib.contextmanager
+def renting_world(provider: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
+    """An account with two boxes of somebody else's, and four offers."""
+    with simulated(provider) as simulation:
+        for name, value in simulation.environment().items():
+            monkeypatch.setenv(name, value)
+        simulation.boxes = [SimulatedBox("71"), SimulatedBox("72", label="theirs")]
+        simulation.offers = [
+            SimulatedOffer(str(10 + at), price=0.3 + at / 10, region=f"us-{at}") for at in range(4)
+        ]
+        world = RentingWorld(simulation)
+        rent = simulation.rent
+
+        def counting(*asked: Any) -> SimulatedBox:
+            unknown = [each for each in rental.all_rentals() if each.state is RentalState.ASKED]
+            world.most_unknown = max(world.most_unknown, len(unknown))
+            box = rent(*asked)
+            world.most_at_once = max(world.most_at_once, len(world.ours))
+            return box
+
+        monkeypatch.setattr(simulation, "rent", counting)
+        clock = SimpleNamespace(monotonic=lambda: simulation.clock.now, sleep=world.sleep)
+        monkeypatch.setattr(destruction, "time", clock)
+        yield world
+
+
+def one_seeded_run(
+    provider: str,
+    chance: random.Random,
+    monkeypatch: pytest.MonkeyPatch,
+    down: Callable[[RentingWorld, Rental], None] = RentingWorld.down,
+) -> str:
+    """Rent, set up, give back, with faults at random calls; how it went.
+
+    Whoever rents tries again as a person would, and always gets to a box or a clear refusal.
+    """
+    with renting_world(provider, monkeypatch) as world:
+        simulation = world.simulation
+        for offer in simulation.offers:
+            offer.fate = chance.choice(FATES)
+        simulation.faults_at = {
+            chance.randrange(40): chance.choice(tuple(FAULTS)) for _ in range(3)
+        }
+        if chance.random() < 0.4:
+            simulation.fault_on = {CREATES[provider]: chance.choice(tuple(FAULTS))}
+        world.ends = [chance.choice(ENDS) for _ in range(3)]
+        world.interrupt_at = simulation.clock.now + chance.choice((30, 90, 200, 900, 1e9))
+        went = list[str]()
+        for _ in range(6):
+            try:
+                box, _ = world.up(loading_s=120.0)
+            except (BoxstrapError, KeyboardInterrupt) as error:
+                went.append(type(error).__name__)
+                world.check()
+                simulation.clock.sleep(chance.choice((1, 60, 700)))
+                continue
+            went.append("up")
+            world.check()
+            assert [each.id for each in world.ours] == [box.box_id]
+            for _ in range(3):
+                with contextlib.suppress(BoxstrapError, KeyboardInterrupt):
+                    down(world, box)
+                    went.append("down")
+                    break
+            world.check()
+            break
+        simulation.faults_at, simulation.fault_on, world.interrupt_at = {}, {}, None
+        simulation.clock.sleep(rental.NEVER_S + 1)
+        # Whatever is still there is in the list, and goes by it.
+        for each in rental.all_rentals():
+            if each.state is RentalState.ASKED:
+                found = [box for box in world.ours if box.label == each.mark]
+                went += [f"found by its mark: {len(found)}"]
+                for box in found:
+                    world.down(dataclasses.replace(each, box_id=box.id))
+            elif each.state is not RentalState.ENDED:
+                world.down(each)
+        assert world.ours == []
+        assert {"71", "72"} == {box.id for box in simulation.boxes}
+        return " ".join(went)

@@ -1,0 +1,291 @@
+"""`up` without its setup: which offer is rented, what is given back, and what is never done."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from bootstrap.errors import (
+    NoOfferError,
+    ReturnBoxError,
+    StepFailedError,
+    UnreachableError,
+    UsageError,
+)
+from bootstrap.link import record
+from bootstrap.link.record import KnownBox
+from bootstrap.providers.offer import RentOrder
+from bootstrap.renting import rental
+from bootstrap.renting.rental import RentalState
+from tests.providers.accounts import KEY, SimulatedOffer
+from tests.providers.renting_world import CREATES, RentingWorld, one_seeded_run, renting_world
+
+PROVIDERS_THAT_RENT = tuple(CREATES)
+
+
+@pytest.fixture
+def world(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RentingWorld]:
+    """An account, at Vast.ai unless the test says where."""
+    with renting_world(getattr(request, "param", "vast"), monkeypatch) as made:
+        yield made
+        made.check()
+
+
+@pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
+def test_the_cheapest_that_fits_is_rented_and_used_again(world: RentingWorld) -> None:
+    box, host = world.up()
+    assert world.set_up == [host] == [box.host]
+    assert (box.state, box.ready) == (RentalState.RENTED, True)
+    assert world.ours[0].price == 0.3
+    assert world.ours[0].label == box.mark
+    # Once more: the one that is there. Of another profile, or asked for: another one.
+    assert world.up()[0].host == host
+    world.most_at_once = 0
+    assert world.up(another=True)[0].host != host
+    world.most_at_once = 0
+    assert len(world.simulation.rented) == 2
+    world.simulation.boxes = [one for one in world.simulation.boxes if one.id in ("71", "72")]
+    assert world.up()[0].host not in {host, ""}
+    assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
+
+
+def test_the_mark_is_written_before_the_provider_is_asked(world: RentingWorld) -> None:
+    written = list[str]()
+    rent = world.simulation.rent
+
+    def seen(*asked: object) -> object:
+        written.extend(each.mark for each in rental.all_rentals())
+        return rent(*asked)  # type: ignore[arg-type]
+
+    world.simulation.rent = seen  # type: ignore[method-assign,assignment]
+    box, _ = world.up()
+    assert written == [box.mark]
+
+
+@pytest.mark.parametrize("fate", ["stuck", "dies"])
+@pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
+def test_one_that_never_comes_up_is_given_back_and_the_next_taken(
+    world: RentingWorld, fate: str
+) -> None:
+    world.simulation.offers[0].fate = fate
+    box, _ = world.up()
+    assert world.simulation.rented == ["9001", "9002"]
+    assert world.simulation.destroyed == ["9001"]
+    assert box.box_id == "9002"
+    (ended,) = [each for each in rental.all_rentals() if each.state is RentalState.ENDED]
+    assert ended.spent > 0
+    assert any("9001 is given back" in line for line in world.heard.lines)
+
+
+def test_after_three_it_is_over_and_each_was_another_machine(world: RentingWorld) -> None:
+    offers = world.simulation.offers
+    for offer in offers:
+        offer.fate = "stuck"
+    offers.insert(1, SimulatedOffer("20", machine="10", price=0.31, fate="stuck"))
+    with pytest.raises(NoOfferError) as refused:
+        world.up(limit=100.0, loading_s=300.0)
+    assert refused.value.what.count("can't be reached after 5 minutes") == 3
+    assert world.simulation.destroyed == world.simulation.rented == ["9001", "9002", "9003"]
+    machines = {each.machine for each in rental.all_rentals()}
+    assert machines == {"10", "11", "12"}
+
+
+def test_one_to_return_is_given_back_only_where_it_was_rented_just_now(
+    world: RentingWorld,
+) -> None:
+    world.ends = [ReturnBoxError]
+    box, _ = world.up()
+    assert world.simulation.destroyed == ["9001"]
+    world.ends = [ReturnBoxError]
+    with pytest.raises(ReturnBoxError):
+        world.up()
+    assert world.simulation.destroyed == ["9001"]
+    assert [one.id for one in world.ours] == [box.box_id]
+
+
+def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: RentingWorld) -> None:
+    world.ends = [StepFailedError]
+    with pytest.raises(StepFailedError):
+        world.up()
+    assert any("goes on and costs $0.31 an hour" in line for line in world.heard.lines)
+    world.ours[0].state = "offline"
+    record.save(KnownBox("vast-9001", "vast:9001", seen=1.0))
+    with pytest.raises(UnreachableError, match="broken") as error:
+        world.up()
+    assert "may hold results" in error.value.hint
+    assert world.simulation.destroyed == []
+    # Nobody was ever there: nothing can be lost.
+    record.save(KnownBox("vast-9001", "vast:9001"))
+    world.up()
+    assert world.simulation.destroyed == ["9001"]
+
+
+def test_a_limit_ends_the_tries(world: RentingWorld) -> None:
+    for offer in world.simulation.offers:
+        offer.fate = "stuck"
+    with pytest.raises(NoOfferError, match="none of the boxes"):
+        world.up(limit=0.1)
+    # 15 minutes of the first cost 8 cents; the second had what was left.
+    assert len(world.simulation.rented) == 2
+    assert sum(each.spent for each in rental.all_rentals()) == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("fault", ["500 after", "cut after", "nonsense after"])
+@pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
+def test_a_create_without_an_answer_is_found_by_its_mark(world: RentingWorld, fault: str) -> None:
+    world.simulation.fault_on = {CREATES[world.simulation.provider]: fault}
+    box, _ = world.up()
+    assert len(world.simulation.rented) == 1
+    assert [one.id for one in world.ours] == [box.box_id]
+    assert any("Looking for boxstrap-" in line for line in world.heard.lines)
+
+
+def test_what_stays_unknown_blocks_every_other_rental_until_it_is_known(
+    world: RentingWorld,
+) -> None:
+    world.simulation.fault_on = {CREATES["vast"]: "cut"}
+    with pytest.raises(NoOfferError, match="nobody knows whether a box was rented"):
+        world.up()
+    assert world.simulation.changed[-1].startswith("PUT /api/v0/asks/")
+    (asked,) = rental.all_rentals()
+    assert asked.state is RentalState.ASKED
+    for changed in ({}, {"another": True}):
+        with pytest.raises(NoOfferError, match=f"perhaps rented as {asked.mark}"):
+            world.up(**changed)
+    assert world.simulation.rented == []
+    world.simulation.clock.sleep(rental.NEVER_S)
+    world.up()
+    assert len(world.simulation.rented) == 1
+    assert len(rental.all_rentals()) == 1
+
+
+def test_one_that_shows_up_late_is_taken_up(world: RentingWorld) -> None:
+    world.simulation.fault_on = {CREATES["vast"]: "cut"}
+    with pytest.raises(NoOfferError):
+        world.up()
+    (asked,) = rental.all_rentals()
+    world.simulation.rent(world.simulation.offers[0], asked.mark, {})
+    box, _ = world.up()
+    assert (box.mark, box.box_id) == (asked.mark, "9001")
+    assert world.simulation.rented == ["9001"]
+
+
+@pytest.mark.parametrize("after_s", [0, 30, 55])
+def test_ctrl_c_leaves_no_unknown_box(world: RentingWorld, after_s: int) -> None:
+    world.interrupt_at = world.simulation.clock.now + after_s
+    with pytest.raises(KeyboardInterrupt):
+        world.up()
+    world.check()
+    assert len(world.ours) == 1
+    box, _ = world.up()
+    assert world.simulation.rented == [box.box_id]
+
+
+def test_one_that_can_t_be_given_back_blocks_the_next(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "dies"
+    destroy = world.simulation.destroy
+    world.simulation.destroy = lambda box_id: True  # type: ignore[method-assign]
+    with pytest.raises(UnreachableError, match="9001"):
+        world.up()
+    assert [each.state for each in rental.all_rentals()] == [RentalState.LEAVING]
+    assert len(world.simulation.rented) == 1
+    world.simulation.destroy = destroy  # type: ignore[method-assign]
+    world.up()
+    assert world.simulation.destroyed == ["9001"]
+    assert len(world.ours) == 1
+
+
+def test_offers_that_are_gone_are_passed_over_and_no_money_ends_it(world: RentingWorld) -> None:
+    world.simulation.offers[0].fate = "failed bid without contract"
+    world.simulation.offers[1].fate = "failed bid"
+    box, _ = world.up()
+    assert box.machine == "12"
+    assert world.simulation.destroyed == ["9001"]
+    world.down(box)
+    world.simulation.offers = [SimulatedOffer(str(n), fate="no money") for n in (1, 2)]
+    before = len(world.simulation.changed)
+    with pytest.raises(NoOfferError, match="balance"):
+        world.up()
+    assert sum("/asks/" in each for each in world.simulation.changed[before:]) == 1
+    assert [each for each in rental.all_rentals() if each.state is not RentalState.ENDED] == []
+
+
+def test_without_an_offer_that_fits_the_nearest_are_told(world: RentingWorld) -> None:
+    with pytest.raises(NoOfferError, match="no offer fits") as refused:
+        world.up(order=RentOrder(min_memory_gib=80, max_price=0.4))
+    assert "24 GiB each, not 80" in refused.value.hint
+    assert world.simulation.rented == []
+
+
+def test_a_price_that_nobody_agreed_to_is_asked_about(world: RentingWorld) -> None:
+    for offer in world.simulation.offers[:2]:
+        offer.fate = "dies"
+    world.up(order=RentOrder())
+    assert [round(offer.price, 2) for offer in world.asked] == [0.31, 0.41, 0.51]
+    world.down(rental.all_rentals()[0])
+    renter = world.renter(order=RentOrder())
+
+    def no(_: object) -> None:
+        raise UsageError("nothing was rented.")
+
+    renter._confirm = no
+    with pytest.raises(UsageError):
+        renter.run(str)
+    assert world.ours == []
+
+
+def test_a_low_balance_is_said(world: RentingWorld) -> None:
+    world.simulation.credit = 0.62
+    world.up()
+    assert "Vast.ai: $0.62 left, about 2.0 hours of this box" in world.heard.lines
+
+
+def test_two_at_once_rent_one(world: RentingWorld) -> None:
+    ended = list[str]()
+    pair = [threading.Thread(target=lambda: ended.append(world.up()[0].host)) for _ in range(2)]
+    for one in pair:
+        one.start()
+    for one in pair:
+        one.join(30)
+    assert ended == ["vast:9001"] * 2
+    assert world.simulation.rented == ["9001"]
+
+
+def test_a_record_that_can_t_be_read_may_be_a_box(world: RentingWorld) -> None:
+    box, _ = world.up()
+    file = rental._folder() / f"{box.mark}.json"
+    for broken in ("", "[]", '{"mark": 3}', file.read_text().replace('"vast"', "7")):
+        file.write_text(broken)
+        (lost,) = rental.all_rentals()
+        assert (lost.mark, lost.state) == (box.mark, RentalState.ASKED)
+    world.renter()._settle()
+    (found,) = rental.all_rentals()
+    assert (found.host, found.state) == (box.host, RentalState.RENTED)
+
+
+def test_faults_at_any_call_leave_no_box_that_isn_t_known(
+    request: pytest.FixtureRequest, seeded: random.Random
+) -> None:
+    """`make chaos` takes two hundred."""
+    for _ in range(request.config.getoption("tries") * 4):
+        seed = seeded.randrange(1_000_000)
+        provider = PROVIDERS_THAT_RENT[seed % 3]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("XDG_STATE_HOME", str(request.getfixturevalue("tmp_path") / str(seed)))
+            try:
+                one_seeded_run(provider, random.Random(seed), patched)
+            except BaseException as error:
+                error.add_note(f"seed {seed} at {provider}")
+                raise
+
+
+def test_the_key_of_the_account_is_in_no_record(world: RentingWorld) -> None:
+    world.up()
+    texts = [file.read_text() for file in rental._folder().iterdir()]
+    assert len(texts) == 2
+    assert KEY not in "".join(texts)
