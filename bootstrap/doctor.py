@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,8 +19,10 @@ from bootstrap.errors import (
     UsageError,
 )
 from bootstrap.link.handle import BoxOptions, find_box
+from bootstrap.link.record import GUARD, all_boxes
 from bootstrap.paths import state_dir
 from bootstrap.protocol.probe import probe
+from bootstrap.text.sizes import duration
 from bootstrap.ui.screen import Screen
 
 
@@ -86,7 +89,29 @@ def _state() -> Finding:
     return Finding("state", passed, str(folder), f"Make {folder} writable for you.")
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state)
+def _guard() -> Finding:
+    """Whether somebody holds the leases of boxes that can't hold them themselves."""
+    boxes = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
+    if not boxes:
+        return Finding("guard", True, "no lease needs one")
+    names = ", ".join(box.name for box in boxes)
+    looks = [(box.folder / GUARD) for box in boxes]
+    ages = [time.time() - file.stat().st_mtime if file.is_file() else None for file in looks]
+    oldest = None if None in ages else max(age for age in ages if age is not None)
+    passed = oldest is not None and oldest < _GUARD_LATE_S
+    says = "never looked" if oldest is None else f"last looked {duration(oldest)} ago"
+    return Finding(
+        "guard",
+        passed,
+        f"{says} at the lease of {names}",
+        "Nothing on these boxes holds their lease. Let cron call, each five minutes: "
+        "boxstrap guard --once",
+    )
+
+
+CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state, _guard)
+_GUARD_LATE_S = 1800
+"""Without a look for so long nobody guards."""
 
 
 _ENDS = (HostKeyError, UnreachableError, BoxLacksError)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from bootstrap.link.resolve import Endpoint
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+GUARD = "guard.json"
+"""Beside `box.json`: what `guard` counted of its lease."""
 VERSION = 1
 """Of `box.json`; a record without one is of version 1. Raise it only where an earlier
 program would misread the record: a key that it doesn't know, it keeps."""
@@ -105,6 +107,9 @@ class KnownBox:
     """When it was destroyed, or found to be gone, seconds since 1970."""
     spent: float = 0.0
     """Dollars that it cost since its last start, as far as its account said; 0 where it didn't."""
+    lease: Mapping[str, object] = field(default_factory=dict)
+    """Its lease by the last setup that set one: seconds, dollars, price; when it was `set`, what a
+    person `extended` it by, and whether the box itself has it `held`."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read: what this program doesn't know in it is written again."""
 

@@ -46,7 +46,7 @@ class BoxLease:
 
     def lines(self) -> list[str]:
         """For people: what is left, and who holds it."""
-        return [f"lease: {self._left()}; {self._holder()}"]
+        return [f"lease: {self.left()}; {self._holder()}"]
 
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it: seconds and dollars."""
@@ -60,7 +60,8 @@ class BoxLease:
             "extended": self.extended,
         }
 
-    def _left(self) -> str:
+    def left(self) -> str:
+        """What is left of each limit."""
         if self.over:
             return f"over ({self.over})"
         parts = [_LEFT[name](is_, most) for name, (is_, most) in self.limits.items()]

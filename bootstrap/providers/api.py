@@ -6,11 +6,13 @@ create that timed out may have rented, and would rent twice. Only "too many requ
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import urllib.request
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -88,6 +90,8 @@ class Api:
         self.provider = provider
         self._address = _simulated(provider) or address
         self._key = key
+        self.answered_at: float | None = None
+        """When it answered last, by its own clock, seconds since 1970."""
 
     def get(self, path: str, model: type[_Model], **query: str) -> _Model:
         """What is at `path`. Raises UnreachableError, and UsageError where the key is refused."""
@@ -183,6 +187,8 @@ class Api:
             read = answer.read(_MOST)
         finally:
             answer.release_conn()
+        with contextlib.suppress(ValueError):
+            self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
         try:
             return answer.status, json.loads(read)
         except ValueError:

@@ -37,6 +37,11 @@ class CloudAccount(ABC):
     def __init__(self, key: ApiKey | None) -> None:
         self._api = Api(self.name, self.address, key)
 
+    @property
+    def answered_at(self) -> float | None:
+        """When it answered last, by its own clock, seconds since 1970."""
+        return self._api.answered_at
+
     @abstractmethod
     def boxes(self) -> Sequence[RentedBox]:
         """All that the account has, those that are stopped too."""

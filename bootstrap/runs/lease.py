@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from functools import partial
 
 from bootstrap.errors import UsageError
 from bootstrap.link.exchange import exchange
-from bootstrap.link.handle import BoxOptions
+from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.parsing import rows
+from bootstrap.link.record import GUARD
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.lease import BoxLease, parse_lease
 from bootstrap.protocol.query import build_query
@@ -33,6 +35,7 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
         what = "release" if release else "extend" if added else "look"
         asked = partial(ask_lease, workdir=connection.workdir, what=what, seconds=added)
         word, lease = connection.link.ask(partial(asked, asked_as=secrets.token_hex(8)))
+        _note(connection.box, word, added)
     if word == "none":
         raise UsageError(
             "this box has no lease.",
@@ -49,6 +52,18 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
         {"box": name, "lease": lease.as_dict() if lease else None},
         "\n".join(f"{name}: {line}" for line in lines),
     )
+
+
+def _note(box: BoxHandle, word: str, added: int) -> None:
+    """Keep for a guard of this machine what a person did."""
+    lease = box.known.lease
+    if word == "released" and lease:
+        box.save(replace(box.known, lease={}))
+        (box.known.folder / GUARD).unlink(missing_ok=True)
+    elif added and lease:
+        before = lease.get("extended")
+        extended = (before if isinstance(before, int | float) else 0.0) + added
+        box.save(replace(box.known, lease={**lease, "extended": extended}))
 
 
 def _seconds(text: str) -> int:

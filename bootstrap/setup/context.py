@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
+from bootstrap.render.variables import lease_terms
 from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
@@ -20,6 +23,7 @@ from bootstrap.setup.payload import Payload, build_payload
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
     from bootstrap.profile.load import LoadedProfile
+    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
@@ -137,6 +141,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
         tell_source(payload.here, payload.snapshot, payload.source, reporter)
     link = link or connect()
     _set_price(box, payload.profile.box.price, reporter)
+    _keep_lease(box, payload.profile)
     if with_source:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.
@@ -152,6 +157,18 @@ def _set_price(box: BoxHandle, said: float | None, reporter: Reporter) -> None:
     if said is not None and not by_account:
         box.known = replace(box.known, price=float(said))
     reporter.price = box.known.price or None
+
+
+def _keep_lease(box: BoxHandle, profile: Profile) -> None:
+    """Note the lease that this setup sets, for a guard; set again it goes on from when it was."""
+    if profile.lease is None or box.is_local:
+        return
+    before = box.known.lease
+    terms = json.loads(lease_terms(profile))
+    kept = {"set": time.time(), "extended": 0.0, "held": "", **before, **terms}
+    kept = {name: kept[name] for name in (*terms, "set", "extended", "held")}
+    if kept != before:
+        box.save(replace(box.known, lease=kept))
 
 
 def _early_login(

@@ -116,6 +116,9 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
         first_lines = tuple(map(reporter.redact, beginning.lines))
     if proof:
         proof.report()
+    if box_state.lease and context.box.known.lease:
+        held = {**context.box.known.lease, "held": box_state.lease.held}
+        context.box.save(dataclasses.replace(context.box.known, lease=held))
     return result.SetupResult(
         box=context.box.known.name,
         setup=setup,

@@ -36,7 +36,7 @@ FAMILIES = (
     (run.run, sync.sync, transfer.push, transfer.pull),
     (runs.wait, runs.attach, runs.shell, runs.exec_, top.top, runs.report),
     (editors.code, editors.ssh_config, tunnel.tunnel),
-    (renting.up, renting.down, lease.lease),
+    (renting.up, renting.down, lease.lease, lease.guard),
     (boxes.boxes, clean.clean, boxes.secrets, doctor.doctor, profiles.profiles),
     (doors.render, doors.oneliner),
     (demo.demo,),

@@ -1,7 +1,8 @@
-"""lease: what ends a box when nobody does."""
+"""lease, guard: what ends a box when nobody does."""
 
 from __future__ import annotations
 
+from bootstrap.errors import UsageError
 from bootstrap.tasks.command import HOST, JSON, Call, Option, command
 
 
@@ -22,3 +23,33 @@ def lease(call: Call) -> None:
 
     given = call.given
     show_lease(call.options(), call.screen, extend=given["extend"], release=given["release"])
+
+
+@command(
+    JSON,
+    Option("once", "Look once, and leave: for a cron line.", False),
+    changes=("once",),
+)
+def guard(call: Call) -> None:
+    """Stop the boxes whose lease is over and that can't hold it themselves, from this machine.
+
+    Example: boxstrap guard --once
+    """
+    from bootstrap.renting.guard import guard_once
+
+    if not call.given["once"]:
+        raise UsageError(
+            "guard looks once: --once.",
+            hint="Let cron call it, with a line in `crontab -e`:\n"
+            f"  */5 * * * * {_this_program()} guard --once >/dev/null",
+        )
+    guard_once(call.screen)
+
+
+def _this_program() -> str:
+    """By its path: cron knows no other."""
+    import shlex
+    import shutil
+    import sys
+
+    return shlex.quote(shutil.which(sys.argv[0]) or "boxstrap")

@@ -106,7 +106,7 @@ def test_an_earlier_versions_record_is_read_and_written_with_a_version() -> None
         "v": VERSION,
         "extra": {
             **{**EXTRA, "price": 0.0, "proved": "", "since": 0.0, "snapshot": ""},
-            **{"ended": 0.0, "spent": 0.0},
+            **{"ended": 0.0, "lease": {}, "spent": 0.0},
         },
     }
     assert record.by_name("gpu") == READ
@@ -159,6 +159,7 @@ def test_what_is_not_known_of_the_same_version_is_kept() -> None:
         ("proved", ["a"], ""),
         ("price", "0.5", 0.0),
         ("since", None, 0.0),
+        ("lease", ["seconds"], {}),
         ("editor_settings", ["a"], {}),
     ],
 )

@@ -18,7 +18,8 @@ from tests.cli import BIN, HERE, Completed, User
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
-HOSTLESS = {"boxes", "demo", "init", "oneliner", "profiles", "render", "ssh-config", "up"}
+HOSTLESS = {"boxes", "demo", "guard", "init", "oneliner", "profiles", "render", "ssh-config"}
+HOSTLESS |= {"up"}
 BUILT = [
     "attach",
     "boxes",
@@ -28,6 +29,7 @@ BUILT = [
     "doctor",
     "down",
     "exec",
+    "guard",
     "init",
     "lease",
     "logs",

@@ -1,0 +1,65 @@
+"""What is shown of a box's lease, and believed of what a box says of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bootstrap.protocol.lease import parse_lease
+
+SAID = {
+    "v": 1,
+    "held": "yes",
+    "error": "",
+    "over": "",
+    "soon": "",
+    "limits": {"hours": [3600.0, 43200.0], "dollars": [2.5, 20.0], "idle": [600, 1800]},
+    "counted": {"extended": 7200.0},
+}
+
+
+def lines(word: str = "kept", **changes: object) -> str:
+    found = parse_lease(f"{word}\t{json.dumps({**SAID, **changes})}")
+    assert found
+    return "\n".join(found.lines())
+
+
+def test_what_is_left_and_who_holds_it() -> None:
+    assert lines() == (
+        "lease: 11 h 00 min left, $2.50 of $20.00, idle for 10 min 00 s of 30 min 00 s; "
+        "held by the box"
+    )
+    assert lines(held="no-boot").endswith("; held by the box until it is restarted")
+    assert "its monitor is gone" in lines("lost")
+    assert lines(error="x").endswith("did not answer the last time, and is asked again")
+    over = lines(over="idle", error="x")
+    assert over.startswith(
+        "lease: over (idle); the box is asked to be stopped; its account did not"
+    )
+
+
+@pytest.mark.parametrize("held", ["no-key", "refused", "no-answer", "trying", "else", 7, None])
+def test_where_nothing_on_the_box_holds_it_each_contact_says_so(held: object) -> None:
+    assert "nothing on this box holds it" in lines(held=held)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("", "[]", "{", '{"limits": 3}', '{"limits": {"x": []}}'),
+        '{"limits": {"hours": ["x", 1e999]}}',
+        json.dumps({**SAID, "over": "\x1b[31m", "soon": ["x"], "counted": 5, "held": {}}),
+    ],
+)
+def test_what_makes_no_sense_is_no_harm(said: str) -> None:
+    found = parse_lease(f"kept\t{said}")
+    assert found
+    assert all(line.isprintable() for line in found.lines())
+    assert (found.over, found.soon, found.extended) == ("", "", 0.0)
+    json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_a_box_without_a_lease_has_none() -> None:
+    assert parse_lease("") is None
+    assert parse_lease("none\t{}") is None
