@@ -8,6 +8,7 @@ value of it by type (`text_of`, `number_of`).
 from __future__ import annotations
 
 import threading
+import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,8 +27,14 @@ from bootstrap.text.sanitize import sanitize
 
 Frame = tuple[Mapping[str, Any], bytes]
 """Header and body."""
-MODULES = ("frames", "record", "held_files", "take", "give", "complete_files", "results", "serve")
+MODULES = (
+    *("frames", "record", "held_files", "incoming", "take", "give"),
+    *("complete_files", "results", "serve"),
+)
 """The program's, each after those that it imports."""
+SILENT_S = 60.0
+"""How long a box that is waited for may say nothing, in seconds: while it works, it says so."""
+_TICK_S = 1.0
 _LONGEST = 300
 _MOST_NUMBER = 2**63
 _LOAD = """\
@@ -65,12 +72,31 @@ class Transfer:
         self._stream = stream_answer(wire, query)
         self._held = bytearray()
         self._failure: BaseException | None = None
+        self._waits_since: float | None = None
+        self._fed = time.monotonic()
+        self._is_silent = False
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, name="transfer", daemon=True).start()
 
     def __enter__(self) -> Transfer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self._stream.close()
+
+    def _watch(self) -> None:
+        """End the link of a box that says nothing: it may answer for itself, and not for that."""
+        tick = time.monotonic()
+        while not self._over.wait(_TICK_S):
+            now, last = time.monotonic(), tick
+            tick, since = now, self._waits_since
+            if now - last > 4 * _TICK_S:  # this program stood still: the silence was ours
+                self._fed = now
+            if since is not None and now - max(since, self._fed) > SILENT_S:
+                self._is_silent = True
+                self._wire.close()
+                return
 
     def run(self, requests: Iterable[Frame]) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Send the requests, and beside that give what is answered, until all is.
@@ -90,6 +116,11 @@ class Transfer:
                 if "v" not in header:
                     yield header, body
             whole = True
+        except LinkLost:
+            if not self._is_silent:
+                raise
+            why = f"it said nothing of the transfer for {SILENT_S:g} s"
+            raise LinkLost(self._wire.label, why) from None
         finally:
             if not whole:
                 self._stream.close()
@@ -105,6 +136,7 @@ class Transfer:
                 size += len(frame)
                 if size >= PIECE:
                     self._stream.write(b"".join(waiting))
+                    self._fed = time.monotonic()
                     waiting, size = [], 0
             waiting.append(pack_frame({"op": "end"}))
             self._stream.write(b"".join(waiting))
@@ -135,7 +167,9 @@ class Transfer:
 
     def _read(self, count: int) -> bytes:
         while len(self._held) < count:
+            self._waits_since = time.monotonic()
             piece = self._stream.read(PIECE)
+            self._waits_since = None
             if not piece:
                 break
             self._held += piece

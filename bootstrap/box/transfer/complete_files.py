@@ -77,8 +77,11 @@ class Finder:
     missing (no such result), many.
     """
 
-    def __init__(self, tree: str, results: Iterable[str]) -> None:
-        self.tree = tree
+    def __init__(
+        self, tree: str, results: Iterable[str], between: Callable[[], None] = lambda: None
+    ) -> None:
+        """`between` is called at each file."""
+        self.tree, self._between = tree, between
         self.results = [path.rstrip("/") for path in results]
         self.files: dict[str, FileState] = {}
         self.left_out: list[LeftOut] = []
@@ -118,6 +121,7 @@ class Finder:
             self._leave(folder, "unreadable")
             return
         for entry in inside:
+            self._between()
             path = f"{folder}/{entry.name}"
             if not _is_text(path):
                 self._leave(path.encode("utf-8", "replace").decode(), "name")
@@ -157,13 +161,15 @@ class CompleteFiles:
     ) -> None:
         self._tree, self._results, self._stood_s = tree, list(results), stood_s
         self._clock, self._proc = clock, proc
+        self.between: Callable[[], None] = lambda: None
+        """Called at each file that is looked at."""
         self._since: dict[str, tuple[FileState, float]] = {}
         self._settled: dict[str, FileState] = {}
         """What was found to be complete by itself. Opened again it is still what it was."""
 
     def note(self) -> Finder:
         """Note what is there, and since when it stands as it does."""
-        finder = Finder(self._tree, self._results)
+        finder = Finder(self._tree, self._results, self.between)
         finder.find()
         now, before = self._clock(), self._since
         self._since = {}

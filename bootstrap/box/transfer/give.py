@@ -23,7 +23,7 @@ class Giver:
     """The request `get`."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
-        """`between` is called between the blocks of a file."""
+        """`between` is called between the pieces of a file."""
         self.workdir, self.say, self.between = os.path.dirname(home), say, between
 
     def get(self, request: dict[str, Any]) -> None:
@@ -61,6 +61,7 @@ class Giver:
                 break
             digest.update(piece)
             done += len(piece)
+            self.between()
         if at:
             self.say({"i": i, "begun": done, "sha256": digest.hexdigest()})
         while True:

@@ -19,8 +19,9 @@ OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 class ResultTeller:
     """The request `results`: all there is at first, then what is other than it was told last."""
 
-    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
-        self.home, self.say = os.fsdecode(home), say
+    def __init__(self, home: bytes, say: Callable[..., None], beat: Callable[[], None]) -> None:
+        """`beat` is called again and again while a look takes long."""
+        self.home, self.say, self.beat = os.fsdecode(home), say, beat
         self.looker: CompleteFiles | None = None
         self.told: dict[str, ResultFile] = {}
         self.left_out: list[LeftOut] = []
@@ -56,6 +57,7 @@ class ResultTeller:
         if self.looker is not None and time.monotonic() - self.noted > EVERY_S:
             self.looker.note()
             self.noted = time.monotonic()
+        self.beat()
 
     def begin(self, request: dict[str, Any]) -> None:
         """Where results lie is noted with the run; where no paths are, an earlier version did."""
@@ -65,6 +67,7 @@ class ResultTeller:
         noted = "".join(f"{name}\0{lines_of(os.path.join(run, name))}\n" for name in OF_PROFILE)
         self.profile = hashlib.sha256(noted.encode("utf-8", "surrogateescape")).hexdigest()
         self.looker = CompleteFiles(self.tree, self.paths, stood_s=request["stood_s"])
+        self.looker.between = self.beat
 
 
 def lines_of(path: str) -> list[str]:

@@ -22,6 +22,7 @@ VERSION = 1
 HELD = 256 * 1024  # bytes of answers that are sent together
 EVERY = 0.2  # seconds that an answer may wait for others
 GULP = 1 << 20  # bytes read at once
+BEAT = 5.0  # seconds of work after which it is said that somebody is at work
 LITTLE = 64  # those of a header, where what follows is long
 LONG = 32 * 1024
 PATIENCE = 3600  # seconds
@@ -90,6 +91,12 @@ class Channel:
         if self.size >= HELD:
             self.flush()
 
+    def beat(self) -> None:
+        """Say that somebody is at work, where nothing was said for a while."""
+        if time.monotonic() - self.flushed > BEAT:
+            self.say({"v": VERSION})
+            self.flush()
+
     def flush(self) -> None:
         """Send what is held."""
         self.before()
@@ -102,7 +109,8 @@ class Channel:
 def serve(home: bytes) -> None:
     """Answer, to the end of the input."""
     channel = Channel()
-    taker, teller = Taker(home, channel.say), ResultTeller(home, channel.say)
+    taker = Taker(home, channel.say, channel.beat)
+    teller = ResultTeller(home, channel.say, channel.beat)
     giver = Giver(home, channel.say, teller.between)
     channel.before = taker.rest
     plain = {

@@ -20,10 +20,10 @@ from typing import Any
 
 from .frames import encoded_name
 from .held_files import has_open
+from .incoming import Incoming, sha256_of, sync
 from .record import KnownFile, TargetRecord
 
 PARTS = b".boxstrap-parts"
-PIECE = 1 << 20  # bytes read at once
 SYNCED = 1 << 20  # bytes: larger files are on the disk before they have their name
 HAS, ABSENT, SAME_SIZE, OLDER, FOREIGN = "h", "a", "s", "r", "f"
 PROBLEMS = {
@@ -43,7 +43,7 @@ def problem_of(error: OSError) -> str:
 def hold(path: bytes, who: str) -> bool:
     """Lock a target for this process; one of the same sender, whose link was lost, is ended."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(100):
+    for tries in range(100):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -52,8 +52,10 @@ def hold(path: bytes, who: str) -> bool:
                 return False
             # On a volume of several boxes that number may be of another one, and here no push's.
             if has_open(int(holder[0]), (os.fstat(lock).st_dev, os.fstat(lock).st_ino)):
-                with contextlib.suppress(OSError):
-                    os.kill(int(holder[0]), signal.SIGTERM)
+                with contextlib.suppress(
+                    OSError
+                ):  # one that stands still hears the last word alone
+                    os.kill(int(holder[0]), signal.SIGTERM if tries < 5 else signal.SIGKILL)
             time.sleep(0.1)
             continue
         os.ftruncate(lock, 0)
@@ -62,55 +64,12 @@ def hold(path: bytes, who: str) -> bool:
     return False
 
 
-def sha256_of(path: bytes) -> str:
-    """Raises OSError."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while True:
-            piece = file.read(PIECE)
-            if not piece:
-                return digest.hexdigest()
-            digest.update(piece)
-
-
-class Incoming:
-    """A file that is on its way, block by block. What is there of it is taken in again."""
-
-    def __init__(self, request: dict[str, Any], part: bytes) -> None:
-        self.request, self.part = request, part
-        self.digest = hashlib.sha256()
-        self.mode = request["mode"] & 0o777 | 0o600
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        try:
-            self.file = os.open(part, flags | os.O_EXCL, self.mode)
-        except FileExistsError:
-            self.file = os.open(part, flags)
-            os.fchmod(self.file, self.mode)
-            os.ftruncate(self.file, request["at"])
-            self.take_in(request["at"])
-
-    def take_in(self, rest: int) -> None:
-        """Raises OSError."""
-        while rest > 0:
-            piece = os.read(self.file, min(PIECE, rest))
-            if not piece:
-                break
-            self.digest.update(piece)
-            rest -= len(piece)
-
-    def write(self, block: bytes) -> None:
-        """Raises OSError."""
-        self.digest.update(block)
-        rest = memoryview(block)
-        while rest:
-            rest = rest[os.write(self.file, rest) :]
-
-
 class Taker:
     """The requests `to`, `look`, `compare`, `folders`, `put`, `done`, in this order."""
 
-    def __init__(self, home: bytes, say: Callable[..., None]) -> None:
-        self.home, self.say = home, say
+    def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
+        """`between` is called again and again while one file takes long."""
+        self.home, self.say, self.between = home, say, between
         self.incoming: Incoming | None = None
         self.is_over = False
 
@@ -190,7 +149,7 @@ class Taker:
         with contextlib.suppress(OSError):
             found = os.lstat(place)
             ours = self.ours(path, found)
-            have = ours.sha256 if ours else sha256_of(place)
+            have = ours.sha256 if ours else sha256_of(place, self.between)
             if have == request["sha256"]:
                 state = HAS
                 self.note(path, request["mtime"], have, found)
@@ -210,10 +169,10 @@ class Taker:
         part = self.part(request["path"], request["size"], request["mtime"])
         with self.telling(request):
             try:
-                self.incoming = Incoming(request, part)
+                self.incoming = Incoming(request, part, self.between)
             except FileNotFoundError:
                 os.makedirs(self.parts, mode=0o700, exist_ok=True)
-                self.incoming = Incoming(request, part)
+                self.incoming = Incoming(request, part, self.between)
             if "sha256" in request:
                 self.incoming.write(body)
                 self.done(request)
@@ -247,7 +206,7 @@ class Taker:
         place = self.place(asked["path"])
         os.utime(incoming.file, ns=(asked["mtime"], asked["mtime"]))
         if asked["size"] > SYNCED:
-            os.fsync(incoming.file)
+            sync(incoming.file, self.between)
         try:
             os.rename(incoming.part, place)
         except FileNotFoundError:

@@ -6,15 +6,18 @@ import errno
 import fcntl
 import io
 import os
+import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bootstrap.box.transfer import take
+from bootstrap.box.transfer import incoming, serve, take
+from bootstrap.box.transfer.complete_files import CompleteFiles
 from bootstrap.errors import BoxLacksError, BoxstrapError, BusyError, NotSafeError, UsageError
 from bootstrap.link.errors import LinkLost
 from bootstrap.link.local import LocalStream, LocalWire
@@ -360,6 +363,92 @@ def test_a_process_that_holds_no_lock_is_never_ended(
             lock.seek(0), lock.truncate(), lock.write(f"{process} me\n"), lock.flush()
             assert not take.hold(os.fsencode(file), "me")
             assert ended == expected
+
+
+def test_a_program_that_stands_still_is_left_and_the_push_goes_on(
+    source: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its link is alive all the while."""
+    monkeypatch.setattr(transfer, "SILENT_S", 1)
+    monkeypatch.setattr(transfer, "_TICK_S", 0.2)
+    write(source, large=os.urandom(4 * MIB))
+    lost: list[float] = []
+    stood: list[int] = []
+
+    def stand_still(progress: outgoing.PushProgress) -> None:
+        lock = next((target.parents[1] / ".boxstrap/data").glob("*.lock"))
+        if not stood and progress.bytes:
+            stood.append(int(lock.read_text().split()[0]))
+            os.kill(stood[0], signal.SIGSTOP)
+
+    link = ReconnectingLink(LocalWire, lost=lost.append, back=lambda: None, warn=lambda _: None)
+    where = str(target.parents[1])
+    pushed = push_folder(link, source, "tree/data", workdir=where, progress=stand_still)
+    assert pushed.files == 1
+    assert contents(target) == contents(source)
+    assert len(stood) == len(lost) == 1
+    link.close()
+
+
+def test_a_push_of_ours_that_stands_still_gives_up_its_lock(tmp_path: Path) -> None:
+    file = tmp_path / "lock"
+    with file.open("w+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with subprocess.Popen(["sleep", "60"], stdin=lock) as holder:
+            lock.write(f"{holder.pid} me\n"), lock.close()
+            holder.send_signal(signal.SIGSTOP)
+            os.waitpid(holder.pid, os.WUNTRACED)
+            assert take.hold(os.fsencode(file), "me")
+            assert holder.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("every", "is_left"), [(0.2, False), (60, True)])
+def test_a_program_that_says_it_is_at_work_is_waited_for(
+    wire: LocalWire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: float, is_left: bool
+) -> None:
+    monkeypatch.setattr(transfer, "SILENT_S", 0.5)
+    monkeypatch.setattr(transfer, "_TICK_S", 0.1)
+    frames = [transfer.pack_frame({"v": 1}) for _ in range(5)] + [transfer.pack_frame({"end": 1})]
+    says = f"import os,time\nfor one in {frames}: os.write(1, one), time.sleep({every})"
+    monkeypatch.setattr(transfer, "box_program", lambda: says)
+    with Transfer(wire, str(tmp_path)) as one:
+        if is_left:
+            with pytest.raises(LinkLost, match=r"said nothing of the transfer for 0\.5 s"):
+                list(one.run([]))
+        else:
+            assert list(one.run([])) == []
+
+
+def test_what_takes_long_on_a_box_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A digest, a look, a disk that is slow."""
+    monkeypatch.setattr(incoming, "SYNC_S", 0.01)
+    file = tmp_path / "a"
+    file.write_bytes(bytes(3 * MIB))
+    said: list[int] = []
+    incoming.sha256_of(os.fsencode(file), lambda: said.append(1))
+    assert len(said) == 3
+    looker = CompleteFiles(str(tmp_path), ["."])
+    looker.between = lambda: said.append(2)
+    looker.note()
+    assert said[3:] == [2]
+    fsync, disk = os.fsync, os.open(file, os.O_RDWR)
+    monkeypatch.setattr("os.fsync", lambda one: (time.sleep(0.1), fsync(one)))
+    incoming.sync(disk, lambda: said.append(3))
+    assert len(said[4:]) > 3
+    os.close(disk)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        incoming.sync(disk, lambda: None)
+
+
+def test_a_beat_is_said_where_nothing_else_was_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    came: list[bytes] = []
+    monkeypatch.setattr("os.write", lambda _, piece: came.append(bytes(piece)) or len(piece))
+    channel = serve.Channel()
+    channel.beat()
+    assert not came
+    channel.flushed -= serve.BEAT + 1
+    channel.beat(), channel.beat()
+    assert came == [transfer.pack_frame({"v": 1})]
 
 
 class DyingFile(io.FileIO):
