@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.errors import BoxstrapError, NotSafeError, cant_write
+from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, cant_write
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, retire
@@ -190,9 +190,15 @@ def _end_unseen(
     account, box_id = account_of(known.host_text)
     rented = account.box(box_id)
     if rented is None or rented.state is RentedState.GONE:
-        if not wish.only_look:
-            _finish(account, None, known, screen, TornDown(known.name, known.host_text))
+        done = TornDown(known.name, known.host_text)
+        if wish.only_look:
+            done.destroyed = done.was_gone = True
+            screen.result(done.as_dict(), done.text())
+        else:
+            _finish(account, None, known, screen, done)
         return
+    if not isinstance(error, UnreachableError):
+        raise error
     if not wish.discard or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"

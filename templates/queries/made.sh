@@ -12,14 +12,15 @@ all_refs() {
   work_git reflog show --format='%H refs/stash' refs/stash 2>/dev/null || :
 }
 
-# Those of them that lead to what was neither sent to this box nor is on a remote; 1 where git can't tell.
+# Those of them that lead to what was never sent to this box; 1 where git can't tell.
 own_refs() {
-  local refs remotes commit name new
-  refs=$(all_refs) && remotes=$(work_git for-each-ref --format='^%(objectname)' refs/remotes) || return
+  local refs commit name new
+  refs=$(all_refs) || return
+  # In another working tree of git's, files are nobody's business here.
+  [ "$(work_git worktree list --porcelain | grep -c '^worktree ')" = 1 ] || return
   while read -r commit name; do
     case $name in '' | refs/remotes/*) continue ;; esac
-    # shellcheck disable=SC2086 # ids
-    new=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$commit" $remotes --not --all) || return
+    new=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$commit" --not --all) || return
     [ -z "$new" ] || tell ref "$commit" "$name"
   done < <(printf '%s\n' "$refs" | sort -u)
 }

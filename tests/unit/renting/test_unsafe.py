@@ -159,6 +159,13 @@ def without_git(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def another_working_tree(world: World) -> Iterator[None]:
+    world.git("worktree", "add", "-q", "--detach", str(world.tree.with_name("wt")))
+    yield
+    world.git("worktree", "remove", "--force", str(world.tree.with_name("wt")))
+
+
+@contextlib.contextmanager
 def nested(world: World) -> Iterator[None]:
     """A repository of its own in the tree."""
     subprocess.run(["git", "init", "-q", world.tree / "inner"], check=True)
@@ -214,6 +221,10 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     "stashes": (
         stashed,
         ["commits homework: commits that are only there: refs/stash, refs/stash"],
+    ),
+    "another working tree": (
+        another_working_tree,
+        ["unread homework: git can't tell what was made there"],
     ),
     "a tree without its git": (
         without_git,
