@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, cant_write
 from bootstrap.link.handle import BoxOptions
@@ -16,17 +16,17 @@ from bootstrap.link.registry import lookup
 from bootstrap.protocol.made_there import read_made
 from bootstrap.protocol.probe import probe
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.offer import Leftover
 from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.renting import rental
 from bootstrap.renting.destruction import destroy
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.rental import note_end
+from bootstrap.renting.torn_down import TornDown
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.stop import end_run
 from bootstrap.sshconfig.alias import drop_alias
-from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 
 
@@ -41,64 +41,6 @@ class TeardownWish:
     stop_runs: bool = False
     only_look: bool = False
     """Whether nothing comes home, ends, or is destroyed."""
-
-
-@dataclass
-class TornDown:
-    """What became of a box."""
-
-    name: str
-    host: str = ""
-    """As its account has it; "" where none can be asked."""
-    destroyed: bool = False
-    was_gone: bool = False
-    why_not: str = ""
-    """Why it was not destroyed here."""
-    console: str = ""
-    is_rented: bool = True
-    spent: float | None = None
-    """Dollars since its last start."""
-    lost: Sequence[Unsafe] = ()
-    left: Sequence[Leftover] = field(default_factory=tuple)
-    """What the account has beside boxes, and pays for."""
-
-    def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
-        return {
-            "box": self.name,
-            "host": self.host or None,
-            "destroyed": self.destroyed,
-            "was_gone": self.was_gone,
-            "spent": self.spent,
-            "discarded": [one.as_dict() for one in self.lost],
-            "left": [
-                {"name": one.name or one.id, "kind": one.kind, "price": one.price}
-                for one in self.left
-            ],
-        }
-
-    def text(self) -> str:
-        """As people read it."""
-        about = f" ({self.host})" if self.host and self.host != self.name else ""
-        cost = f"; about {dollars(self.spent)} since its last start" if self.spent else ""
-        if self.destroyed:
-            gone = "was gone already" if self.was_gone else "destroyed, and no longer listed"
-            lines = [f"{self.name}{about}: {gone}{cost}"]
-        else:
-            where = f"at {self.console}" if self.console else "where you rented it"
-            lines = [
-                f"{self.name}{about}: nothing on it would be lost, and it goes on: {self.why_not}"
-            ]
-            if self.is_rented:
-                lines += [f"still billing: end it {where}"]
-                lines += [f"Then, to forget it here: boxstrap boxes --forget {self.name}"]
-        if self.lost:
-            lost = "thrown away with it" if self.destroyed else "but for this"
-            lines += [f"{lost}:", *(f"  {one}" for one in self.lost)]
-        if self.left:
-            lines += ["this your account still has, and pays for:"]
-            lines += [f"  {one.kind} {one.name or one.id}{_price(one)}" for one in self.left]
-        return "\n".join(lines)
 
 
 def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
@@ -119,6 +61,8 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
         name = connection.box.known.name
         own = find_own(options, connection.box, connection.link.wire)
         unsafe = _secure(options, connection, screen, wish)
+        if isinstance(own, OwnBox) and _is_fresh(own.box.host):
+            unsafe = [one for one in unsafe if one.kind != "unknown"]
         if unsafe and not wish.discard:
             screen.result({"box": name, "destroyed": False, "unsafe": _rows(unsafe)})
             raise _refusal(name, unsafe)
@@ -231,20 +175,40 @@ def _finish(
 ) -> None:
     now = time.time()
     done.destroyed, done.was_gone = True, rented is None
-    price = rented.price if rented and rented.price is not None else known.price
-    since = rented.since if rented and rented.since is not None else known.costs_since
-    if price and not done.was_gone:
-        done.spent = round(price * max(0.0, now - since) / 3600, 4)
+    _tell_cost(done, rented, known, now)
     try:
         done.left = account.leftovers()
     except BoxstrapError as error:
         screen.warn(f"what your account still has beside boxes could not be asked: {error.what}")
     try:
         retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
+        rental.note_end(done.host, now)
     except OSError as error:
         screen.warn(f"its record is not put aside: {cant_write(known.folder, error).what}")
     drop_alias(screen)
     screen.result(done.as_dict(), done.text())
+
+
+def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: float) -> None:
+    """By our own record from when it was asked for, else by its account since its last start."""
+    ours = _rental_of(done.host)
+    price = rented.price if rented and rented.price is not None else known.price
+    since = rented.since if rented and rented.since is not None else known.costs_since
+    if ours is not None:
+        price, since, done.spent_since = ours.price, ours.asked, "it was rented"
+    if price and not done.was_gone:
+        done.spent = round(price * max(0.0, now - since) / 3600, 4)
+
+
+def _rental_of(host: str) -> rental.Rental | None:
+    """What this machine noted when it rented the box; None where it didn't."""
+    return next((one for one in rental.all_rentals() if one.host == host), None)
+
+
+def _is_fresh(host: str) -> bool:
+    """Whether it was rented from here, and no setup of it ever succeeded: it holds no work."""
+    ours = _rental_of(host)
+    return ours is not None and not ours.ready
 
 
 def _refusal(name: str, unsafe: Sequence[Unsafe]) -> NotSafeError:
@@ -282,7 +246,3 @@ def _tell_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Unsa
 
 def _rows(unsafe: Sequence[Unsafe]) -> list[dict[str, str]]:
     return [one.as_dict() for one in unsafe]
-
-
-def _price(left: Leftover) -> str:
-    return f": {dollars(left.price)} an hour" if left.price is not None else ": price not told"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.keys import ApiKey
 from bootstrap.renting import destruction
+from bootstrap.renting.rental import Rental
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
@@ -84,6 +86,27 @@ def test_one_that_boxstrap_never_set_up_is_refused(
     done = user.run(*words, "--discard", "--json").must(0).json()
     assert (done["destroyed"], [one["kind"] for one in done["discarded"]]) == (True, ["unknown"])
     assert listed(accounts["runpod"]) == []
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_one_that_was_rented_from_here_is_ended_in_its_record(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox, *, ready: bool
+) -> None:
+    """Where no setup of it ever succeeded, it holds no work."""
+    Path(there.home, ".boxstrap").rmdir()
+    accounts["runpod"].boxes = [pod(there)]
+    mark = f"boxstrap-{'a' * 12}"
+    made = Rental(mark, "runpod", asked=time.time() - 7200, box_id="pod-a", price=0.5, ready=ready)
+    file = user.state / "rentals" / f"{mark}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({**made.as_dict(), "state": "rented", "v": 1}))
+    words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity))
+    if ready:
+        user.run(*words).must(9)
+        words = (*words, "--discard")
+    assert "about $1.00 since it was rented" in user.run(*words).must(0).out
+    kept = json.loads(file.read_text())
+    assert (kept["state"], kept["spent"]) == ("ended", pytest.approx(1.0, abs=0.1))
 
 
 def test_a_box_that_was_met_by_ssh_is_believed_where_its_account_agrees(
