@@ -50,7 +50,8 @@ def main() -> int:
     with Stage(asked.cores) as stage:
         if "fresh" in parts:
             found, places = fresh.measure(stage, asked.runs, asked.peers_runs, asked.patience)
-            rows += fresh.rows(found, asked.cores or os.cpu_count() or 1)
+            fetching = fresh.fetch_plainly(stage, asked.runs)
+            rows += fresh.rows(found, asked.cores or os.cpu_count() or 1, fetching)
         if "again" in parts:
             quiet.wait(asked.patience)
             rows += again.measure(stage, asked.again_runs, places, with_peers=asked.peers_runs > 0)
