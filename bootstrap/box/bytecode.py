@@ -1,9 +1,10 @@
-"""Compile what a training will import, on idle cores, while it begins to import it.
+"""Compile what a training will import, on idle cores, while it is fetched and begins to import it.
 
-    bytecode.py ENVIRONMENT TREE COMMAND
+    bytecode.py ENVIRONMENT TREE COMMAND [CACHE INSTALLED]
 
 Run by the environment's own Python, whose bytecode it is. The training compiles what it imports
-from the first module on; this goes from the last one to the first, and they meet. The scripts of
+from the first module on; this goes from the last one to the first, and they meet. Until the file
+INSTALLED is there it compiles what lies unpacked in uv's CACHE already, in memory. The scripts of
 the command are read, never run. On one core it does nothing.
 """
 
@@ -16,6 +17,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -23,7 +25,8 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
 from . import machine_limits
-from .imports import Walk
+from .fetched_modules import FetchedModules
+from .imports import KnownSources, Walk
 
 MOST_WORKERS = 8
 DEEPEST = 10_000  # calls: four for each module that imports another
@@ -60,10 +63,19 @@ def is_script(file: Path) -> bool:
         return False
 
 
-def modules_of(command: str, tree: Path, environment: Path) -> list[str]:
-    """The files of the environment that the command will import, the first one first."""
-    sites = sorted(environment.glob("lib/python3*/site-packages"))
-    walk = Walk([tree, tree / "src", *sites], environment)
+def modules_of(
+    command: str,
+    tree: Path,
+    environment: Path,
+    fetched: FetchedModules | None = None,
+    known: KnownSources | None = None,
+) -> list[str]:
+    """The files of the environment that the command will import, the first one first.
+
+    Where there is `fetched`, those of its cache that will be the environment's.
+    """
+    sites = fetched.sites() if fetched else sites_of(environment)
+    walk = Walk([tree, tree / "src", *sites], fetched.cache if fetched else environment, known)
     sys.setrecursionlimit(DEEPEST)
     with contextlib.suppress(RecursionError):
         for each in [*entries(command, tree, environment)]:
@@ -72,6 +84,11 @@ def modules_of(command: str, tree: Path, environment: Path) -> list[str]:
             else:
                 walk.script(each)
     return walk.order
+
+
+def sites_of(environment: Path) -> list[Path]:
+    """Where an environment's modules lie."""
+    return sorted(environment.glob("lib/python3*/site-packages"))
 
 
 def compile_all(files: list[str]) -> None:
@@ -89,14 +106,32 @@ def granted_cores() -> int:
     return min(allowed, int(quota)) if quota else allowed
 
 
+def step_back() -> None:
+    """Leave the cores to whoever wants them.
+
+    Where the kernel groups processes by session, niceness counts within a group alone, and the
+    group has its own (sched(7)).
+    """
+    os.nice(19)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):
+            Path("/proc/self/autogroup").write_text("19")
+
+
 def main(words: list[str]) -> None:
-    """Compile, with a worker for each core but the training's."""
-    environment, tree, command = words
+    """Compile, with a worker for each core but the training's; one alone while all is fetched."""
+    environment, tree = map(Path, words[:2])
     workers = min(granted_cores() - 1, MOST_WORKERS)
     if workers < 1:
         return
-    os.nice(19)
-    last_first = modules_of(command, Path(tree), Path(environment))[::-1]
+    step_back()
+    walked = partial(modules_of, words[2], tree, environment, known=KnownSources())
+    if words[3:]:
+        cache, installed = map(Path, words[3:])
+        fetched = FetchedModules(cache, sites_of(environment)[0])
+        fetched.compile_until(installed, lambda: walked(fetched))
+        fetched.land()
+    last_first = walked()[::-1]
     for worker in range(1, workers):
         if os.fork() == 0:
             compile_all(last_first[worker::workers])

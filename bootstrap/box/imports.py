@@ -56,14 +56,26 @@ def imports_of(source: str, *, everywhere: bool = False) -> Iterator[ImportState
                 yield ImportStatement(found["source"], tuple(each for each in names if each))
 
 
+class KnownSources:
+    """What was read of modules, by their names and sizes: a walk costs mostly that."""
+
+    def __init__(self) -> None:
+        self.imports: dict[tuple[str, int], list[ImportStatement]] = {}
+        self.definitions: dict[tuple[str, int], dict[str, str]] = {}
+
+
 class Walk:
     """The modules that a script will import, as they are loaded: `order` has their files.
 
     `roots` are searched as sys.path is; what lies below `environment` counts, the rest is read.
+    `known` is what walks before this one read.
     """
 
-    def __init__(self, roots: list[Path], environment: Path) -> None:
+    def __init__(
+        self, roots: list[Path], environment: Path, known: KnownSources | None = None
+    ) -> None:
         self.roots = [str(root) for root in roots]
+        self.known = known or KnownSources()
         self.environment = str(environment) + "/"
         self.order: list[str] = []
         self._seen: set[str] = set()
@@ -119,7 +131,10 @@ class Walk:
             self._follow_own(read(file), package)
             return
         self.order.append(file)
-        for each in imports_of(read(file)):
+        key = name, size_of(file)
+        if key not in self.known.imports:
+            self.known.imports[key] = [*imports_of(read(file))]
+        for each in self.known.imports[key]:
             self._follow(each, package)
         for late in LATE.get(name, ()):
             self.module(late)
@@ -127,16 +142,21 @@ class Walk:
     def _late_names(self, package: str, names: Iterable[str]) -> None:
         """What a package that loads its modules late loads for these names."""
         if package not in self._defined:
-            self._defined[package] = self._definitions(self._find(package))
+            self._defined[package] = self._definitions(package, self._find(package))
         for name in names:
             if name in self._defined[package]:
                 self.module(f"{package}.{self._defined[package][name]}")
 
-    def _definitions(self, file: str) -> dict[str, str]:
+    def _definitions(self, package: str, file: str) -> dict[str, str]:
         """In which module each class and function of a package is that loads modules late."""
         found = dict[str, str]()
+        key = package, size_of(file)
+        if key in self.known.definitions:
+            return self.known.definitions[key]
         if not file.endswith("/__init__.py") or not LAZY.search(read(file)):
             return found
+        if "/.tmp" not in file:  # else there is more of it to come
+            self.known.definitions[key] = found
         top = os.path.dirname(file)
         for folder, _, names in os.walk(top):
             inner = folder[len(top) + 1 :].replace("/", ".")
@@ -182,6 +202,14 @@ class Walk:
             except OSError:
                 self._folders[folder] = frozenset()
         return self._folders[folder]
+
+
+def size_of(file: str) -> int:
+    """Its bytes; none where it can't be looked at."""
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
 
 
 def read(file: str) -> str:

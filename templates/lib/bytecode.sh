@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# bytecode: what the training will import is compiled on idle cores, beside whatever comes next. Nothing waits for it,
-# and nothing fails by it.
+# bytecode: what the training will import is compiled on idle cores, beside its fetching and whatever comes next.
+# Nothing waits for it, and nothing fails by it.
 
+# compile_ahead MARK: what uv unpacks is compiled in memory; once the file MARK is there, all of it in the environment.
 compile_ahead() {
   [ -n "$TRAIN_COMMAND" ] || return 0
   setsid "$VENV_DIR/bin/python" -I -S -B "$PROGRAMS/bytecode.py" "$VENV_DIR" "$REPO_DIR" "$TRAIN_COMMAND" \
+    "$WORKDIR/.boxstrap/cache/uv" "$1" \
     </dev/null >/dev/null 2>&1 3>&- 9>&- &
   identity "$!" >"$VENV_NOTES/python.compiling" || :
 }

@@ -56,8 +56,9 @@ apply_python() {
   await_dependencies # full
   [ -z "$made" ] || reuse_image "$noted.reused" # full
   fits_before # full
+  compile_ahead "$SETUP_DIR/installed" # full
   install_sources ${again[@]+"${again[@]}"}
-  compile_ahead # full
+  : >"$SETUP_DIR/installed" # full
   fits_after # full
   "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"

@@ -222,6 +222,8 @@ unpack_box() {
 # (the file expected_hardware.py)
 fetch_uv.py
 # (the file fetch_uv.py)
+fetched_modules.py
+# (the file fetched_modules.py)
 gpu_checks.py
 # (the file gpu_checks.py)
 gpu_errors.py

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import py_compile
+import resource
+import shlex
 import subprocess
 import sys
+import time
+import zipfile
 from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
 from bootstrap.box import bytecode
+from bootstrap.box.bytecode import modules_of
+from bootstrap.box.fetched_modules import FetchedModules
 from bootstrap.box.imports import ImportStatement, Walk, imports_of
 
 SITE = "lib/python3.11/site-packages"
@@ -142,3 +149,147 @@ def test_it_compiles_the_last_one_first_and_on_one_core_nothing(environment: Pat
     (environment.parent / "tree/train.py").write_text("import broken\nimport lazy.models.one\n")
     assert "one" in compile_for(environment, "python train.py", cores=2)
     assert not [*environment.parent.glob("tree/**/__pycache__")]
+
+
+def fetch(environment: Path, name: str, text: str, wheel: str = "archive-v0/w") -> Path:
+    """A module as uv has it in its cache, in the folder `wheel`."""
+    file = environment.parent / "cache" / wheel / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def install(environment: Path, file: Path, name: str) -> Path:
+    """It, linked to where it belongs."""
+    landed = environment / SITE / name
+    landed.unlink(missing_ok=True)
+    landed.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, landed)
+    return landed
+
+
+def fetched_into(environment: Path) -> FetchedModules:
+    """Those of that cache."""
+    return FetchedModules(environment.parent / "cache", environment / SITE)
+
+
+def compiled(file: Path) -> Path:
+    """Where its bytecode lies."""
+    return Path(cache_from_source(str(file)))
+
+
+@pytest.mark.parametrize("wheel", [".tmpA1", "archive-v0/x-Y"])
+def test_what_is_compiled_while_it_is_fetched_is_what_an_import_makes(
+    environment: Path, wheel: str
+) -> None:
+    fetched = fetched_into(environment)
+    file = fetch(environment, "new/it.py", "def f():\n  return __file__\n", wheel)
+    assert fetched.sites() == [environment.parent / "cache" / wheel]
+    assert fetched.add(file)
+    assert not fetched.add(file)
+    landed = install(environment, file, "new/it.py")
+    fetched.land()
+    made = compiled(landed).read_bytes()
+    compiled(landed).unlink()
+    py_compile.compile(str(landed), doraise=True)
+    assert made == compiled(landed).read_bytes()
+    assert not [*(environment.parent / "cache").rglob("*.pyc")]
+
+
+def test_only_what_landed_as_it_was_read_has_bytecode(environment: Path) -> None:
+    fetched = fetched_into(environment)
+    half = fetch(environment, "half.py", "x = 1\n")
+    cut = fetch(environment, "cut.py", "x = 'a\n")
+    other = fetch(environment, "other.py", "x = 1\n")
+    gone = fetch(environment, "gone.py", "x = 1\n")
+    assert [fetched.add(file) for file in (half, cut, other, gone)] == [True] * 4
+    half.write_text("x = 1\ny = 2\n")
+    cut.write_text("x = 'a'\n")
+    assert fetched.add(cut)
+    landed = [install(environment, file, file.name) for file in (half, cut, other)]
+    other.write_text("x = 2\n")
+    fetched.land()
+    assert [compiled(file).exists() for file in landed] == [False, True, False]
+    assert not compiled(environment / SITE / gone.name).exists()
+
+
+def test_bytecode_that_is_there_stays_and_a_full_disk_leaves_none(environment: Path) -> None:
+    fetched = fetched_into(environment)
+    files = [fetch(environment, f"m{n}.py", f"x = '{n}' * 99\n" * 99) for n in range(2)]
+    assert [fetched.add(file) for file in files] == [True] * 2
+    first, second = [install(environment, file, file.name) for file in files]
+    compiled(first).parent.mkdir(exist_ok=True)
+    compiled(first).write_bytes(b"another's")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        fetched.land()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert compiled(first).read_bytes() == b"another's"
+    assert [file.name for file in compiled(second).parent.iterdir()] == [compiled(first).name]
+
+
+def test_it_knows_where_the_real_uv_unpacks(environment: Path) -> None:
+    folder = environment.parent
+    wheel = folder / "thing-1.0-py3-none-any.whl"
+    info = "thing-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as packed:
+        packed.writestr("thing/__init__.py", "x = 1\n")
+        packed.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        packed.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        packed.writestr(f"{info}/RECORD", "thing/__init__.py,,\n")
+    uv = ["uv", "--no-config", "--cache-dir", str(folder / "cache")]
+    environment = folder / "own"
+    subprocess.run([*uv, "venv", "-q", "--python", sys.executable, environment], check=True)
+    fetched = FetchedModules(folder / "cache", *environment.glob("lib/python3*/site-packages"))
+    into = ["--python", str(environment / "bin/python"), "--offline"]
+    subprocess.run([*uv, "pip", "install", "-q", *into, wheel], check=True)
+    found = modules_of("python -m thing", folder / "tree", environment, fetched)
+    assert [fetched.add(Path(file)) for file in found] == [True]
+    fetched.land()
+    assert [*environment.glob("lib/python3*/site-packages/thing/__pycache__/__init__.*.pyc")]
+
+
+def is_last(process: Path) -> bool:
+    """Whether it takes a core only where nobody else wants it, as the kernel groups processes."""
+    group = process / "autogroup"
+    if group.exists():
+        return group.read_text().endswith("nice 19\n")
+    return (process / "stat").read_text().rpartition(")")[2].split()[16] == "19"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
+    environment: Path, is_installed: bool
+) -> None:
+    """Without the mark nothing is written, and nobody stays behind."""
+    folder = environment.parent
+    mark = folder / "installed"
+    words = [environment, folder / "tree", "python train.py", folder / "cache", mark]
+    program = ["-I", "-S", "-B", bytecode.__file__, *map(str, words)]
+    who = subprocess.Popen(
+        ["sh", "-c", f"setsid {shlex.join([sys.executable, *program])} & echo $!; read x"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert who.stdout is not None
+    helper = Path("/proc", who.stdout.readline().strip())
+    until = time.monotonic() + 20
+    while not is_last(helper):
+        assert time.monotonic() < until
+    file = fetch(environment, "big/__init__.py", "import extra\n", ".tmpB")
+    fetch(environment, "extra.py", "z = 1\n", ".tmpB")
+    landed = install(environment, file, "big/__init__.py")
+    if is_installed:
+        mark.touch()
+    who.communicate("over\n", timeout=20)
+    while helper.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not helper.exists()
+    assert compiled(landed).exists() is is_installed
+    assert bool([*environment.rglob("*.pyc")]) is is_installed
