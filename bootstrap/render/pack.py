@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import base64
-import gzip
 import io
 import re
 import tokenize
+from functools import lru_cache
 from itertools import pairwise
 
 FOLD = 1000
@@ -21,7 +21,7 @@ FOLD = 1000
 _ROUNDS = 30  # zopfli's; 15 is its default, and more than 50 gain nothing
 _WORDS = re.compile(r"""\w[\w"']""")
 """What a space must stay between; after a word a quote could be taken for part of it."""
-_WORTH_IT = 96 * 1024  # bytes; above, it takes seconds, and doors are wide
+_WORTH_IT = 96 * 1024  # bytes; above, so many rounds take seconds, and one gains nearly as much
 
 
 def bare_shell(text: str) -> str:
@@ -101,13 +101,12 @@ def _without_annotations(tree: ast.Module) -> None:
                     body[at] = ast.Assign([each.target], each.value, lineno=each.lineno)
 
 
+@lru_cache(maxsize=2)
 def squeezed(data: bytes) -> bytes:
     """`data` as gzip; the same bytes each time. What is short is made as short as deflate can."""
-    if len(data) > _WORTH_IT:
-        return gzip.compress(data, 9, mtime=0)
     from zopfli.gzip import compress
 
-    return bytes(compress(data, numiterations=_ROUNDS))
+    return bytes(compress(data, numiterations=_ROUNDS if len(data) <= _WORTH_IT else 1))
 
 
 def encoded(script: str) -> str:
