@@ -1,7 +1,8 @@
 """A script that arrives cut does nothing at all, wherever the cut is; the questions neither.
 
-Nothing that a cut leaves depends on chance, so some places are enough for every day: the ends byte
-by byte, and places drawn from `--seed`, at lines' ends and anywhere. `--every-byte` tries each.
+Nothing that a cut leaves depends on chance, so some places are enough for every day: a third of
+the ends' bytes, and of places at lines' ends and anywhere, drawn from `--seed`. With `--every` it
+is all of these, and with `--every-byte` each byte.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ def places(request: pytest.FixtureRequest, seeded: random.Random) -> Callable[..
         drawn = seeded.choices(every, k=DRAWN // fewer) + seeded.choices(ends, k=DRAWN // fewer)
         near = [at + seeded.randrange(-1, 2) for at in drawn]
         first, last = every[: ENDS // fewer], every[-ENDS // fewer :]
-        return sorted({*first, *last, *(at for at in near if 0 <= at < every.stop)})
+        cuts = sorted({*first, *last, *(at for at in near if 0 <= at < every.stop)})
+        usual = len(cuts) // 3
+        return cuts if request.config.getoption("every") else sorted(seeded.sample(cuts, usual))
 
     return choose
 

@@ -45,7 +45,8 @@ def test_static_parts_are_clean_as_they_are(path: Path) -> None:
     assert shellcheck(path) == ""
 
 
-@pytest.mark.parametrize("name", ["local", "vast"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", ["vast", "local"])
 def test_rendered_scripts_are_clean(name: str, tmp_path: Path) -> None:
     assert shellcheck(written(tmp_path, shipped_script(name))) == ""
 
