@@ -27,7 +27,9 @@ class Arrival:
     clock: RentingClock
     answers: Callable[[RentedBox], bool]
 
-    def wait(self, account: CloudAccount, box: Rental, longest_s: float) -> None:
+    def wait(
+        self, account: CloudAccount, box: Rental, longest_s: float, say: Callable[[str], None]
+    ) -> None:
         """Wait until its SSH answers. Raises NeverUpError where it won't."""
         began, said = self.clock.now(), ""
         while True:
@@ -45,6 +47,9 @@ class Arrival:
             if now - began >= longest_s:
                 waited = f"it can't be reached after {(now - began) / 60:.0f} minutes"
                 raise NeverUpError(f"{waited}{f' ({said})' if said else ''}", where=box.host)
+            if now == began:
+                longest = f"{longest_s / 60:.0f} minutes"
+                say(f"waiting until {box.host} can be reached, {longest} at the most")
             self.clock.sleep(LOOK_S)
 
 

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bootstrap.errors import BoxstrapError, NoOfferError, ReturnBoxError, UnreachableError
-from bootstrap.link.record import all_boxes
+from bootstrap.errors import (
+    BoxstrapError,
+    NoOfferError,
+    ReturnBoxError,
+    UnreachableError,
+    UsageError,
+)
+from bootstrap.link.record import all_boxes, retire
 from bootstrap.providers.api import UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
@@ -23,6 +30,7 @@ from bootstrap.renting.clock import LOOK_S, RentingClock
 from bootstrap.renting.order import no_offer, offers_of, what
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.undecided import account_for, decide, look_for
+from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.reporter import Reporter
 
@@ -88,7 +96,8 @@ class Renter:
             box, is_new = (box, False) if box else (self._rent_next(), True)
         while True:
             try:
-                self._arrival.wait(self._accounts[box.provider], box, self._longest(box))
+                account = self._accounts[box.provider]
+                self._arrival.wait(account, box, self._longest(box), self._reporter.say)
                 result = self._set_up(box, set_up)
             except NeverUpError as error:
                 if not is_new and _may_hold(box):
@@ -246,6 +255,7 @@ class Renter:
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
         self._reporter.warn(f"{box.host} is given back: {error.what}")
         self._failed.append(f"{box.host} ({box.gpu}): {error.what}")
+        self._tried.add((box.provider, box.machine))
         self._end(box)
         self._spent += box.cost(self._clock.now())
 
@@ -253,7 +263,13 @@ class Renter:
         """Destroy it, and know that it is gone. Raises UnreachableError where nobody does."""
         rental.save(dataclasses.replace(box, state=RentalState.LEAVING))
         destruction.destroy(account_for(box, self._accounts), box.box_id, self._reporter.say)
-        rental.save(box.over(self._clock.now()))
+        over = box.over(self._clock.now())
+        rental.save(over)
+        for known in all_boxes():
+            if known.host_text == box.host:  # its pin and its entry would wait for another box
+                with suppress(OSError, UsageError):
+                    retire(dataclasses.replace(known, ended=over.ended, spent=over.spent))
+                drop_alias(self._reporter)
 
     def _none_good(self) -> NoOfferError:
         told = "\n".join(f"  {each}" for each in self._failed)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
+from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting.order import accounts_for, offers_of, order_of
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
     from bootstrap.ui.reporter import Reporter
+
+
+LEASE_HOURS = 24
+"""Of a box that was rented by a profile without a lease."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,40 @@ def rent_and_set_up(
     request: UpRequest, reporter: Reporter, confirm: Callable[[Offer], None]
 ) -> tuple[Rental, SetupResult]:
     """Rent a box and set it up, or set up the one that is there. Raises as `Renter.run`."""
+    from bootstrap.profile.providers import FALLBACK
+    from bootstrap.setup.payload import build_payload
     from bootstrap.setup.sequence import run_setup
 
     setup = request.setup
     loaded = load_profile(setup)
     accounts = accounts_for(request.provider, loaded)
+    # What a setup would refuse is refused before anything is paid for.
+    build_payload(loaded.for_provider(FALLBACK), setup, local=False)
+
+    @cache  # said once, however often a new box is asked
+    def leased(host: str) -> SetupRequest:
+        sets = _lease_of(host, loaded, reporter)
+        return dataclasses.replace(setup, host=host, sets=(*setup.sets, *sets))
 
     def set_up(host: str) -> SetupResult:
-        return run_setup(dataclasses.replace(setup, host=host), reporter)
+        return run_setup(leased(host), reporter)
 
     return _renter(request, loaded, accounts, reporter, confirm).run(set_up)
+
+
+def _lease_of(host: str, loaded: LoadedProfile, reporter: Reporter) -> tuple[str, ...]:
+    """What `--set` would say of the lease: a box that nobody remembers must end by itself."""
+    if loaded.profile.lease is not None:
+        return ()
+    provider = PROVIDERS[host.partition(":")[0]]
+    if provider.stops is None:
+        reporter.warn(f"nothing but you ends {host}: {provider.title} can't stop a box")
+        return ()
+    reporter.say(
+        f"{host} is stopped after {LEASE_HOURS} hours, as the profile names no lease; stopped it "
+        f"still costs {provider.stops.costs}, and keeps {provider.stops.keeps}"
+    )
+    return (f"lease.hours={LEASE_HOURS}",)
 
 
 def _renter(

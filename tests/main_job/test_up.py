@@ -35,6 +35,11 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     # Nobody said what it may cost.
     assert "--max-price 0.42" in up().must(2).err
     assert account.rented == []
+    # What a setup would refuse is refused before anything is paid for.
+    (user.place / ".env").write_text("TOKEN=canary\n")
+    assert ".env  (environment file)" in up("--max-price", "0.6").must(2).err
+    (user.place / ".env").unlink()
+    assert account.rented == []
     done = up("--max-price", "0.6", "--json").must(0).json()
     assert (done["rented"]["host"], done["run"]["name"]) == ("vast:9001", "train-1")
     assert account.boxes[0].label == done["rented"]["mark"]
@@ -42,9 +47,11 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert (
         user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["known_as"] == "vast-9001"
     )
+    assert done["lease"]["limits"]["hours"]["limit"] == 24 * 3600  # since nobody named one
     # Once more: this box, and nothing to do.
     again = up("--max-price", "0.6").must(0)
     assert "vast:9001, rented as boxstrap-" in again.err
+    assert "stopped after 24 hours" in again.err
     assert account.rented == ["9001"]
     assert rented.runs().count("train-1") == 1
     # It has no GPU, and now the profile orders one: one that was there before is kept, a new one
@@ -56,3 +63,5 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert "vast:9002 is given back" in ended.err
     assert account.destroyed == ["9002"]
     assert [each.id for each in account.boxes] == ["9001"]
+    known = user.run("boxes", "--json").must(0).json()["boxes"]
+    assert [each["name"] for each in known] == ["vast-9001"]

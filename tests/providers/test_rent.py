@@ -20,7 +20,7 @@ from bootstrap.link.record import KnownBox
 from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import rental
 from bootstrap.renting.rental import RentalState
-from tests.providers.accounts import KEY, SimulatedOffer
+from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer
 from tests.providers.renting_world import CREATES, RentingWorld, one_seeded_run, renting_world
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
@@ -123,6 +123,23 @@ def test_a_box_that_was_logged_in_to_is_never_given_back_by_itself(world: Rentin
     record.save(KnownBox("vast-9001", "vast:9001"))
     world.up()
     assert world.simulation.destroyed == ["9001"]
+
+
+def test_the_next_up_doesn_t_try_that_machine_again_either(world: RentingWorld) -> None:
+    world.simulation.offers = [SimulatedOffer(str(n), machine="5", fate="stuck") for n in (1, 2)]
+    world.interrupt_at = world.simulation.clock.now + 10
+    with pytest.raises(KeyboardInterrupt):
+        world.up()
+    with pytest.raises(NoOfferError, match="none of the boxes"):
+        world.up()
+    assert world.simulation.rented == world.simulation.destroyed == ["9001"]
+
+
+def test_a_mark_is_found_on_any_page(world: RentingWorld) -> None:
+    world.simulation.boxes += [SimulatedBox(str(100 + n)) for n in range(60)]
+    world.simulation.fault_on = {CREATES["vast"]: "cut after"}
+    box, _ = world.up()
+    assert world.simulation.rented == [box.box_id]
 
 
 def test_a_limit_ends_the_tries(world: RentingWorld) -> None:
