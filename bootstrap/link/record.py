@@ -305,24 +305,34 @@ def _read(folder: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
+def ended_boxes() -> list[KnownBox]:
+    """Those that were given back, the last one first."""
+    boxes = [_box_of(_read(folder)) for folder in ended_folder().glob("*/")]
+    return sorted((box for box in boxes if box), key=lambda box: box.ended, reverse=True)
+
+
 def _load(folder: Path) -> KnownBox | None:
-    record = _read(folder)
+    box = _box_of(_read(folder))
+    if box is None or box.host_key_alias != folder.name:
+        return None
+    name = name_with_port(box.name, box.address, box.port)
+    return box if name == box.name else dataclasses.replace(box, name=name, folder_name=folder.name)
+
+
+def _box_of(record: dict[str, Any]) -> KnownBox | None:
+    """None for a record that is damaged, or a newer boxstrap's."""
     extra, version = record.get("extra", {}), record.get("v", VERSION)
     own = {name: record[name] for name in _TOP if name in record}
     if not {"name", "host_text"} <= own.keys() or type(extra) is not dict or version != VERSION:
         return None
     if not all(_is_sound(value, getattr(_DEFAULT, name)) for name, value in own.items()):
         return None
-    box = KnownBox(
+    return KnownBox(
         **own,
         **{name: _like(extra.get(name), getattr(_DEFAULT, name)) for name in _FACTS},
         route=Route(**{name: _like(extra.get(name), getattr(Route(), name)) for name in _ROUTE}),
         raw=record,
     )
-    if box.host_key_alias != folder.name:
-        return None
-    name = name_with_port(box.name, box.address, box.port)
-    return box if name == box.name else dataclasses.replace(box, name=name, folder_name=folder.name)
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type

@@ -26,6 +26,10 @@ def _place(box: KnownBox) -> str:
 _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in your ssh config")
 
 
+_MOST_ENDED = 10
+"""Boxes that were given back, of which a line is printed: the last ones."""
+
+
 @command(
     JSON,
     Option("all_", "What the accounts have that you pay for: asks the providers.", False),
@@ -38,7 +42,7 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --all
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
+    from bootstrap.link.record import all_boxes, by_name, ended_boxes, forget, is_newer, unreadable
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration, spent
     from bootstrap.ui.layout import aligned
@@ -73,7 +77,7 @@ def boxes(call: Call) -> None:
         )
         for box in known
     )
-    lost = unreadable()
+    lost, ended = unreadable(), ended_boxes()
     rows += [
         f"{box.name}  was written by a newer boxstrap: update this one"
         if is_newer(box.folder)
@@ -97,9 +101,24 @@ def boxes(call: Call) -> None:
                 for box in known
             ],
             "unreadable": [box.name for box in lost],
+            "ended": [
+                {"name": box.name, "ended": box.ended, "spent": box.spent or None} for box in ended
+            ],
         },
-        "\n".join(rows) or "no box is known yet: boxstrap setup --host …",
+        "\n".join(
+            [
+                *(rows or ["no box is known yet: boxstrap setup --host …"]),
+                *(_ended(box, now) for box in ended[:_MOST_ENDED]),
+            ]
+        ),
     )
+
+
+def _ended(box: KnownBox, now: float) -> str:
+    from bootstrap.text.sizes import dollars, duration
+
+    cost = f", cost about {dollars(box.spent)}" if box.spent else ""
+    return f"{box.name}  given back {duration(max(0.0, now - box.ended))} ago{cost}"
 
 
 def _list_rented(call: Call) -> None:

@@ -62,7 +62,12 @@ def test_it_is_destroyed_and_its_record_stays_with_what_it_cost(
     done = user.run("down", "--host", "runpod:pod-a").must(0)
     assert "destroyed, and no longer listed; about $" in done.out
     assert (pods.destroyed, listed(pods)) == (["pod-a"], ["pod-b", "pod-c"])
-    assert "no box is known yet" in user.run("boxes").must(0).out
+    known = user.run("boxes").must(0).out
+    assert "no box is known yet" in known
+    assert "runpod-pod-a  given back" in known
+    assert "cost about $" in known
+    ended = user.run("boxes", "--json").must(0).json()["ended"]
+    assert [(box["name"], box["spent"] > 1000) for box in ended] == [("runpod-pod-a", True)]
     assert not [*user.state.glob("boxes/*")]
     assert not [*user.state.rglob("known_hosts")]
     (record,) = user.state.glob("ended/runpod-pod-a-*/box.json")

@@ -21,7 +21,7 @@ from bootstrap.link.local import LocalWire
 from bootstrap.protocol.made_there import parse_made
 from bootstrap.renting.teardown import _refusal
 from bootstrap.renting.unsafe import Unsafe
-from tests.cli import User, UserRepository
+from tests.cli import Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
 
 PROFILE = """\
@@ -68,9 +68,13 @@ class World:
         return done.stdout
 
     def look(self, rc: int) -> list[str]:
-        """The list, as a look gives it; for people and for programs it is the same."""
-        ended = self.user.run("--dry", "down", *LOCAL, "--json").must(rc)
-        unsafe = ended.json()["unsafe"]
+        """The list, as a look gives it."""
+        return self.listed(self.user.run("--dry", "down", *LOCAL, "--json"), rc)
+
+    @staticmethod
+    def listed(ended: Completed, rc: int) -> list[str]:
+        """For people and for programs it is the same."""
+        unsafe = ended.must(rc).json()["unsafe"]
         for one in unsafe:
             assert f"{one['where']}: {one['what']}" in ended.json()["error"]["what"]
         return [f"{one['kind']} {one['where']}: {one['what']}" for one in unsafe]
@@ -289,7 +293,8 @@ def test_each_way_of_being_unsafe_is_refused_with_the_list(way: str, world: Worl
     made, expected = WAYS[way]
     before = sorted(world.repository.root.rglob("*"))
     with made(world):
-        found = world.look(9)
+        ended = world.user.run("--dry", "down", *LOCAL, "--json")
+    found = world.listed(ended, 9)
     assert len(found) == len(expected), found
     assert all(any(want in one for one in found) for want in expected), found
     assert before == sorted(world.repository.root.rglob("*")), "a look brings nothing"
