@@ -27,7 +27,7 @@ LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock uv-release clean
+.PHONY: help install demo demo-rent quick test test-boxes chaos editor-proof browser-proof lint typecheck bench picture door-proof docs lock uv-release clean
 
 help:  ## list what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,10 @@ install: $(VENV)/installed  ## put `boxstrap` and `inv` into .venv/bin
 
 demo: $(VENV)/installed  ## see a training begin on this machine: no account, no GPU, nothing rented
 	@$(BIN)/boxstrap demo
+
+demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box given back: a simulated account, a box of the tests; needs root and a minute
+	@[ "$$(id -u)" = 0 ] || { echo "Boxes need root: sudo make demo-rent" >&2; exit 1; }
+	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
 	@$(PYTEST) -q -n $(QUICK_WORKERS) --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)

@@ -33,7 +33,7 @@ own_files() {
   # In the index alone: what the file has as well is an edit, or was placed.
   mapfile -d '' -t staged < <({
     work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d HEAD --
-    work_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d
+    work_git diff --name-only -z --no-ext-diff --ignore-submodules=all
   } | LC_ALL=C sort -z | uniq -zd)
   mapfile -d '' -t files < <(new_files && printf '/\0')
   told edits "${edits[@]}" && told staged "${staged[@]}" / && told files "${files[@]}"

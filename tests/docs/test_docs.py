@@ -11,8 +11,11 @@ from invoke.parser import Parser
 
 from bootstrap import errors
 from bootstrap.codes import CODES
+from bootstrap.link.target import parse_host
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import PROFILE
+from bootstrap.providers import NAMES
+from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.tasks import FAMILIES, namespace
 from bootstrap.tasks.exit_codes import EXIT_CODES
 from bootstrap.tasks.program import with_options
@@ -104,6 +107,27 @@ def test_commands_are_understood(page: Path) -> None:
         parser = Parser(contexts=namespace.to_contexts())
         found = parser.parse_argv(with_options(words, FAMILIES))
         assert [one.name for one in found] == [words[0]], words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_provider_has_its_two_commands_and_what_its_class_says(name: str) -> None:
+    """How both are parsed: `test_commands_are_understood`."""
+    provider = PROVIDERS[name]
+    section = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
+    section = " ".join(section.partition("\n## ")[0].split())
+    page = text_of("docs/providers.md").partition(f"\n## {provider.title}\n")[2]
+    begin, end = commands_in(page.partition("\n## ")[0])[:2]
+    assert begin[:3] == (
+        ["setup", "--host", end[2]] if provider.cant_rent else ["up", "--provider", name]
+    )
+    assert end[:2] == ["down", "--host"]
+    assert parse_host(end[2]).is_rented
+    assert end[2].startswith(f"{name}:")
+    stops = provider.stops
+    said = [f"keeps {stops.keeps}", f"costs {stops.costs}"] if stops else ["There is no stopping."]
+    said += [f"`{place}`" for place in (provider.keys.variable, *provider.keys.files)]
+    for words in (*said, "**Price.**", "**What stops the bill.**", "**Never tried on a real"):
+        assert words in section, words
 
 
 @each_page

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cli import Completed
+from tests.cli import Completed, Running, User
 from tests.main_job.conftest import Rent
-from tests.providers.accounts import SimulatedAccount, SimulatedOffer, simulated
+from tests.main_job.rented import Rented
+from tests.providers.accounts import (
+    SimulatedAccount,
+    SimulatedBox,
+    SimulatedClock,
+    SimulatedOffer,
+    simulated,
+)
 
 pytestmark = pytest.mark.boxes
+RESULTS = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py, results: [out/]}
+"""
+TRAIN = 'print("0.4", file=open("out/result", "w"))\n'
+_FAULTS = ("429", "500 after", "cut after", "nonsense after", "wrong types after")
+"""Those after which nobody waits for minutes."""
 
 
 @pytest.fixture
@@ -65,3 +83,93 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     assert [each.id for each in account.boxes] == ["9001"]
     known = user.run("boxes", "--json").must(0).json()["boxes"]
     assert [each["name"] for each in known] == ["vast-9001"]
+
+
+def test_whatever_strikes_up_and_down_nothing_is_lost_or_rented_twice(
+    rent: Rent, request: pytest.FixtureRequest, seeded: random.Random
+) -> None:
+    """The program itself on boxes of the rig; `make chaos` does it ten times."""
+    for _ in range(max(1, request.config.getoption("tries") // 5)):
+        seed = seeded.randrange(1_000_000)
+        try:
+            with simulated("vast") as account:
+                _struck(rent("vast", used=True), account, random.Random(seed))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def _struck(rented: Rented, account: SimulatedAccount, chance: random.Random) -> None:
+    user, box = rented.user, rented.box
+    account.loading_s, account.clock = 0.0, SimulatedClock(time.time)
+    account.offers = [SimulatedOffer("11", price=0.4), SimulatedOffer("12", price=0.5)]
+    account.address = (box.address, box.port, box.user)
+    account.boxes = [SimulatedBox("71"), SimulatedBox("72", label="boxstrap-0123456789ab")]
+    user.env |= {**account.environment(), "XDG_STATE_HOME": str(user.home / f"state-{box.name}")}
+    repository = user.repository(
+        f"homework-{box.name}",
+        **{"boxstrap.yaml": RESULTS, "train.py": TRAIN, ".gitignore": "out/\n"},
+    )
+    up = ("up", "--max-price", "0.6", "--identity", str(box.identity))
+    _typed_until_done(user, account, chance, up)
+    (ours,) = account.rented
+    user.run("wait").must(0)
+    is_stuck = chance.random() < 0.5
+    if is_stuck:  # what lies in git's index alone can't come home
+        box.run(f"cd {rented.tree} && echo mine >only.txt && git add only.txt && rm only.txt")
+        refused = _typed_until_done(user, account, chance, ("down",), refused=9)
+        assert "only.txt" in refused.text
+        assert account.destroyed == []
+    down = ("down", "--discard") if is_stuck else ("down",)
+    _typed_until_done(user, account, chance, down)
+    assert account.destroyed == [ours] == account.rented
+    assert [each.id for each in account.boxes] == ["71", "72"]
+    found = [file.read_text() for file in repository.root.glob("boxstrap-results/*/*/out/result")]
+    assert found == ["0.4\n"]
+
+
+def _typed_until_done(
+    user: User,
+    account: SimulatedAccount,
+    chance: random.Random,
+    words: tuple[str, ...],
+    refused: int = 0,
+) -> Completed:
+    """Type it until it ends as it should, struck at any call but for the fourth time."""
+    for struck in (True, True, True, False):
+        account.asked.clear()
+        fault = {chance.randrange(12): chance.choice(_FAULTS)}
+        account.faults_at = fault if struck else {}
+        running = user.begin(*words)
+        account.on_call = _striking(running, chance) if struck else lambda *_, **__: None
+        done = running.end()
+        assert "Traceback" not in done.text
+        alive = {box.label for box in account.boxes if box.id in account.rented}
+        assert len(alive) <= 1
+        assert alive <= _listed(user)
+        if done.rc == refused or (words[0] == "down" and not alive):
+            return done
+    return done.must(refused)
+
+
+def _striking(running: Running, chance: random.Random) -> Callable[..., None]:
+    """At some call, before or after it is done, Ctrl-C, kill -9 or nothing."""
+    strikes = chance.randrange(12), chance.random() < 0.5
+    act = chance.choice((running.interrupt, running.kill, lambda: None))
+
+    def at_call(number: int, *, is_done: bool) -> None:
+        if (number, is_done) == strikes:
+            act()
+
+    return at_call
+
+
+def _listed(user: User) -> set[str]:
+    """The marks of what was rented, or perhaps; an hour passes, and what is unknown is decided."""
+    found = set[str]()
+    for file in (user.state / "rentals").glob("boxstrap-*.json"):
+        record = json.loads(file.read_text())
+        found |= {record["mark"]} if record["state"] != "ended" else set()
+        if record["state"] == "asked":
+            file.write_text(json.dumps({**record, "asked": record["asked"] - 3600}))
+    return found

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.sharedctypes import RawValue
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -24,15 +25,21 @@ STARTED = 1_700_000_000.0
 LOADING_S = 60.0
 
 
-@dataclass
 class SimulatedClock:
-    """The time at the providers: it passes when somebody waits."""
+    """The time at the providers: it passes when somebody waits, in a process of ours too."""
 
-    now: float = STARTED
+    def __init__(self, begin: Callable[[], float] = lambda: STARTED) -> None:
+        self._begin = begin
+        self._passed = RawValue("d", 0.0)
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._begin() + self._passed.value
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
-        self.now += seconds
+        self._passed.value += seconds
 
 
 @dataclass
@@ -102,6 +109,8 @@ class SimulatedAccount:
     changed: list[str] = field(default_factory=list)
     """Method and path of each request that was no GET."""
     violations: list[str] = field(default_factory=list)
+    on_call: Callable[..., None] = lambda number, *, is_done: None
+    """Told of each request, before it is done and after, by its number."""
     url: str = ""
     next_id: int = 9001
 
@@ -195,8 +204,9 @@ class _AccountHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", ERRORS[self.account.provider][status >= 400])
         self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
+        with contextlib.suppress(ConnectionError):  # who asked is gone
+            self.end_headers()
+            self.wfile.write(answer)
 
     def _answered(self, body: bytes) -> tuple[int, bytes]:
         account = self.account
@@ -204,6 +214,13 @@ class _AccountHandler(BaseHTTPRequestHandler):
         account.asked.append(self.path)
         if self.command != "GET":
             account.changed.append(f"{self.command} {self.path}")
+        account.on_call(number, is_done=False)
+        told = self._told(number, body)
+        account.on_call(number, is_done=True)
+        return told
+
+    def _told(self, number: int, body: bytes) -> tuple[int, bytes]:
+        account = self.account
         is_open = account.provider == "vast" and self.path == "/api/v0/bundles/"
         document: object
         if self.headers.get("Authorization") != f"Bearer {KEY}" and not is_open:
@@ -242,10 +259,13 @@ _contract = lru_cache(Contract)  # reading a document takes longer than most tes
 
 
 @contextlib.contextmanager
-def simulated(provider: str) -> Iterator[SimulatedAccount]:
-    """An account of this provider; every exchange kept to its document, where there is one."""
+def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccount]:
+    """An account of this provider; every exchange kept to its document, where there is one.
+
+    `is_held`: False where many are made, and that would take most of the time.
+    """
     account = SimulatedAccount(provider)
-    contract = _contract(provider) if provider in {"vast", "runpod"} else None
+    contract = _contract(provider) if is_held and provider in {"vast", "runpod"} else None
     kept = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import BoxstrapError, ReturnBoxError, StepFailedError, UnreachableError
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.offer import Offer, RentOrder
@@ -22,7 +20,6 @@ from bootstrap.renting.rent import Renter, RentWish
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.ui.reporter import Reporter
 from tests.providers.accounts import (
-    FAULTS,
     KEY,
     SimulatedAccount,
     SimulatedBox,
@@ -37,10 +34,6 @@ CREATES = {
 }
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO8WbUd2c2Vzc2lvbi1rZXktb2YtYm94c3RyYXA= me"
 FATES = ("runs", "runs", "stuck", "dies", "taken", "failed bid")
-ENDS: tuple[type[BaseException] | None, ...] = (
-    *(None, None, ReturnBoxError, StepFailedError, UnreachableError, KeyboardInterrupt),
-)
-"""How a setup may end."""
 
 
 class Heard(Reporter):
@@ -126,9 +119,11 @@ class RentingWorld:
 
 
 @contextlib.contextmanager
-def renting_world(provider: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RentingWorld]:
+def renting_world(
+    provider: str, monkeypatch: pytest.MonkeyPatch, *, is_held: bool = True
+) -> Iterator[RentingWorld]:
     """An account with two boxes of somebody else's, and four offers."""
-    with simulated(provider) as simulation:
+    with simulated(provider, is_held=is_held) as simulation:
         for name, value in simulation.environment().items():
             monkeypatch.setenv(name, value)
         simulation.boxes = [SimulatedBox("71"), SimulatedBox("72", label="theirs")]
@@ -149,59 +144,3 @@ def renting_world(provider: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Re
         clock = SimpleNamespace(monotonic=lambda: simulation.clock.now, sleep=world.sleep)
         monkeypatch.setattr(destruction, "time", clock)
         yield world
-
-
-def one_seeded_run(
-    provider: str,
-    chance: random.Random,
-    monkeypatch: pytest.MonkeyPatch,
-    down: Callable[[RentingWorld, Rental], None] = RentingWorld.down,
-) -> str:
-    """Rent, set up, give back, with faults at random calls; how it went.
-
-    Whoever rents tries again as a person would, and always gets to a box or a clear refusal.
-    """
-    with renting_world(provider, monkeypatch) as world:
-        simulation = world.simulation
-        for offer in simulation.offers:
-            offer.fate = chance.choice(FATES)
-        simulation.faults_at = {
-            chance.randrange(40): chance.choice(tuple(FAULTS)) for _ in range(3)
-        }
-        if chance.random() < 0.4:
-            simulation.fault_on = {CREATES[provider]: chance.choice(tuple(FAULTS))}
-        world.ends = [chance.choice(ENDS) for _ in range(3)]
-        world.interrupt_at = simulation.clock.now + chance.choice((30, 90, 200, 900, 1e9))
-        went = list[str]()
-        for _ in range(6):
-            try:
-                box, _ = world.up(loading_s=120.0)
-            except (BoxstrapError, KeyboardInterrupt) as error:
-                went.append(type(error).__name__)
-                world.check()
-                simulation.clock.sleep(chance.choice((1, 60, 700)))
-                continue
-            went.append("up")
-            world.check()
-            assert [each.id for each in world.ours] == [box.box_id]
-            for _ in range(3):
-                with contextlib.suppress(BoxstrapError, KeyboardInterrupt):
-                    down(world, box)
-                    went.append("down")
-                    break
-            world.check()
-            break
-        simulation.faults_at, simulation.fault_on, world.interrupt_at = {}, {}, None
-        simulation.clock.sleep(rental.NEVER_S + 1)
-        # Whatever is still there is in the list, and goes by it.
-        for each in rental.all_rentals():
-            if each.state is RentalState.ASKED:
-                found = [box for box in world.ours if box.label == each.mark]
-                went += [f"found by its mark: {len(found)}"]
-                for box in found:
-                    world.down(dataclasses.replace(each, box_id=box.id))
-            elif each.state is not RentalState.ENDED:
-                world.down(each)
-        assert world.ours == []
-        assert {"71", "72"} == {box.id for box in simulation.boxes}
-        return " ".join(went)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
 
@@ -21,7 +20,7 @@ from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import rental
 from bootstrap.renting.rental import RentalState
 from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer
-from tests.providers.renting_world import CREATES, RentingWorld, one_seeded_run, renting_world
+from tests.providers.renting_world import CREATES, RentingWorld, renting_world
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
 
@@ -283,22 +282,6 @@ def test_a_record_that_can_t_be_read_may_be_a_box(world: RentingWorld) -> None:
     world.renter()._settle()
     (found,) = rental.all_rentals()
     assert (found.host, found.state) == (box.host, RentalState.RENTED)
-
-
-def test_faults_at_any_call_leave_no_box_that_isn_t_known(
-    request: pytest.FixtureRequest, seeded: random.Random
-) -> None:
-    """`make chaos` takes two hundred."""
-    for _ in range(request.config.getoption("tries") * 4):
-        seed = seeded.randrange(1_000_000)
-        provider = PROVIDERS_THAT_RENT[seed % 3]
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("XDG_STATE_HOME", str(request.getfixturevalue("tmp_path") / str(seed)))
-            try:
-                one_seeded_run(provider, random.Random(seed), patched)
-            except BaseException as error:
-                error.add_note(f"seed {seed} at {provider}")
-                raise
 
 
 def test_the_key_of_the_account_is_in_no_record(world: RentingWorld) -> None:

@@ -149,6 +149,15 @@ def in_the_index(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def gone_from_the_tree(world: World) -> Iterator[None]:
+    """A new file that was staged, and then deleted."""
+    with another(world.tree / "only", "mine"):
+        world.git("add", "only")
+    yield
+    world.git("reset", "-q")
+
+
+@contextlib.contextmanager
 def linked(world: World) -> Iterator[None]:
     (world.tree / "out/link").symlink_to(world.tree / "train.py")
     yield
@@ -212,6 +221,10 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
         ["edits homework: edited (1): keep.txt"],
     ),
     "an edit in the index alone": (in_the_index, ["staged homework: staged (1): keep.txt"]),
+    "a new file in the index alone": (
+        gone_from_the_tree,
+        ["staged homework: staged (1): only"],
+    ),
     "a new file": (
         lambda w: another(w.tree / "new \x1b[31m", "new"),
         ["edits homework: files that were made there (1): $'new \\E[31m'"],

@@ -1,0 +1,83 @@
+"""Rent, train, give back, without an account: python -m tests.providers.demo    (make demo-rent)
+
+As root. The account is simulated and what is rented is a box of the rig; what is typed is the
+program itself, as a user with a home, a repository and a key of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bootstrap.paths import shipped
+from tests.boxes import Rig
+from tests.cli import User
+from tests.providers.accounts import SimulatedClock, SimulatedOffer, simulated
+
+KIND = "vast"
+PROFILE = """\
+version: 1
+gpu: {name: RTX 4090, require: false}    # the rig's machine has none
+train: {command: python train.py, results: [out/]}
+"""
+RESULT = """
+from pathlib import Path
+Path("out").mkdir(exist_ok=True)
+Path("out/line.txt").write_text(f"y = {slope:.2f} x + {offset:.2f}\\n")
+"""
+TYPED = (
+    "boxstrap up --dry-run",
+    "boxstrap up --max-price 0.60",
+    "boxstrap wait",
+    "boxstrap boxes --all",
+    "boxstrap down",
+    "cat boxstrap-results/*/*/out/line.txt",
+    "boxstrap boxes --all",
+)
+
+
+def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
+    """Type all of it; the ids of what was rented, and destroyed. Raises CalledProcessError."""
+    user = User(home)
+    train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
+    files = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
+    user.repository(**files, **{"boxstrap.yaml": PROFILE})
+    (home / ".ssh").mkdir(mode=0o700)
+    for suffix in ("", ".pub"):
+        shutil.copy(f"{rig.identity}{suffix}", home / f".ssh/id_ed25519{suffix}")
+    box = rig.start(KIND)
+    try:
+        with simulated("vast") as account:
+            account.clock, account.loading_s = SimulatedClock(time.time), 3.0
+            account.address = (box.address, box.port, box.user)
+            account.offers = [
+                SimulatedOffer(str(11 + at), price=price, region=region)
+                for at, (price, region) in enumerate(((0.41, "Texas, US"), (0.36, "Sweden, SE")))
+            ]
+            env = {**user.env, **account.environment(), "TERM": os.environ.get("TERM", "dumb")}
+            for line in TYPED:
+                print(f"\n$ {line}", flush=True)
+                subprocess.run(["/bin/sh", "-c", line], cwd=user.place, env=env, check=True)
+            return account.rented, account.destroyed
+    finally:
+        box.stop()
+
+
+def main() -> int:
+    """Show it."""
+    with tempfile.TemporaryDirectory() as folder, Rig() as rig:
+        try:
+            show(rig, Path(folder) / "home")
+        except subprocess.CalledProcessError as error:
+            return error.returncode
+    print("\nNothing was rented for real: the account and the box were simulated, and are gone.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,307 @@
+"""A seeded run of rent, setup and teardown, where anything goes wrong at any call.
+
+Each command is a process of its own, as a person's is: the account answers it with faults, and
+ends it by Ctrl-C or kill -9 at a call. What is on a box lies in a file beside the account's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawValue
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, ReturnBoxError, StepFailedError, UnreachableError
+from bootstrap.link.handle import BoxOptions
+from bootstrap.link.record import KnownBox, save
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.keys import ApiKey
+from bootstrap.providers.rented import RentedState
+from bootstrap.renting import rental, teardown
+from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting.teardown import TeardownWish, tear_down
+from bootstrap.renting.unsafe import Unsafe
+from tests.providers.accounts import FAULTS, KEY, SimulatedBox
+from tests.providers.renting_world import CREATES, FATES, Heard, RentingWorld, renting_world
+
+ENDS: tuple[type[BaseException] | None, ...] = (
+    *(None, None, None, ReturnBoxError, StepFailedError, UnreachableError, KeyboardInterrupt),
+)
+"""How a setup may end."""
+DONE, REFUSED, INTERRUPTED, KILLED, BROKEN = 0, 1, 2, -signal.SIGKILL, 70
+_CALLS = 30
+_LONGEST_S = 60
+UNSAFE, SAFE = "unsafe", "safe"
+
+
+class HeardScreen(Heard):
+    """What a teardown shows, kept."""
+
+    def result(self, data: object, text: str = "") -> None:
+        self.lines.append(text)
+
+
+@dataclass
+class SeededWorld:
+    """An account where others have boxes too, and a person whose commands are struck."""
+
+    rented: RentingWorld
+    chance: random.Random
+    folder: Path
+    """A file for each box of ours, with what is on it."""
+    wrong: list[str] = field(default_factory=list)
+    strikes: dict[int, tuple[bool, int]] = field(default_factory=dict)
+    """At the request of this number, before or after it is done, this signal."""
+    discards: bool = False
+    is_calm: bool = False
+    """Whether nothing goes wrong any more."""
+    pid: Any = field(default_factory=lambda: RawValue("i", 0))
+
+    def on(self, box_id: str) -> str:
+        """What is on this box; "" where nobody ever did anything there."""
+        file = self.folder / box_id
+        return file.read_text() if file.exists() else ""
+
+    def put(self, box_id: str, what: str) -> None:
+        """Something is on this box now."""
+        (self.folder / box_id).write_text(what)
+
+    def typed(self, command: Callable[[], object]) -> int:
+        """A command in a process of its own; how it ended."""
+        self.rented.simulation.asked.clear()  # requests are counted from here
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the account's own
+            child = os.fork()
+        if not child:
+            _be(command, self.pid)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self.pid.value = 0
+        self.strikes, self.rented.interrupt_at = {}, None
+        assert status in {DONE, REFUSED, INTERRUPTED, KILLED}, f"ended with {status}"
+        return status
+
+    def strike(self, number: int, *, is_done: bool) -> None:
+        """What the account does to whoever asks, at this request."""
+        when, signaled = self.strikes.get(number, (None, 0))
+        if when is is_done and self.pid.value:
+            os.kill(self.pid.value, signaled)
+            time.sleep(0.02)  # it is noticed before the answer comes
+
+    def up(self) -> int:
+        """`up`, with a setup that ends somehow."""
+        end = None if self.is_calm else self.chance.choice(ENDS)
+        what = self.chance.choice((UNSAFE, UNSAFE, SAFE))
+
+        def set_up(host: str) -> str:
+            provider, _, box_id = host.partition(":")
+            self._meet(host)
+            if end is not ReturnBoxError:
+                self.put(box_id, what)
+            if end is not None:
+                raise end("it went wrong")
+            return f"{provider}-{box_id}"
+
+        return self.typed(lambda: self.rented.renter(loading_s=120.0).run(set_up))
+
+    def down(self, host: str, *, discard: bool = False) -> int:
+        """`down` of this box; what is on it may come home, or not."""
+        comes_home = self.chance.random() < 0.5
+        self.discards = discard
+        elsewhere = self.chance.random() < 0.15 and not self.is_calm
+
+        def secure(_: object, connection: Any, *__: object) -> list[Unsafe]:
+            box_id = connection.box.known.host_text.partition(":")[2]
+            if self.on(box_id) == UNSAFE and comes_home and not (elsewhere or discard):
+                self.put(box_id, SAFE)
+            # Whoever was led elsewhere saw another box, and that one is safe.
+            is_safe = elsewhere or self.on(box_id) != UNSAFE
+            return [] if is_safe else [Unsafe("results", host, "never pulled")]
+
+        def connect(*_: object) -> _Login:
+            return _Login(self._meet(host), 1 if elsewhere else None)
+
+        def run() -> None:
+            teardown.connect, teardown._secure = connect, secure  # type: ignore[assignment]
+            screen: Any = HeardScreen()
+            tear_down(BoxOptions(host=host), screen, TeardownWish(1, discard=discard))
+
+        return self.typed(run)
+
+    def _meet(self, host: str) -> KnownBox:
+        """Log in: as the first contact does, and every other. Raises UnreachableError."""
+        provider, _, box_id = host.partition(":")
+        seen = PROVIDERS[provider](ApiKey(KEY, "a test")).box(box_id)
+        if seen is None or seen.state is not RentedState.RUNNING:
+            raise UnreachableError("nothing answers")
+        known = KnownBox(f"{provider}-{box_id}", host, seen.address, seen.port, seen.user, seen=1.0)
+        save(known)
+        return known
+
+    def check(self) -> None:
+        """What must hold after any command."""
+        assert self.wrong == []
+        listed = {each.box_id or each.mark for each in _alive()} | {each.mark for each in _alive()}
+        for box in self.ours:
+            assert {box.id, box.label} & listed, f"{box} is in no list: {rental.all_rentals()}"
+        simulation = self.rented.simulation
+        assert set(simulation.destroyed) <= set(simulation.rented)
+
+    @property
+    def ours(self) -> list[SimulatedBox]:
+        """The boxes there that we rented."""
+        simulation = self.rented.simulation
+        return [box for box in simulation.boxes if box.id in simulation.rented]
+
+
+def _alive() -> list[Rental]:
+    return [each for each in rental.all_rentals() if each.state is not RentalState.ENDED]
+
+
+def _be(command: Callable[[], object], pid: Any) -> None:
+    """The child's whole life."""
+    status = BROKEN
+    try:
+        signal.alarm(_LONGEST_S)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        pid.value = os.getpid()
+        command()
+        status = DONE
+    except BoxstrapError:
+        status = REFUSED
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+class _Login:
+    """A connection, as far as a teardown looks at it; `port` where it leads elsewhere."""
+
+    def __init__(self, known: KnownBox, port: int | None) -> None:
+        place = {"hostname": known.address, "port": port or known.port, "label": known.name}
+        self.box = SimpleNamespace(known=known, is_local=False, endpoint=SimpleNamespace(**place))
+        self.link = SimpleNamespace(wire=None)
+
+    def __enter__(self) -> _Login:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+@contextlib.contextmanager
+def seeded_world(
+    provider: str, chance: random.Random, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SeededWorld]:
+    """The account of `renting_world`, which looks at what is done to it and strikes."""
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("BOXSTRAP_SSH_CONFIG", str(folder / "config"))
+    with renting_world(provider, monkeypatch, is_held=False) as rented:
+        simulation = rented.simulation
+        world = SeededWorld(rented, chance, folder / "on")
+        world.folder.mkdir()
+        rent, destroy = simulation.rent, simulation.destroy
+
+        def renting(offer: Any, label: str, order: Any) -> SimulatedBox:
+            if any(box.label != label for box in world.ours):
+                world.wrong.append(f"{label} rented beside {world.ours}")
+            if any(each.state is RentalState.ASKED and each.mark != label for each in _alive()):
+                world.wrong.append("rented while nobody knew of another")
+            if all(each.mark != label for each in _alive()):
+                world.wrong.append(f"{label} is rented, and not written down")
+            box = rent(offer, label, order)
+            box.port = 2000 + len(simulation.rented)
+            # Somebody else's, of nearly the same name, is listed before it.
+            others = f"6{len(simulation.rented):03}"
+            simulation.boxes.insert(0, SimulatedBox(others, label=f"{label}0", port=1))
+            return box
+
+        def destroying(box_id: str) -> bool:
+            if box_id not in simulation.rented and simulation.one(box_id):
+                world.wrong.append(f"{box_id} is somebody else's, and was destroyed")
+            if world.on(box_id) == UNSAFE and simulation.one(box_id) and not world.discards:
+                world.wrong.append(f"{box_id} was not safe, and was destroyed")
+            return destroy(box_id)
+
+        monkeypatch.setattr(simulation, "rent", renting)
+        monkeypatch.setattr(simulation, "destroy", destroying)
+        monkeypatch.setattr(simulation, "on_call", world.strike)
+        yield world
+
+
+def one_seeded_run(
+    provider: str, chance: random.Random, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """Commands that are struck at any call, each followed by what must hold; how they ended.
+
+    In the end the command again, with nothing going wrong, and nothing of ours is left.
+    """
+    with seeded_world(provider, chance, folder, monkeypatch) as world:
+        simulation = world.rented.simulation
+        for offer in simulation.offers:
+            offer.fate = chance.choice(FATES)
+        went = list[str]()
+        for turn in range(6):
+            _lay(world, CREATES[provider])
+            hosts = [each.host for each in _alive() if each.host]
+            if turn and hosts and chance.random() < 0.5:
+                status = world.down(hosts[0], discard=chance.random() < 0.2)
+                went.append(f"down {status}")
+                assert status != DONE or not simulation.one(hosts[0].partition(":")[2])
+            else:
+                status = world.up()
+                went.append(f"up {status}")
+                assert status != DONE or len(world.ours) == 1
+            world.check()
+            simulation.clock.sleep(chance.choice((1, 60, 700)))
+            if world.ours and chance.random() < 0.1:
+                lost = chance.choice(world.ours)
+                if chance.random() < 0.5:
+                    lost.state, lost.becomes = "offline", None
+                else:
+                    simulation.boxes.remove(lost)
+        _end(world)
+        return " ".join(went)
+
+
+def _lay(world: SeededWorld, creates: str) -> None:
+    """What will go wrong with the next command."""
+    chance, simulation = world.chance, world.rented.simulation
+    faults = tuple(FAULTS)
+    simulation.faults_at = {chance.randrange(_CALLS): chance.choice(faults) for _ in range(2)}
+    simulation.fault_on = {creates: chance.choice(faults)} if chance.random() < 0.25 else {}
+    if chance.random() < 0.35:
+        signaled = chance.choice((signal.SIGINT, signal.SIGKILL))
+        world.strikes = {chance.randrange(_CALLS // 2): (chance.random() < 0.5, signaled)}
+    elif chance.random() < 0.2:
+        world.rented.interrupt_at = simulation.clock.now + chance.choice((0, 30, 90, 200, 900))
+
+
+def _end(world: SeededWorld) -> None:
+    """Nothing goes wrong any more: what is still there is in the list, and goes by it."""
+    simulation = world.rented.simulation
+    simulation.faults_at, simulation.fault_on, world.is_calm = {}, {}, True
+    simulation.clock.sleep(rental.NEVER_S + 1)
+    for _ in range(2):  # whatever nobody knew of is known then
+        world.up()
+        world.check()
+    for each in _alive():
+        assert each.host, each
+        assert world.down(each.host, discard=True) == DONE, world.rented.heard.lines
+        world.check()
+    assert world.ours == []
+    assert {"71", "72"} <= {box.id for box in simulation.boxes}

@@ -1,0 +1,35 @@
+"""`make demo-rent`: all of it is typed for real, and nothing is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.boxes import Rig
+from tests.providers import demo
+
+
+@pytest.mark.boxes
+def test_the_demo_rents_trains_and_gives_back(
+    mirror_rig: Rig, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rented, destroyed = demo.show(mirror_rig, tmp_path / "home")
+    assert rented == destroyed == ["9001"]
+    typed, printed = zip(*_sections(capfd.readouterr().out), strict=True)
+    assert typed == demo.TYPED
+    names = ("offers", "up", "wait", "rented", "down", "result", "left")
+    told = dict(zip(names, printed, strict=True))
+    assert "Sweden, SE" in told["offers"]
+    assert "run train-1: running" in told["up"]
+    assert "train-1 finished" in told["wait"]
+    assert "known as vast-9001" in told["rented"]
+    assert "destroyed, and no longer listed" in told["down"]
+    assert told["result"].startswith("y = ")
+    assert "nothing is rented" in told["left"]
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """Each command, and what it printed on standard output."""
+    parts = text.split("\n$ ")[1:]
+    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]

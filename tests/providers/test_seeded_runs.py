@@ -1,0 +1,29 @@
+"""Rent, setup, teardown, and anything that may go wrong at any call: `make chaos` takes 200."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.providers.renting_world import CREATES
+from tests.providers.seeded_run import one_seeded_run
+
+PROVIDERS_THAT_RENT = tuple(CREATES)
+ON_A_FAKE_BOX = 3.8
+"""For each try of `--tries`, of which `make chaos` has fifty."""
+
+
+def test_no_box_is_lost_rented_twice_or_destroyed_wrongly(
+    request: pytest.FixtureRequest, seeded: random.Random, tmp_path: Path
+) -> None:
+    for _ in range(round(request.config.getoption("tries") * ON_A_FAKE_BOX)):
+        seed = seeded.randrange(1_000_000)
+        provider = PROVIDERS_THAT_RENT[seed % 3]
+        with pytest.MonkeyPatch.context() as patched:
+            try:
+                one_seeded_run(provider, random.Random(seed), tmp_path / str(seed), patched)
+            except BaseException as error:
+                error.add_note(f"seed {seed} at {provider}")
+                raise
