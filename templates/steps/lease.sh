@@ -9,12 +9,10 @@ check_lease() { is_text "$BOX_HOME/lease.json" "$LEASE" && lease_is_attended; }
 lease_is_attended() { alive "$(cat "$BOX_HOME/lease.pid" 2>/dev/null)"; }
 
 apply_lease() {
-  local hook=/root/onstart.sh held=trying line
+  local held=trying
   [ -f "$BOX_HOME/lease.json" ] || rm -f "$BOX_HOME"/lease.{state,extended,ids}
   write_file "$BOX_HOME/lease.json" 600 "$LEASE"
-  # Vast.ai runs this file at each start of a box.
-  line="[ ! -f $(printf %q "$BOX_HOME/lease.json") ] || setsid bash $(printf %q "$PROGRAMS")/lease.sh $(printf %q "$BOX_HOME") </dev/null >/dev/null 2>&1 & # boxstrap"
-  if [ -f "$hook" ] && [ -w "$hook" ] && ! is_line "$hook" "$line"; then printf '\n%s\n' "$line" >>"$hook"; fi
+  begin_at_boot /root/onstart.sh
   lease_is_attended || setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   # Its first look, with one read of the account.
   for _ in {1..300}; do
@@ -29,6 +27,16 @@ apply_lease() {
     no-answer) caution lease-no-answer 'the account does not answer this box' ;;
     *) caution lease-later 'an earlier monitor is at work yet' ;;
   esac
+}
+
+# begin_at_boot FILE: which Vast.ai runs at each start of a box. At its beginning: it may end in an `exec`.
+begin_at_boot() {
+  local line new="$BOX_HOME/onstart.new.$BASHPID"
+  printf -v line '{ [ ! -f %q ] || exec setsid bash %q %q; } </dev/null >/dev/null 2>&1 & # boxstrap' \
+    "$BOX_HOME/lease.json" "$PROGRAMS/lease.sh" "$BOX_HOME"
+  [ -f "$1" ] && [ -w "$1" ] && ! is_line "$1" "$line" || return 0
+  { sed -n '1{/^#!/p}' "$1" && printf '%s\n' "$line" && sed '1{/^#!/d}' "$1"; } >"$new" && cat "$new" >"$1"
+  rm -f "$new"
 }
 
 # What the monitor says of itself, by these very terms.

@@ -15,6 +15,8 @@ LEASE = ("--set", "lease.hours=5", "--set", "lease.idle=2h")
 def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> None:
     rented = rent("vast", used=True)
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
+    hook = "/root/onstart.sh"
+    rented.box.run(f"printf '%s\\n' '#!/bin/bash' 'env >>/etc/environment' 'exec true' >{hook}")
     made = rented.run("setup", *LEASE).must(0)
     assert "nothing on this box holds the lease yet: the account does not answer it" in made.err
     assert "lease: 5 h 00 min left" in made.out
@@ -29,11 +31,22 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "is no time" in rented.run("lease", "--extend", "soon").must(2).err
     # Whoever is killed is begun again; what was counted stays.
     counted = rented.status()["lease"]["limits"]["hours"]["is"]
-    rented.box.run("pkill -KILL -f box/monitor.py")
+    rented.box.run("pkill -KILL -f 'box/[m]onitor.py'")
     rented.box.run(
-        "for i in $(seq 150); do pgrep -f box/monitor.py && exit; sleep 0.1; done; false"
+        "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
     )
     assert rented.status()["lease"]["limits"]["hours"]["is"] >= counted
+    # What the provider runs at each start begins it again, once however often it was set up.
+    rented.box.run("pkill -KILL -f 'box/([l]ease.sh|[m]onitor.py)'")
+    assert "its monitor is gone" in rented.run("status").must(0).out
+    first, ours, *rest = rented.box.run(f"cat {hook}").splitlines()
+    assert (first, rest) == ("#!/bin/bash", ["env >>/etc/environment", "exec true"])
+    assert "/box/lease.sh" in ours
+    rented.box.run(f"bash {hook}")
+    rented.box.run(
+        "for i in $(seq 150); do pgrep -f 'box/[m]onitor.py' && exit; sleep 0.1; done; false"
+    )
+    assert rented.status()["lease"]["held"] == "no-answer"
     # A setup without a lease leaves it; another setup with other terms goes on counting.
     rented.run("setup").must(0)
     rented.run("setup", "--set", "lease.hours=9").must(0)
