@@ -77,6 +77,8 @@ class Tick:
     said: AccountWord | None = None
     extended: float = 0.0
     """Seconds that a person added, all in all."""
+    can_end: bool = True
+    """Whether the box can end itself: where it can't, its runs go on too."""
     has_runs: bool = False
     grace: float = 10.0
     """Seconds that the runs have to end."""
@@ -220,7 +222,7 @@ def reached(terms: LeaseTerms, state: LeaseState, part: float = 1.0) -> str:
 
 
 def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> list[str]:
-    over = reached(terms, state)
+    over = reached(terms, state) if tick.can_end else ""
     if not over:
         state.over, state.over_for, state.asked_at = "", 0.0, None
         return []

@@ -40,6 +40,8 @@ TRY_AGAIN_S = 60.0
 """The same where it did not answer, or what passed while the box was down is not known."""
 REFUSED_AGAIN_S = 600.0
 _GRACE_S = 10.0
+CAN_END = frozenset({"yes", "no-boot"})
+"""What the account said at its first read, where a box can be ended by its own key."""
 AT_BOOT = {"vast": Path("/root/onstart.sh")}
 """What a provider runs at each start of a box, where a setup may add a line."""
 
@@ -87,6 +89,7 @@ class LeaseKeeper:
             look=self._activity.look(runs, gpus),
             said=self._ask(state),
             extended=self._extended(),
+            can_end=self.why in CAN_END,
             has_runs=bool(runs) or any(one.poll() is None for one in self._ending),
             grace=self._grace,
         )
@@ -159,7 +162,7 @@ class LeaseKeeper:
             "v": VERSION,
             "held": self.why,
             "error": self.error,
-            "over": state.over,
+            "over": reached(terms, state),
             "soon": reached(terms, state, SOON),
             "limits": {name: list(pair) for name, pair in limits(terms, state).items()},
             "then": terms.then,

@@ -73,8 +73,10 @@ class BoxLease:
         error = ""
         if self.has_error and self.held != "no-answer":
             error = "; its account did not answer the last time, and is asked again"
-        if self.over:
+        if self.over and self.is_held:
             return f"the box is asked to be stopped{error}"
+        if self.over:
+            return f"it goes on, and on costing: {_HELD[self.held]}"
         return f"{_HELD.get(self.held, _HELD['trying'])}{error}"
 
 

@@ -130,16 +130,22 @@ def test_what_it_cant_ask_is_said(
         own(account, monkeypatch).ask()
 
 
-def test_a_box_without_a_key_says_that_nothing_holds_its_lease(tmp_path: Path) -> None:
+def test_a_box_without_a_key_says_so_and_its_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "lease.json").write_text('{"seconds": 1}')
+    run = tmp_path / "runs/homework/train-1"
+    run.mkdir(parents=True)
     now = [100.0]
+    ended = list[object]()
+    monkeypatch.setattr("bootstrap.box.lease_keeper._end_runs", ended.append)
     keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
     for _ in range(30):
-        assert keeper.turn([], [])
+        assert keeper.turn([run], [])
         now[0] += 1.0
+    assert ended == []  # a box that costs on had better train
     said = json.loads((tmp_path / "lease.state").read_text())
     assert (said["held"], said["over"]) == ("no-key", "hours")
-    assert said["error"] == "this box has no key of its own"
     (tmp_path / "lease.extended").write_text("50\n50\n")
     assert keeper.turn([], [])
     assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"][1] == 101.0

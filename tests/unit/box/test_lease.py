@@ -70,7 +70,10 @@ class SimulatedWorld:
             self.runs_end_at = None
         if self.runs_end_at is not None and self.now >= self.runs_end_at:
             self.runs_end_at = None
-        paid, allowed = self.spent / self.price * HOUR, (self.terms.seconds or 1e12) + self.extended
+        paid = self.spent / self.price * HOUR
+        allowed = (
+            self.terms.seconds or (self.terms.dollars or 1e9) / self.price * HOUR
+        ) + self.extended
         if paid > allowed and not self.api:
             self.unreachable += seconds
         if self.has_monitor:
@@ -281,10 +284,11 @@ def test_an_account_that_does_not_answer_is_asked_on_until_it_does() -> None:
 def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.Random) -> None:
     """Beyond two minutes, the grace, and the time in which the account could not be reached."""
     chance = seeded
-    hours = chance.choice([0.1, 1.0, 5.0])
+    hours, price = chance.choice([0.1, 1.0, 5.0]), chance.choice([0.2, 3.0, 30.0])
+    in_dollars = chance.random() < 0.4
     held = SimulatedWorld(
-        LeaseTerms(seconds=hours * HOUR),
-        price=chance.choice([0.2, 3.0, 30.0]),
+        LeaseTerms(dollars=hours * price) if in_dollars else LeaseTerms(seconds=hours * HOUR),
+        price=price,
         grace=chance.choice([0.0, 10.0, 300.0]),
         runs_end_at=chance.choice([None, 1e9, hours * HOUR / 2]),
     )

@@ -42,6 +42,8 @@ def test_what_is_left_and_who_holds_it() -> None:
 @pytest.mark.parametrize("held", ["no-key", "refused", "no-answer", "trying", "else", 7, None])
 def test_where_nothing_on_the_box_holds_it_each_contact_says_so(held: object) -> None:
     assert "nothing on this box holds it" in lines(held=held)
+    over = lines(held=held, over="hours")
+    assert over.startswith("lease: over (hours); it goes on, and on costing: nothing on this box")
 
 
 @pytest.mark.parametrize(
