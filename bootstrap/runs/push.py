@@ -1,4 +1,4 @@
-"""`push`: from what was typed to a place on a box that is set up, and what is said of it."""
+"""`push`: what was typed, or the profile's data, to a place on a box; and what is said of it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bootstrap.errors import UsageError
 from bootstrap.events import Event
 from bootstrap.link.handle import BoxOptions
 from bootstrap.paths import expanded, real
+from bootstrap.profile.takes import Takes
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.text.sizes import duration, number, size, speed
@@ -54,13 +55,57 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
                 replace=wish.replace,
                 progress=progress,
             )
-        for name in pushed.left_out[:MOST_NAMED]:
-            screen.warn(f"not sent: {name}")
-        if more := len(pushed.left_out[MOST_NAMED:]):
-            screen.warn(f"not sent: {number(more)} more")
+        _warn(screen, pushed)
         screen.result({"box": connection.box.known.name, "to": target, **_document(pushed)}, "")
         pushed.check(connection.link.label)
         screen.result({}, f"{connection.box.known.name}: {_said(pushed)}")
+
+
+def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
+    """Send what the profile's `data` names of this machine, each to its place.
+
+    Raises as `push_path` and `load_profile`; UsageError where it names nothing here.
+    """
+    from bootstrap.setup.consent import load_profile
+    from bootstrap.setup.local_data import local_items
+
+    items = local_items(load_profile(options, kinds={Takes.DATA}).profile)
+    if not items:
+        raise UsageError(
+            "which file or folder? The profile's data names none on this machine.",
+            hint="As in: boxstrap push data/corpus",
+        )
+    with connect(options, screen) as connection:
+        name, sent = connection.box.known.name, list[tuple[str, Pushed]]()
+        with ShownProgress(screen, "push") as progress:
+            for item in items:
+                place = item.sent.to
+                if not place.startswith("~"):
+                    place = posixpath.join(connection.box_state.repo_dir, place)
+                pushed = push_folder(
+                    connection.link,
+                    item.source,
+                    place if item.source.is_dir() else posixpath.dirname(place),
+                    workdir=connection.workdir,
+                    exclude=item.exclude,
+                    replace=replace,
+                    progress=progress,
+                )
+                sent.append((place, pushed))
+        for _, pushed in sent:
+            _warn(screen, pushed)
+        rows = [{"to": place, **_document(pushed)} for place, pushed in sent]
+        screen.result({"box": name, "items": rows})
+        for _, pushed in sent:
+            pushed.check(connection.link.label)
+        screen.result({}, "\n".join(f"{name}: {place}: {_said(one)}" for place, one in sent))
+
+
+def _warn(screen: Screen, pushed: Pushed) -> None:
+    for name in pushed.left_out[:MOST_NAMED]:
+        screen.warn(f"not sent: {name}")
+    if more := len(pushed.left_out[MOST_NAMED:]):
+        screen.warn(f"not sent: {number(more)} more")
 
 
 def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: Path) -> str:

@@ -4,30 +4,40 @@ from __future__ import annotations
 
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
-from bootstrap.tasks.command import HOST, JSON, Call, Option, command
+from bootstrap.tasks.command import CONSENT, HOST, JSON, Call, Option, command
 
 
 @command(
-    Option("path", "The file or folder. The word --path may be left out.", bare=True),
+    Option(
+        "path",
+        "The file or folder; without one, what the profile's data names of this machine. "
+        "The word --path may be left out.",
+        bare=True,
+    ),
     HOST,
     Option("to", "The folder on the box: below the repository's tree, or an absolute path."),
     Option("exclude", "What stays here, as a line of .gitignore. Repeatable.", many=True),
     Option("replace", "Replace files of the box that no push put there.", False),
     JSON,
+    Option("profile", "Without a path: the profile that is meant, its name or a path."),
+    CONSENT,
     Option("repo", "The repository whose tree is meant; default: the one you stand in."),
     Option("identity", "The private key to log in with."),
     interrupted="What has arrived stays. To go on, run the same command again: boxstrap push",
 )
 def push(call: Call) -> None:
-    """Send a file or a folder to a box; again, it sends what changed.
+    """Send a file or a folder, or the profile's local data, to a box; again, it sends what changed.
 
     Example: boxstrap push data/corpus --host my-box
     """
-    from bootstrap.runs.push import PushWish, push_path
+    from bootstrap.runs.push import PushWish, push_data, push_path
 
     given = call.given
     if not given["path"]:
-        raise UsageError("which file or folder?", hint="As in: boxstrap push data/corpus")
+        if given["to"] or given["exclude"]:
+            raise UsageError("which file or folder?", hint="As in: boxstrap push data/corpus")
+        push_data(call.options(), call.screen, replace=given["replace"])
+        return
     wish = PushWish(given["path"], given["to"], tuple(given["exclude"] or ()), given["replace"])
     push_path(call.options(), call.screen, wish)
 

@@ -311,5 +311,23 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
     assert (
         "working folder" in twin.user.run("push", "out/data", *TO_LOCAL, "--to", "/etc").must(2).err
     )
+    # Without a path: the profile's own data that lies here.
+    (outside / "c").write_text("12")
+    own = twin.user.home / "own.yaml"
+    own.write_text(
+        "version: 1\ndata:\n- {from: ~/elsewhere, to: out/whole}\n"
+        "- {from: ~/elsewhere/c, to: out/}\n- {from: https://example.org/x, to: out/}\n"
+    )
+    told = json.loads(twin.user.run("push", *TO_LOCAL, "--profile", str(own), "--json").must(0).out)
+    assert [(item["to"], item["files"]) for item in told["items"]] == [
+        (f"{twin.tree}/out/whole", 1),
+        (f"{twin.tree}/out/c", 1),
+    ]
+    assert {path.read_text() for path in (twin.tree / "out").glob("**/c")} == {"12"}
+    (twin.tree / "out/c").write_text("made there")
+    assert (
+        "1 file of the box" in twin.user.run("push", *TO_LOCAL, "--profile", str(own)).must(9).err
+    )
+    assert "names none on this machine" in twin.user.run("push", *TO_LOCAL).must(2).err
     shutil.rmtree(twin.tree / "out")
     shutil.rmtree(twin.repository.root / "out")
