@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, cant_write
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import KnownBox, retire
+from bootstrap.link.record import KnownBox, all_boxes, retire
 from bootstrap.link.registry import find as find_known
 from bootstrap.link.registry import lookup
 from bootstrap.protocol.made_there import read_made
@@ -20,7 +20,6 @@ from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting import rental
 from bootstrap.renting.destruction import destroy
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.renting.rental import note_end
 from bootstrap.renting.torn_down import TornDown
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
@@ -162,7 +161,6 @@ def _end(
     for one in lost:
         screen.warn(f"thrown away: {one}")
     destroy(account, rented.id, screen.say)
-    note_end(rented.host, time.time())
     _finish(account, rented, known, screen, TornDown(known.name, rented.host, lost=lost))
 
 
@@ -208,7 +206,8 @@ def _rental_of(host: str) -> rental.Rental | None:
 def _is_fresh(host: str) -> bool:
     """Whether it was rented from here, and no setup of it ever succeeded: it holds no work."""
     ours = _rental_of(host)
-    return ours is not None and not ours.ready
+    by_hand = any(one.script for one in all_boxes() if one.host_text == host)
+    return ours is not None and not ours.ready and not by_hand
 
 
 def _refusal(name: str, unsafe: Sequence[Unsafe]) -> NotSafeError:

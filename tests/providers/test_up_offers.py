@@ -1,0 +1,116 @@
+"""`up` and `boxes --all` as they are typed, as far as no box is set up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from bootstrap.renting import rental
+from bootstrap.renting.rental import Rental, RentalState
+from tests.cli import User
+from tests.providers.accounts import SimulatedAccount, SimulatedBox, SimulatedOffer, simulated
+from tests.unit.link.sshd import keygen
+
+PROFILE = (
+    "version: 1\ngpu: {name: RTX 4090}\nrent: {region: US}\ntrain: {command: python train.py}\n"
+)
+
+
+@pytest.fixture
+def vast(user: User) -> Iterator[SimulatedAccount]:
+    """An account with a few offers, and somebody in a repository of theirs."""
+    with simulated("vast") as made:
+        user.env |= made.environment()
+        user.repository(boxstrap__yaml=PROFILE)
+        made.offers = [
+            SimulatedOffer("11", price=0.5),
+            SimulatedOffer("12", price=0.4),
+            SimulatedOffer("13", price=0.2, region="Iceland, IS"),
+            SimulatedOffer("14", price=0.1, gpu="RTX 3060\x1b[31m"),
+        ]
+        yield made
+
+
+def test_offers_are_shown_cheapest_first_and_nothing_is_rented(
+    user: User, vast: SimulatedAccount
+) -> None:
+    text = user.run("up", "--dry-run").must(0).out
+    assert [line.split()[-6] for line in text.splitlines()] == ["99.8%", "99.8%"]
+    assert text.index("$0.41") < text.index("$0.51")
+    assert text == user.run("--dry", "up").must(0).out
+    # Vast.ai tells its offers to everybody.
+    del user.env["VAST_API_KEY"]
+    said = user.run("up", "--dry-run", "--provider", "vast", "--json").must(0).json()
+    assert [offer["id"] for offer in said["offers"]] == ["12", "11"]
+    assert [offer["misses"] for offer in said["nearest"]] == [
+        ["no RTX 4090"],
+        ["in Iceland, IS, not US"],
+    ]
+    assert {path.partition(" ")[2] for path in vast.changed} == {"/api/v0/bundles/"}
+
+
+def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
+    user: User, vast: SimulatedAccount
+) -> None:
+    (user.home / ".ssh").mkdir(mode=0o700, exist_ok=True)
+    keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
+    for dry in (("--dry-run",), ()):
+        ended = user.run("up", "--max-price", "0.30", *dry).must(11)
+        assert "1 x RTX 4090 24 GiB at $0.41 an hour: $0.11 an hour too dear" in ended.err
+        assert "\x1b" not in ended.text
+    assert vast.rented == []
+
+
+@pytest.mark.parametrize(
+    ("options", "rc", "says"),
+    [
+        (("--provider", "paperspace"), 11, "tells no prices"),
+        (("--provider", "nowhere"), 2, "One of: vast, runpod, lambda"),
+        (("--provider", "runpod"), 2, "RUNPOD_API_KEY or ~/.runpod/config.toml"),
+        (("--max-price", "cheap"), 2, "no amount of dollars"),
+        (("--limit", "-1"), 2, "no amount of dollars"),
+        ((), 2, "no ssh key that a box could let in"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_asked(
+    user: User, vast: SimulatedAccount, options: tuple[str, ...], rc: int, says: str
+) -> None:
+    assert says in user.run("up", *options).must(rc).err
+    assert vast.changed == []
+
+
+def test_a_repository_s_own_price_is_not_the_person_s_word(
+    user: User, vast: SimulatedAccount
+) -> None:
+    user.place.joinpath("boxstrap.yaml").write_text(
+        "version: 1\nrent: {max_price: 90}\nbox: {volume: v5}\n"
+    )
+    refused = user.run("up").must(2).err
+    assert "money       rent.max_price: 90" in refused
+    assert "money       box.volume: v5" in refused
+    assert vast.asked == []
+
+
+def test_what_was_perhaps_rented_is_listed_until_it_is_known(
+    user: User, vast: SimulatedAccount
+) -> None:
+    now = time.time()
+    rental.save(Rental("boxstrap-00000000000a", "vast", asked=now))
+    rental.save(Rental("boxstrap-00000000000b", "vast", asked=now - 1000))
+    rental.save(Rental("boxstrap-00000000000c", "vast", asked=now))
+    rental.save(Rental("boxstrap-00000000000d", "runpod", asked=now - 1000))
+    rental.save(Rental("boxstrap-00000000000e", "vast", RentalState.LEAVING, now, "9"))
+    vast.boxes = [SimulatedBox("7", label="boxstrap-00000000000c"), SimulatedBox("9")]
+    said = user.run("boxes", "--all", "--json").must(0).json()
+    # b never came up in ten minutes, c is there; of d there is no key to look.
+    marks = sorted(each["mark"][-1] for each in said["perhaps_rented"])
+    assert marks == ["a", "d"]
+    text = user.run("boxes", "--all").must(0).out
+    assert "boxstrap-00000000000a  perhaps rented" in text
+    assert "rented by boxstrap up: run it again" in text
+    assert "to be destroyed, and still there" in text
+    (file,) = user.state.glob("rentals/*c.json")
+    assert (json.loads(file.read_text())["state"], len(vast.changed)) == ("rented", 0)
