@@ -94,6 +94,7 @@ def test_what_it_may_import_is_compiled_beside_it(fresh: Fresh) -> None:
     assert not fresh.box.exists(f"{fresh.tree}/__pycache__")
 
 
+@pytest.mark.sampled
 def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:
     shown = "printf '<%s>' \"$GREETING\""
     ways = {
@@ -105,6 +106,7 @@ def test_its_environment_is_seen_in_every_kind_of_shell(fresh: Fresh) -> None:
     assert {way: f"<{ODD}>" in said for way, said in ways.items()} == dict.fromkeys(ways, True)
 
 
+@pytest.mark.sampled
 def test_its_environment_is_proved_by_the_setup_and_by_verify(fresh: Fresh) -> None:
     assert not [line for line in fresh.first.err.splitlines() if "GREETING" in line]
     (box,) = fresh.user.state.glob("boxes/*/box.json")
@@ -162,6 +164,7 @@ def test_keys_are_there_once_with_right_modes(fresh: Fresh) -> None:
     assert len(known.splitlines()) == len(set(known.splitlines()))
 
 
+@pytest.mark.sampled
 def test_no_credential_of_ours_is_on_the_box(fresh: Fresh) -> None:
     """The whole disk is looked through; that a token would be found is seen by planting one."""
     search = (
@@ -191,6 +194,7 @@ def test_again_there_is_nothing_to_do_and_nothing_changes(fresh: Fresh) -> None:
     assert fresh.runs() == ["lesson-1"]
 
 
+@pytest.mark.sampled
 def test_nothing_writes_where_it_only_looks(fresh: Fresh) -> None:
     before = fresh.listing()
     planned = fresh.run("plan", "--json").must(0).json()

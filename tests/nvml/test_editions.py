@@ -69,6 +69,7 @@ def test_a_healthy_card_is_kept(rig: stub.NvmlRig, card: str) -> None:
     assert document.gpus[0].name in HEALTHY[card]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", COMPACT_FAULTS)
 def test_a_fault_is_seen_and_its_absence_too(rig: stub.NvmlRig, name: str) -> None:
     fault = FAULTS[name]
