@@ -48,7 +48,7 @@ class Terminal:
         limit = time.monotonic() + timeout
         while not right(shown := self.screen()):
             assert time.monotonic() < limit, f"it never came:\n{shown[-4000:]}"
-            time.sleep(0.1)
+            time.sleep(0.25)
         return shown
 
     def close(self) -> None:
