@@ -53,8 +53,7 @@ class BoxResultsCheck:
         for run in self._runs:
             problems = self._problems(run)
             if problems and most is not None and self._is_own(run) and not _odd(run):
-                self._pull(run, most)
-                problems = self._problems(run)
+                problems = self._pull(run, most) or self._problems(run)
             name = qualified(run, self._names)
             found += [Unsafe("results", name, what) for what in problems[:_NAMED]]
             if len(problems) > _NAMED:
@@ -64,13 +63,16 @@ class BoxResultsCheck:
     def _is_own(self, run: Run) -> bool:
         return self._connection.own in ("", run.repo_key)
 
-    def _pull(self, run: Run, most: int) -> None:
+    def _pull(self, run: Run, most: int) -> list[str]:
+        """What did not come, and why."""
         wish = PullWish(most, run.name)
         try:
             pulled = pull_run(self._options, self._screen, wish, self._connection, run)
             self._screen.note("pull", "; ".join(line.strip() for line in pulled.lines()))
         except (NotSafeError, BusyError) as error:
             self._screen.warn(error.text())
+            return []
+        return [f"{path}: {why}" for path, why in pulled.manifest.missing.items()]
 
     def _problems(self, run: Run) -> list[str]:
         """Why its results are not safe; empty where they are, or there are none."""

@@ -528,6 +528,8 @@ LIES: dict[str, Lie] = {
     },
     "words in the place of frames": {"transfer": fixed(ESCAPES * 2000)},
     "a frame of 4 GB": {"transfer": endless(b"\xff" * 60_000)},
+    "another box's id": {"box_id": fixed("said\tRUNPOD_POD_ID\tvictim\n")},
+    "a manifest of its own": {"transfer": results(*told("boxstrap-manifest.json"), *given())},
     "trees without an end": {"made": endless(b"holds\tedits\t1\tx\n" * 2000)},
     "trees in one line without an end": {"made": endless(b"x" * 60_000)},
     "trees that say nothing": {"made": fixed("")},

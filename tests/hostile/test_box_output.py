@@ -23,6 +23,7 @@ from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.lying_shell import LIES
 from tests.hostile.measure import Cost
+from tests.providers.accounts import SimulatedBox, simulated
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 
 FAULT = "a box that lies"
@@ -207,11 +208,13 @@ def test_pull(lie: str, lying: Lying, faults: Faults) -> None:
     assert len(receipts) == (lie == "honest")
 
 
+ANOTHER_ID = "another box's id"
 # Lie -> exit code, and words that the user is told.
 DOWN: dict[str, tuple[int, str]] = {
     "honest": (0, "nothing on it would be lost"),
-    "a result of another digest": (9, "never pulled"),
-    "results that lie elsewhere": (9, "never pulled"),
+    "a result of another digest": (9, "what came is not what the box says it sent"),
+    "results that lie elsewhere": (9, "has a part that is no name"),
+    "a manifest of its own": (9, "is a name of boxstrap's own"),
     "results without an end": (3, "more than 250,000 files"),
     "words in the place of frames": (3, "not what a transfer is made of"),
     "trees without an end": (3, "did not say what was made"),
@@ -234,6 +237,18 @@ def test_down(lie: str, lying: Lying, faults: Faults) -> None:
         attempt.noticed(seen.seconds)
         assert words in seen.text
         assert len(seen.text) < 60_000, "a wall of text"
+
+
+def test_a_box_that_gives_the_id_of_another_has_nothing_destroyed(
+    lying: Lying, faults: Faults
+) -> None:
+    """Whatever else is allowed."""
+    with simulated("runpod") as account, faults.attempt(FAULT, at=f"down: {ANOTHER_ID}"):
+        account.boxes = [SimulatedBox("victim", address="10.9.8.7", port=2222)]
+        words = ("down", "--profile", "runpod", "--discard", "--stop-runs")
+        seen = lying.run(ANOTHER_ID, *words, **account.environment())
+        assert "has runpod:victim at 10.9.8.7:2222" in seen.must(9, seconds=SECONDS, mib=MIB).text
+        assert (account.destroyed, account.changed) == ([], [])
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -309,4 +324,4 @@ def test_a_line_of_100_mb_arrives_whole(lying: Lying, faults: Faults) -> None:
 
 def test_every_lie_is_told() -> None:
     told = {*SETUP, *SYNC, *PULL, *DOWN, *(lie for lies in OTHERS.values() for lie in lies)}
-    assert set(LIES) - told == {NOISE, LONG}
+    assert set(LIES) - told == {NOISE, LONG, ANOTHER_ID}
