@@ -36,19 +36,20 @@ def measure(stage: Stage) -> list[BenchRow]:
         words += ["--set", f"train.command=python {script}"]
         try:
             took = clock.run(stage.boxstrap("setup", *words, state="init", repository=root), log)
-            note = "step 1" if _stepped(place, root.name) else "no step within a minute"
+            note = _outcome(place, root.name)
         except clock.BenchError as error:
             took, note = 0.0, _reason(str(error))
         rows.append(BenchRow(GROUP, name, [took], note=note))
     return rows
 
 
-def _stepped(place: StagePlace, name: str) -> bool:
-    """Whether the newest training of a repository says that it took its step."""
-    logs = f"/workspace/.boxstrap/runs/{name}-*/train-1/log"
-    until = f"until cat {logs} | grep step; do sleep 1; done"
-    seen = place.box.run(f"timeout 60 sh -c '{until}'", check=False)
-    return "step 1" in seen
+def _outcome(place: StagePlace, name: str) -> str:
+    """`step 1`, or why a repository's training did not take it, in the words of its log."""
+    run = f"/workspace/.boxstrap/runs/{name}-*/train-1"
+    until = f'until grep -qs "step 1" {run}/log || ls {run}/exit 2>/dev/null; do sleep 1; done'
+    place.box.run(f"timeout 60 sh -c '{until}'", check=False)
+    said = place.box.run(f"cat {run}/log")
+    return "step 1" if "step 1" in said else _reason(said)
 
 
 def _reason(said: str) -> str:
