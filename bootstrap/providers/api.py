@@ -191,7 +191,7 @@ class Api:
             self.answered_at = parsedate_to_datetime(answer.headers.get("Date", "")).timestamp()
         try:
             return answer.status, json.loads(read)
-        except ValueError:
+        except (ValueError, RecursionError):
             return answer.status, None
 
     @cached_property

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, RootModel
 
-from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.providers import vast_offers
 from bootstrap.providers.api import (
     MOST_PAGES,
@@ -196,7 +196,9 @@ class Vast(CloudAccount):
         if made.new_contract is None:
             raise UndecidedError("it says that it rented, and not what.", where=self.name)
         box_id = str(made.new_contract)
-        with suppress(UnreachableError):  # the account has it already, but for that of a team
+        # The account has the key already, but for that of a team. Whatever this answers, the box
+        # is rented.
+        with suppress(BoxstrapError):
             self._api.post(f"/api/v0/instances/{box_id}/ssh/", {"ssh_key": public_key}, NOTHING)
         return box_id
 
@@ -205,7 +207,7 @@ class Vast(CloudAccount):
         if isinstance(contract, int):
             try:
                 self.destroy(str(contract))
-            except UnreachableError as error:
+            except BoxstrapError as error:
                 raise UndecidedError(
                     f"its bid failed, and left contract {contract}, which is not gone: "
                     f"{error.what}",

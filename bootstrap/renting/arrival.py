@@ -12,7 +12,7 @@ from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting.clock import LOOK_S, RentingClock
 from bootstrap.renting.rental import Rental
 
-_SETTLES_S = 60.0
+SETTLES_S = 60.0
 """How long an account may not list yet what it just rented out."""
 
 
@@ -56,7 +56,7 @@ class Arrival:
 def _why_never(box: RentedBox | None, age_s: float) -> str:
     """Why a box will not come up; "" where it may."""
     if box is None:
-        return "its account has it no more" if age_s > _SETTLES_S else ""
+        return "its account has it no more" if age_s > SETTLES_S else ""
     bad = {
         RentedState.BROKEN: "it is broken",
         RentedState.STOPPED: "it is stopped",

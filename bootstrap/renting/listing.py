@@ -42,7 +42,8 @@ def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) 
         if each.state is RentalState.ASKED and (each.provider in by_provider or not each.provider):
             known = rental.settled(each, by_provider.get(each.provider, everywhere), now)
             if known is None:
-                rental.forget(each)
+                if each.provider:  # else an account that didn't answer may have it
+                    rental.forget(each)
             elif known != each:
                 rental.save(known)
     rentals = rental.all_rentals()

@@ -114,7 +114,7 @@ def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
     """The account's box of this id, which is the one that we are connected to."""
     rented = account.box(box_id)
     host = f"{account.name}:{box_id}"
-    if rented is None or rented.state is RentedState.GONE:
+    if rented is None or rented.state is RentedState.GONE or rented.id != box_id:
         raise NotSafeError(
             f"your account at {account.title} has no box {box_id}, and something answers "
             "where it was.",

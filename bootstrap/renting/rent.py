@@ -23,12 +23,12 @@ from bootstrap.link.record import all_boxes, retire
 from bootstrap.providers.api import UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
-from bootstrap.providers.rented import RentedState
 from bootstrap.renting import destruction, rental
 from bootstrap.renting.arrival import Arrival, NeverUpError, answers_ssh
 from bootstrap.renting.clock import LOOK_S, RentingClock
 from bootstrap.renting.order import no_offer, offers_of, what
 from bootstrap.renting.rental import Rental, RentalState
+from bootstrap.renting.standing import HOLDS, find_live, is_still_rented, may_hold, was_met_since
 from bootstrap.renting.undecided import account_for, decide, look_for
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sizes import dollars
@@ -92,16 +92,15 @@ class Renter:
         """
         with rental.one_at_a_time():
             self._settle()
-            box = None if self._wish.another else self._live()
-            box, is_new = (box, False) if box else (self._rent_next(), True)
+            box, is_new = self._next()
         while True:
             try:
                 account = self._accounts[box.provider]
                 self._arrival.wait(account, box, self._longest(box), self._reporter.say)
                 result = self._set_up(box, set_up)
             except NeverUpError as error:
-                if not is_new and _may_hold(box):
-                    raise UnreachableError(error.what, where=box.host, hint=_HOLDS) from None
+                if not is_new and may_hold(box):
+                    raise UnreachableError(error.what, where=box.host, hint=HOLDS) from None
                 self._give_back(box, error)
             except ReturnBoxError as error:
                 if not is_new:
@@ -109,37 +108,35 @@ class Renter:
                 self._give_back(box, error)
             else:
                 box = dataclasses.replace(box, ready=True)
-                rental.save(box)
+                if is_still_rented(box):  # else it was given back meanwhile, and stays so
+                    rental.save(box)
                 return box, result
             with rental.one_at_a_time():
-                box, is_new = self._rent_next(), True
+                box, is_new = self._next()
+
+    def _next(self) -> tuple[Rental, bool]:
+        """The box that is there, else one that is rented now; and whether it is."""
+        wish = self._wish
+        own = (wish.repo_key, wish.profile)
+        live = None if wish.another else find_live(own, self._accounts, self._clock.now())
+        if live is None:
+            return self._rent_next(), True
+        self._reporter.note("box", f"{live.host}, rented as {live.mark}")
+        return live, False
 
     def _settle(self) -> None:
         """Find out what became of each rental that nobody knows of; raise where that stays so."""
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
+            elif each.state is RentalState.LEAVING and was_met_since(each):
+                rental.save(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
+                self._reporter.warn(
+                    f"{each.host} was to be given back, and somebody logged in since: it goes on "
+                    f"and costs {dollars(each.price)} an hour. boxstrap down --host {each.host}"
+                )
             elif each.state is RentalState.LEAVING:
                 self._end(each)
-
-    def _live(self) -> Rental | None:
-        """The box of this repository and profile that is there already."""
-        wish = self._wish
-        for each in rental.all_rentals():
-            same = (each.repo_key, each.profile) == (wish.repo_key, wish.profile)
-            if (
-                each.state is not RentalState.RENTED
-                or not same
-                or each.provider not in self._accounts
-            ):
-                continue
-            box = self._accounts[each.provider].box(each.box_id)
-            if box is not None and box.state is not RentedState.GONE:
-                self._reporter.note("box", f"{each.host}, rented as {each.mark}")
-                return each
-            # When it ended, and what it came to, nobody here saw.
-            rental.save(dataclasses.replace(each, state=RentalState.ENDED))
-        return None
 
     def _rent_next(self) -> Rental:
         """Rent the best offer that wasn't tried. Raises NoOfferError."""
@@ -253,6 +250,15 @@ class Renter:
             raise
 
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
+        with rental.one_at_a_time():
+            if not is_still_rented(box):
+                raise UnreachableError(
+                    f"{error.what}: it was given back meanwhile, by another command.",
+                    where=box.host,
+                    hint="To rent another one: boxstrap up",
+                )
+            leaving = dataclasses.replace(box, state=RentalState.LEAVING, ended=self._clock.now())
+            rental.save(leaving)
         self._reporter.warn(f"{box.host} is given back: {error.what}")
         self._failed.append(f"{box.host} ({box.gpu}): {error.what}")
         self._tried.add((box.provider, box.machine))
@@ -261,7 +267,6 @@ class Renter:
 
     def _end(self, box: Rental) -> None:
         """Destroy it, and know that it is gone. Raises UnreachableError where nobody does."""
-        rental.save(dataclasses.replace(box, state=RentalState.LEAVING))
         destruction.destroy(account_for(box, self._accounts), box.box_id, self._reporter.say)
         over = box.over(self._clock.now())
         rental.save(over)
@@ -279,14 +284,3 @@ class Renter:
             hint=f"That cost about {dollars(self._spent)}{limit}. Run the same command again, ask "
             "for something else in the profile, or allow more: --limit",
         )
-
-
-_HOLDS = (
-    "It was set up before, so it may hold results, and is not given back. Look at the provider's "
-    "page; to rent another one: boxstrap up --another"
-)
-
-
-def _may_hold(box: Rental) -> bool:
-    """Whether somebody may have put work there since: whoever logged in, by whatever command."""
-    return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())

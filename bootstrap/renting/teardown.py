@@ -16,12 +16,12 @@ from bootstrap.link.registry import lookup
 from bootstrap.protocol.made_there import read_made
 from bootstrap.protocol.probe import probe
 from bootstrap.providers.cloud_account import CloudAccount
-from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
-from bootstrap.renting.destruction import destroy
+from bootstrap.renting.destruction import destroy, is_gone
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.torn_down import TornDown
-from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_live
+from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.stop import end_run
@@ -91,6 +91,7 @@ def _secure(
         _end_runs(connection, screen, wish)
     brings = not (wish.only_look or wish.discard)
     _look_again(connection)
+    before = connection.box_state
     made = read_made(connection.link.wire, workdir=connection.workdir)
     results = BoxResultsCheck(options, connection, made, screen)
     found = results.find_unsafe(wish.most if brings else None)
@@ -98,7 +99,8 @@ def _secure(
     stuck = trees.bring_home() if brings else []
     found += [*stuck, *trees.find_unsafe()]
     _look_again(connection)  # what began meanwhile
-    return [*find_live(connection.box_state), *found]
+    now = connection.box_state
+    return [*find_live(now), *find_ended_since(before, now), *found]
 
 
 def _end_runs(connection: BoxConnection, screen: Screen, wish: TeardownWish) -> None:
@@ -132,7 +134,7 @@ def _end_unseen(
         raise error
     account, box_id = account_of(known.host_text)
     rented = account.box(box_id)
-    if rented is None or rented.state is RentedState.GONE:
+    if is_gone(account, box_id):
         done = TornDown(known.name, known.host_text)
         if wish.only_look:
             done.destroyed = done.was_gone = True
@@ -140,7 +142,7 @@ def _end_unseen(
         else:
             _finish(account, None, known, screen, done)
         return
-    if not isinstance(error, UnreachableError):
+    if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
     if not wish.discard or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"

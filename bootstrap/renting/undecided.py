@@ -38,7 +38,7 @@ def decide(
     asked: Rental, accounts: Mapping[str, CloudAccount], now: float, say: Callable[[str], None]
 ) -> None:
     """Find out what became of it, now. Raises NoOfferError, final, where that stays unknown."""
-    asks = [account_for(asked, accounts)] if asked.provider else [*accounts.values()]
+    asks = [account_for(asked, accounts)] if asked.provider else _all_accounts(accounts)
     known = rental.settled(asked, [box for each in asks for box in each.find_mark(asked.mark)], now)
     if known is None:
         rental.forget(asked)
@@ -62,11 +62,17 @@ def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccou
     account = accounts.get(name) or (find_account(name) if name in PROVIDERS else None)
     if account is None:
         raise _unknown(
-            f"{box.host or box.mark} was perhaps rented there, and there is no key to look.",
+            f"{box.host or f'{box.mark} perhaps'} was rented there, and there is no key to look.",
             name,
             "Put the key back where it was, and run the same command again.",
         )
     return account
+
+
+def _all_accounts(accounts: Mapping[str, CloudAccount]) -> list[CloudAccount]:
+    """Those that are asked for offers, and any other that has a key here."""
+    found = (accounts.get(name) or find_account(name) for name in PROVIDERS)
+    return [account for account in found if account]
 
 
 def _unknown(what: str, where: str, hint: str) -> NoOfferError:

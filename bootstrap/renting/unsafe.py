@@ -58,6 +58,17 @@ def find_live(state: BoxState) -> list[Unsafe]:
     return found
 
 
+def find_ended_since(before: BoxState, now: BoxState) -> list[Unsafe]:
+    """Runs that went on when results were looked at, or came later, and are over: nobody looked."""
+    names = repository_names({run.repo_key for run in now.runs})
+    seen = {(run.repo_key, run.name, run.started) for run in before.runs if not run.goes_on}
+    return [
+        Unsafe("results", qualified(run, names), "it ended after results were looked at")
+        for run in now.runs
+        if not run.goes_on and (run.repo_key, run.name, run.started) not in seen
+    ]
+
+
 class BoxTrees:
     """The trees of a box, beside the repositories that are here."""
 

@@ -15,6 +15,7 @@ from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.providers.rented import RentedState
 from tests.providers.accounts import (
+    FAULTS,
     KEY,
     LOADING_S,
     SimulatedAccount,
@@ -186,6 +187,23 @@ def test_a_team_s_account_that_takes_no_keys_gives_them_to_the_box(
     assert simulation.keys == []
     account.rent(cheapest(account), RentOrder(), MARK, PUBLIC)
     assert simulation.boxes[0].keys == [PUBLIC]
+
+
+@pytest.mark.parametrize("simulation", ["vast"], indirect=True)
+def test_a_key_that_is_refused_once_it_rented_hides_no_box(
+    simulation: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What rented must not be answered by an error that says that nothing was done."""
+    account = account_at(simulation)
+    offer = cheapest(account)
+    monkeypatch.setitem(FAULTS, "401", (False, (401, {"msg": "no"})))
+    simulation.fault_on = {"POST /api/v0/instances/": "401"}
+    assert account.rent(offer, RentOrder(), MARK, PUBLIC) == "9001"
+    simulation.offers = [SimulatedOffer("11", fate="failed bid")]
+    bid = account.offers(RentOrder(spot=True))[0]
+    simulation.fault_on = {"DELETE /api/v0/instances/": "401"}
+    with pytest.raises(UndecidedError, match="left contract 9002"):
+        account.rent(bid, RentOrder(spot=True), MARK, PUBLIC)
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)

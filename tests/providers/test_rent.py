@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 
@@ -16,10 +17,13 @@ from bootstrap.errors import (
 )
 from bootstrap.link import record
 from bootstrap.link.record import KnownBox
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.offer import RentOrder
-from bootstrap.renting import rental
+from bootstrap.renting import listing, rental
 from bootstrap.renting.rental import RentalState
-from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer
+from bootstrap.renting.undecided import decide
+from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.renting_world import CREATES, RentingWorld, renting_world
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
@@ -270,6 +274,98 @@ def test_two_at_once_rent_one(world: RentingWorld) -> None:
         one.join(30)
     assert ended == ["vast:9001"] * 2
     assert world.simulation.rented == ["9001"]
+
+
+def test_two_that_wait_for_one_that_never_comes_up_rent_one_more(world: RentingWorld) -> None:
+    """The first gives it back and rents; the second finds that, and rents nothing."""
+    world.simulation.offers[0].fate = "stuck"
+    sleep, others = world.sleep, list[str]()
+
+    def meanwhile(seconds: float) -> None:
+        sleep(seconds)
+        if not others and world.simulation.clock.now - rental.all_rentals()[0].asked > 800:
+            others.append("")
+            others[0] = world.up()[0].host
+
+    world.sleep = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(UnreachableError, match="given back meanwhile"):
+        world.up()
+    assert others == ["vast:9002"]
+    assert [box.id for box in world.ours] == ["9002"]
+
+
+def test_one_that_was_given_back_meanwhile_stays_so(world: RentingWorld) -> None:
+    """`down` in another terminal, while a setup goes on."""
+
+    def ended(host: str) -> str:
+        world.down(rental.all_rentals()[0])
+        return host
+
+    world.renter().run(ended)
+    assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
+
+
+def test_a_box_that_its_account_doesn_t_list_yet_is_not_rented_again(world: RentingWorld) -> None:
+    world.interrupt_at = world.simulation.clock.now + 1
+    with pytest.raises(KeyboardInterrupt):
+        world.up()
+    (box,) = world.ours
+    world.simulation.boxes.remove(box)
+    world.sleep(10)
+    sleep = world.sleep
+
+    def listed_now(seconds: float) -> None:
+        if box not in world.simulation.boxes:
+            world.simulation.boxes.append(box)
+        sleep(seconds)
+
+    world.sleep = listed_now  # type: ignore[method-assign]
+    assert world.up()[0].box_id == box.id
+    assert world.simulation.rented == [box.id]
+
+
+def test_where_the_key_of_a_live_box_is_not_here_nothing_is_rented(
+    world: RentingWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.up()
+    with simulated("runpod") as other:
+        for name, value in other.environment().items():
+            monkeypatch.setenv(name, value)
+        other.offers = [SimulatedOffer("10", price=0.3)]
+        renter = world.renter()
+        renter._accounts = {"runpod": PROVIDERS["runpod"](ApiKey(KEY, "a test"))}
+        with pytest.raises(UsageError, match="vast:9001 was rented for this repository"):
+            renter.run(str)
+        monkeypatch.delenv("VAST_API_KEY")
+        with pytest.raises(NoOfferError, match="no key to look"):
+            renter.run(str)
+        assert other.rented == []
+
+
+def test_one_to_be_given_back_that_somebody_used_since_is_not_destroyed(
+    world: RentingWorld,
+) -> None:
+    left = rental.Rental("boxstrap-0123456789ab", "vast", RentalState.LEAVING, box_id="8000")
+    world.simulation.boxes.append(SimulatedBox("8000", label=left.mark))
+    rental.save(dataclasses.replace(left, ended=100.0, repo_key="other"))
+    record.save(KnownBox("vast-8000", "vast:8000", seen=200.0))
+    world.up()
+    assert "8000" not in world.simulation.destroyed
+    assert any("vast:8000 was to be given back, and somebody" in one for one in world.heard.lines)
+    assert {each.host for each in rental.all_rentals() if each.ready} >= {"vast:8000"}
+    world.most_at_once = 0  # that of another repository is one of ours too
+
+
+def test_a_record_that_can_t_be_read_is_kept_while_an_account_was_not_asked(
+    world: RentingWorld,
+) -> None:
+    lost = rental.Rental("boxstrap-0123456789ab", "", asked=0.0)
+    rental.save(lost)
+    listing.rented_here([("runpod", [])], rental.NEVER_S + 1)
+    assert [each.mark for each in rental.all_rentals()] == [lost.mark]
+    world.simulation.boxes.append(SimulatedBox("8000", label=lost.mark))
+    decide(lost, {}, rental.NEVER_S + 1, print)
+    assert [each.host for each in rental.all_rentals()] == ["vast:8000"]
 
 
 def test_a_record_that_can_t_be_read_may_be_a_box(world: RentingWorld) -> None:

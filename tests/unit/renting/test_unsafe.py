@@ -9,9 +9,11 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,10 @@ import pytest
 from bootstrap.errors import BoxstrapError, NotSafeError
 from bootstrap.link.local import LocalWire
 from bootstrap.protocol.made_there import parse_made
-from bootstrap.renting.teardown import _refusal
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.run import Run
+from bootstrap.renting import teardown
+from bootstrap.renting.teardown import TeardownWish, _refusal
 from bootstrap.renting.unsafe import Unsafe
 from tests.cli import Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
@@ -429,3 +434,28 @@ def test_the_list_says_what_to_do_about_each() -> None:
     assert "a/train-1: running" in error.what
     for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
         assert words in error.hint
+
+
+def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results were none yet when those were looked at, and at the end it is live no more."""
+    over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
+    live, again = replace(over, state="running", rc=None), replace(over, started=7)
+    nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
+    for name in ("BoxResultsCheck", "BoxTrees", "read_made"):
+        monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
+
+    def found(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
+        looks = [BoxState(runs=tuple(before)), BoxState(runs=tuple(after))]
+        monkeypatch.setattr(
+            teardown, "_look_again", lambda there: setattr(there, "box_state", looks.pop(0))
+        )
+        there: Any = SimpleNamespace(box_state=looks[0], link=SimpleNamespace(wire=0), workdir="")
+        look: Any = TeardownWish(most=0, only_look=True)
+        nobody: Any = None
+        return [one.kind for one in teardown._secure(nobody, there, nobody, look)]
+
+    assert found([over], [over]) == []
+    assert found([live], [live]) == ["run"]
+    assert found([live], [over]) == ["results"]
+    assert found([], [over]) == ["results"]
+    assert found([over], [again]) == ["results"]
