@@ -1,7 +1,8 @@
 """Rent, train, give back, without an account: python -m tests.providers.demo    (make demo-rent)
 
 As root. The account is simulated and what is rented is a box of the rig; what is typed is the
-program itself, as a user with a home, a repository and a key of their own.
+program itself, as a user with a home, a repository and a key of their own. The box has a key of
+its own too, and comes to the account through a tunnel: it holds its lease.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from bootstrap.paths import shipped
 from tests.boxes import Rig
 from tests.cli import User
-from tests.providers.accounts import SimulatedClock, SimulatedOffer, simulated
+from tests.providers.accounts import KEY, SimulatedClock, SimulatedOffer, simulated
 
 KIND = "vast"
 PROFILE = """\
@@ -34,6 +35,7 @@ TYPED = (
     "boxstrap up --dry-run",
     "boxstrap up --max-price 0.60",
     "boxstrap wait",
+    "boxstrap lease --extend 2h",
     "boxstrap boxes --all",
     "boxstrap down",
     "cat boxstrap-results/*/*/out/line.txt",
@@ -45,14 +47,20 @@ def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
     """Type all of it; the ids of what was rented, and destroyed. Raises CalledProcessError."""
     user = User(home)
     train = (shipped("templates") / "demo/train.py").read_text("utf-8") + RESULT
-    files = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
-    user.repository(**files, **{"boxstrap.yaml": PROFILE})
+    made = {"train.py": train, "requirements.txt": "tqdm\n", ".gitignore": "out/\n"}
+    user.repository(**made, **{"boxstrap.yaml": PROFILE})
     (home / ".ssh").mkdir(mode=0o700)
     for suffix in ("", ".pub"):
         shutil.copy(f"{rig.identity}{suffix}", home / f".ssh/id_ed25519{suffix}")
-    box = rig.start(KIND)
-    try:
-        with simulated("vast") as account:
+    with simulated("vast") as account:
+        own = {"CONTAINER_ID": str(account.next_id), "CONTAINER_API_KEY": KEY}
+        at_home = f"BOXSTRAP_VAST_API={account.url}\n"
+        files = {"/root/onstart.sh": "true\n", "/etc/environment": at_home}
+        box = rig.start(KIND, environ=own, files=files)
+        port = account.url.rpartition(":")[2]
+        there = box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
+        tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
             account.clock, account.loading_s = SimulatedClock(time.time), 3.0
             account.address = (box.address, box.port, box.user)
             account.offers = [
@@ -64,8 +72,10 @@ def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
                 print(f"\n$ {line}", flush=True)
                 subprocess.run(["/bin/sh", "-c", line], cwd=user.place, env=env, check=True)
             return account.rented, account.destroyed
-    finally:
-        box.stop()
+        finally:
+            tunnel.terminate()
+            tunnel.wait()
+            box.stop()
 
 
 def main() -> int:

@@ -7,41 +7,36 @@ ends it by Ctrl-C or kill -9 at a call. What is on a box lies in a file beside t
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
-import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import BoxstrapError, ReturnBoxError, StepFailedError, UnreachableError
+from bootstrap.errors import ReturnBoxError, StepFailedError, UnreachableError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.record import KnownBox, save
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.rented import RentedState
 from bootstrap.renting import rental, teardown
+from bootstrap.renting.listing import rented_here
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.teardown import TeardownWish, tear_down
 from bootstrap.renting.unsafe import Unsafe
 from tests.providers.accounts import FAULTS, KEY, SimulatedBox
 from tests.providers.renting_world import CREATES, FATES, Heard, RentingWorld, renting_world
+from tests.providers.struck_command import DONE, INTERRUPTED, KILLED, REFUSED, StruckCommand
 
 ENDS: tuple[type[BaseException] | None, ...] = (
     *(None, None, None, ReturnBoxError, StepFailedError, UnreachableError, KeyboardInterrupt),
 )
 """How a setup may end."""
-DONE, REFUSED, INTERRUPTED, KILLED, BROKEN = 0, 1, 2, -signal.SIGKILL, 70
 _CALLS = 30
-_LONGEST_S = 60
 UNSAFE, SAFE = "unsafe", "safe"
 
 
@@ -61,12 +56,10 @@ class SeededWorld:
     folder: Path
     """A file for each box of ours, with what is on it."""
     wrong: list[str] = field(default_factory=list)
-    strikes: dict[int, tuple[bool, int]] = field(default_factory=dict)
-    """At the request of this number, before or after it is done, this signal."""
+    struck: StruckCommand = field(default_factory=StruckCommand)
     discards: bool = False
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
-    pid: Any = field(default_factory=lambda: RawValue("i", 0))
 
     def on(self, box_id: str) -> str:
         """What is on this box; "" where nobody ever did anything there."""
@@ -80,23 +73,10 @@ class SeededWorld:
     def typed(self, command: Callable[[], object]) -> int:
         """A command in a process of its own; how it ended."""
         self.rented.simulation.asked.clear()  # requests are counted from here
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the account's own
-            child = os.fork()
-        if not child:
-            _be(command, self.pid)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        self.pid.value = 0
-        self.strikes, self.rented.interrupt_at = {}, None
+        status = self.struck.run(command)
+        self.struck.strikes, self.rented.interrupt_at = {}, None
         assert status in {DONE, REFUSED, INTERRUPTED, KILLED}, f"ended with {status}"
         return status
-
-    def strike(self, number: int, *, is_done: bool) -> None:
-        """What the account does to whoever asks, at this request."""
-        when, signaled = self.strikes.get(number, (None, 0))
-        if when is is_done and self.pid.value:
-            os.kill(self.pid.value, signaled)
-            time.sleep(0.02)  # it is noticed before the answer comes
 
     def up(self) -> int:
         """`up`, with a setup that ends somehow."""
@@ -138,6 +118,16 @@ class SeededWorld:
 
         return self.typed(run)
 
+    def boxes(self) -> int:
+        """`boxes --all`, which keeps what it finds out of rentals that nobody knew of."""
+        name = self.rented.simulation.provider
+
+        def run() -> None:
+            found = PROVIDERS[name](ApiKey(KEY, "a test")).boxes()
+            rented_here([(name, found)], self.rented.simulation.clock.now)
+
+        return self.typed(run)
+
     def _meet(self, host: str) -> KnownBox:
         """Log in: as the first contact does, and every other. Raises UnreachableError."""
         provider, _, box_id = host.partition(":")
@@ -166,25 +156,6 @@ class SeededWorld:
 
 def _alive() -> list[Rental]:
     return [each for each in rental.all_rentals() if each.state is not RentalState.ENDED]
-
-
-def _be(command: Callable[[], object], pid: Any) -> None:
-    """The child's whole life."""
-    status = BROKEN
-    try:
-        signal.alarm(_LONGEST_S)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        pid.value = os.getpid()
-        command()
-        status = DONE
-    except BoxstrapError:
-        status = REFUSED
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(status)
 
 
 class _Login:
@@ -239,7 +210,7 @@ def seeded_world(
 
         monkeypatch.setattr(simulation, "rent", renting)
         monkeypatch.setattr(simulation, "destroy", destroying)
-        monkeypatch.setattr(simulation, "on_call", world.strike)
+        monkeypatch.setattr(simulation, "on_call", world.struck.strike)
         yield world
 
 
@@ -258,7 +229,9 @@ def one_seeded_run(
         for turn in range(6):
             _lay(world, CREATES[provider])
             hosts = [each.host for each in _alive() if each.host]
-            if turn and hosts and chance.random() < 0.5:
+            if turn and chance.random() < 0.15:
+                went.append(f"boxes {world.boxes()}")
+            elif turn and hosts and chance.random() < 0.5:
                 status = world.down(hosts[0], discard=chance.random() < 0.2)
                 went.append(f"down {status}")
                 assert status != DONE or not simulation.one(hosts[0].partition(":")[2])
@@ -286,7 +259,7 @@ def _lay(world: SeededWorld, creates: str) -> None:
     simulation.fault_on = {creates: chance.choice(faults)} if chance.random() < 0.25 else {}
     if chance.random() < 0.35:
         signaled = chance.choice((signal.SIGINT, signal.SIGKILL))
-        world.strikes = {chance.randrange(_CALLS // 2): (chance.random() < 0.5, signaled)}
+        world.struck.strikes = {chance.randrange(_CALLS // 2): (chance.random() < 0.5, signaled)}
     elif chance.random() < 0.2:
         world.rented.interrupt_at = simulation.clock.now + chance.choice((0, 30, 90, 200, 900))
 

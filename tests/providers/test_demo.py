@@ -18,11 +18,13 @@ def test_the_demo_rents_trains_and_gives_back(
     assert rented == destroyed == ["9001"]
     typed, printed = zip(*_sections(capfd.readouterr().out), strict=True)
     assert typed == demo.TYPED
-    names = ("offers", "up", "wait", "rented", "down", "result", "left")
+    names = ("offers", "up", "wait", "lease", "rented", "down", "result", "left")
     told = dict(zip(names, printed, strict=True))
     assert "Sweden, SE" in told["offers"]
     assert "run train-1: running" in told["up"]
+    assert "lease: 1 d 0 h left; held by the box" in told["up"]
     assert "train-1 finished" in told["wait"]
+    assert "lease: 1 d 2 h left; held by the box" in told["lease"]
     assert "known as vast-9001" in told["rented"]
     assert "destroyed, and no longer listed" in told["down"]
     assert told["result"].startswith("y = ")

@@ -1,0 +1,63 @@
+"""A command in a process of its own, which a simulated account ends at one of its calls."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawValue
+from typing import Any
+
+from bootstrap.errors import BoxstrapError
+
+DONE, REFUSED, INTERRUPTED, KILLED, _BROKEN = 0, 1, 2, -signal.SIGKILL, 70
+_LONGEST_S = 60
+
+
+@dataclass
+class StruckCommand:
+    """Runs one at a time."""
+
+    strikes: dict[int, tuple[bool, int]] = field(default_factory=dict)
+    """At the request of this number, before or after it is done, this signal."""
+    pid: Any = field(default_factory=lambda: RawValue("i", 0))
+
+    def run(self, command: Callable[[], object]) -> int:
+        """How it ended."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the account's own
+            child = os.fork()
+        if not child:
+            self._be(command)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self.pid.value = 0
+        return status
+
+    def strike(self, number: int, *, is_done: bool) -> None:
+        """What the account does to whoever asks, at this request."""
+        when, signaled = self.strikes.get(number, (None, 0))
+        if when is is_done and self.pid.value:
+            os.kill(self.pid.value, signaled)
+            time.sleep(0.02)  # it is noticed before the answer comes
+
+    def _be(self, command: Callable[[], object]) -> None:
+        """The child's whole life."""
+        status = _BROKEN
+        try:
+            signal.alarm(_LONGEST_S)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.pid.value = os.getpid()
+            command()
+            status = DONE
+        except BoxstrapError:
+            status = REFUSED
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except BaseException:  # it is told, and the test fails
+            traceback.print_exc()
+        finally:
+            os._exit(status)
