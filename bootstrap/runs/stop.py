@@ -56,7 +56,8 @@ def stop_run(
             stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(connection, meant, run)
         if not connection.box.is_local:
-            text += f"\n{still_billing(connection.box.known.console)}"
+            known = connection.box.known
+            text += f"\n{still_billing(f'boxstrap down --host {known.name}', known.console)}"
         screen.result(
             {
                 "box": connection.box.known.name,

@@ -91,7 +91,7 @@ def next_steps(result: SetupResult) -> str:
             pull="" if local else _pull(program, there, run, result.profile),
             fetch=_fetch(result),
             status=f"{program} status --host {name}",
-            rented=not local,
+            down="" if local else f"{program} down {there}",
             destroy_at=result.profile.provider.console or "",
             price=result.price,
         )
@@ -118,7 +118,7 @@ def after_run(begun: BegunRun) -> str:
             stop=f"{program} stop {there} --run {run.name}" if alive else "",
             pull="" if box.is_local else _pull(program, there, run, begun.profile),
             status=f"{program} status --host {name}",
-            rented=not box.is_local,
+            down="" if box.is_local else f"{program} down {there}",
             destroy_at=begun.profile.provider.console or "",
             price=box.known.price or None,
         )

@@ -24,7 +24,7 @@ class NextCommands:
     pull: str = ""
     fetch: Sequence[str] = ()  # the same with the person's own scp
     status: str = ""
-    rented: bool = True
+    down: str = ""  # of a box that somebody rents
     destroy_at: str = ""  # a URL or a sentence, where it is known
     price: float | None = None  # dollars an hour
 
@@ -48,12 +48,13 @@ def what_next(following: NextCommands) -> str:
     blocks = [f"{following.box}: {run}"]
     if told:
         blocks.append("\n".join(f"  {label:<{width}}  {command}" for label, command in told))
-    if following.rented:
-        blocks.append(still_billing(following.destroy_at, following.price))
+    if following.down:
+        blocks.append(still_billing(following.down, following.destroy_at, following.price))
     return "\n\n".join(blocks)
 
 
-def still_billing(destroy_at: str = "", price: float | None = None) -> str:
-    """The reminder of the bill, and where it is ended."""
+def still_billing(down: str, destroy_at: str = "", price: float | None = None) -> str:
+    """The reminder of the bill, and how it is ended."""
     costs = "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
-    return f"{costs}: destroy it {f'at {destroy_at}' if destroy_at else 'where you rented it'}"
+    place = f"at {destroy_at}" if destroy_at else "where you rented it"
+    return f"{costs}: give it back with {down}, or destroy it {place}"

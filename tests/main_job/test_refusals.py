@@ -310,4 +310,4 @@ def test_another_providers_box_than_the_profiles_is_said_once(rented: Rented) ->
     repository.commit({"boxstrap.yaml": profile.replace("runpod", "ssh")})
     done = rented.run("setup").must(0)
     assert "--profile vast" not in done.err
-    assert "still billing: destroy it where you rented it" in done.out
+    assert "or destroy it where you rented it" in done.out

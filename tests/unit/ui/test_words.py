@@ -9,6 +9,7 @@ def test_everything_is_aligned():
         follow="boxstrap logs -f --host vast-5",
         code="boxstrap code --host vast-5",
         fetch=["scp -r vast-5:/workspace/hw/out .", "scp vast-5:/workspace/hw/log ."],
+        down="boxstrap down --host vast-5",
         destroy_at="https://console.example/instances",
         price=0.42,
     )
@@ -21,19 +22,25 @@ def test_everything_is_aligned():
         "  fetch    scp -r vast-5:/workspace/hw/out .\n"
         "  fetch    scp vast-5:/workspace/hw/log .\n"
         "\n"
-        "still billing $0.42 an hour: destroy it at https://console.example/instances"
+        "still billing $0.42 an hour: give it back with boxstrap down --host vast-5, "
+        "or destroy it at https://console.example/instances"
     )
 
 
 def test_what_is_not_there_is_left_out():
-    assert what_next(NextCommands(box="local", rented=False)) == "local: set up"
-    assert (
-        what_next(NextCommands(box="b"))
-        == "b: set up\n\nstill billing: destroy it where you rented it"
+    assert what_next(NextCommands(box="local")) == "local: set up"
+    assert what_next(NextCommands(box="b", down="boxstrap down")) == (
+        "b: set up\n\nstill billing: give it back with boxstrap down, "
+        "or destroy it where you rented it"
     )
     short = NextCommands(
-        box="b", run="r", state="failed (exit 1)", destroy_at="the provider's page"
+        box="b",
+        run="r",
+        state="failed (exit 1)",
+        down="boxstrap down",
+        destroy_at="the provider's page",
     )
     assert what_next(short) == (
-        "b: run r: failed (exit 1)\n\nstill billing: destroy it at the provider's page"
+        "b: run r: failed (exit 1)\n\nstill billing: give it back with boxstrap down, "
+        "or destroy it at the provider's page"
     )
