@@ -37,6 +37,7 @@ ENDS: tuple[type[BaseException] | None, ...] = (
 )
 """How a setup may end."""
 _CALLS = 30
+_DESTROYS = ("DELETE ", "POST /api/v1/instance-operations/terminate")
 UNSAFE, SAFE = "unsafe", "safe"
 
 
@@ -57,6 +58,8 @@ class SeededWorld:
     """A file for each box of ours, with what is on it."""
     wrong: list[str] = field(default_factory=list)
     struck: StruckCommand = field(default_factory=StruckCommand)
+    dies_renting: bool = False
+    """Whether who rents is killed before the answer comes."""
     discards: bool = False
     is_calm: bool = False
     """Whether nothing goes wrong any more."""
@@ -196,6 +199,8 @@ def seeded_world(
                 world.wrong.append(f"{label} is rented, and not written down")
             box = rent(offer, label, order)
             box.port = 2000 + len(simulation.rented)
+            if world.dies_renting:
+                world.struck.hit(signal.SIGKILL)
             # Somebody else's, of nearly the same name, is listed before it.
             others = f"6{len(simulation.rented):03}"
             simulation.boxes.insert(0, SimulatedBox(others, label=f"{label}0", port=1))
@@ -256,7 +261,9 @@ def _lay(world: SeededWorld, creates: str) -> None:
     chance, simulation = world.chance, world.rented.simulation
     faults = tuple(FAULTS)
     simulation.faults_at = {chance.randrange(_CALLS): chance.choice(faults) for _ in range(2)}
-    simulation.fault_on = {creates: chance.choice(faults)} if chance.random() < 0.25 else {}
+    changes = chance.choice((creates, *_DESTROYS))
+    simulation.fault_on = {changes: chance.choice(faults)} if chance.random() < 0.5 else {}
+    world.dies_renting = chance.random() < 0.1
     if chance.random() < 0.35:
         signaled = chance.choice((signal.SIGINT, signal.SIGKILL))
         world.struck.strikes = {chance.randrange(_CALLS // 2): (chance.random() < 0.5, signaled)}
@@ -268,6 +275,7 @@ def _end(world: SeededWorld) -> None:
     """Nothing goes wrong any more: what is still there is in the list, and goes by it."""
     simulation = world.rented.simulation
     simulation.faults_at, simulation.fault_on, world.is_calm = {}, {}, True
+    world.dies_renting = False
     simulation.clock.sleep(rental.NEVER_S + 1)
     for _ in range(2):  # whatever nobody knew of is known then
         world.up()

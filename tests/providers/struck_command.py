@@ -40,7 +40,12 @@ class StruckCommand:
     def strike(self, number: int, *, is_done: bool) -> None:
         """What the account does to whoever asks, at this request."""
         when, signaled = self.strikes.get(number, (None, 0))
-        if when is is_done and self.pid.value:
+        if when is is_done:
+            self.hit(signaled)
+
+    def hit(self, signaled: int) -> None:
+        """End what runs now."""
+        if self.pid.value:
             os.kill(self.pid.value, signaled)
             time.sleep(0.02)  # it is noticed before the answer comes
 
