@@ -7,14 +7,18 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bootstrap.errors import UnreachableError
+from bootstrap.errors import NotSafeError, UnreachableError
+from bootstrap.link.record import KnownBox
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.keys import ApiKey
-from bootstrap.renting import destruction
+from bootstrap.providers.rented import RentedBox, RentedState
+from bootstrap.renting import destruction, ownership
 from bootstrap.renting.rental import Rental
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
@@ -273,6 +277,37 @@ def test_an_answer_that_never_came_is_looked_for(
 
 
 @pytest.mark.usefixtures("hurried")
+def test_one_that_its_account_lists_is_not_taken_for_gone(
+    user: User,
+    accounts: dict[str, SimulatedAccount],
+    there: LoopbackBox,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An account may not find a box by its id for a moment: its record must stay."""
+    pods = accounts["runpod"]
+    pods.boxes = [pod(there)]
+    key = ("--identity", str(there.identity))
+    user.run("status", "--host", "runpod:pod-a", *key).must(0)
+    there.kill_sshd()
+    monkeypatch.setitem(FAULTS, "404", (False, (404, {})))
+    pods.faults_at = {len(pods.asked) + at: "404" for at in range(3)}
+    user.run("down", "--host", "runpod:pod-a", *key).must(2)
+    assert [*user.state.glob("boxes/*")]
+    assert listed(pods) == ["pod-a"]
+
+
+def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
+    other = RentedBox("runpod", "pod-b", "", RentedState.RUNNING, address="1.2.3.4", port=22)
+    account: Any = SimpleNamespace(name="runpod", title="RunPod", box=lambda _: other)
+    here: Any = SimpleNamespace(
+        known=KnownBox("box", "runpod:pod-a"),
+        endpoint=SimpleNamespace(hostname="1.2.3.4", port=22, label="box"),
+    )
+    assert ownership._checked(account, "pod-b", here) == other
+    with pytest.raises(NotSafeError, match="has no box pod-a"):
+        ownership._checked(account, "pod-a", here)
+
+
 def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated("runpod") as account:
         monkeypatch.setenv("BOXSTRAP_RUNPOD_API", account.url)
