@@ -276,7 +276,6 @@ def test_an_answer_that_never_came_is_looked_for(
     assert "Looking what the account has" in said[0]
 
 
-@pytest.mark.usefixtures("hurried")
 def test_one_that_its_account_lists_is_not_taken_for_gone(
     user: User,
     accounts: dict[str, SimulatedAccount],
@@ -308,6 +307,7 @@ def test_an_account_that_answers_with_another_box_is_not_believed() -> None:
         ownership._checked(account, "pod-a", here)
 
 
+@pytest.mark.usefixtures("hurried")
 def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     with simulated("runpod") as account:
         monkeypatch.setenv("BOXSTRAP_RUNPOD_API", account.url)
