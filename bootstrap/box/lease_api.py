@@ -1,4 +1,4 @@
-"""What a box's own key may ask of the account that pays for it: one read, stop, destroy.
+"""What a box's own key may ask of the account that pays for it: one read, and to be stopped.
 
 Vast.ai and RunPod give each box such a key. It is read where the provider put it each time, and
 written nowhere. Standard library alone.
@@ -46,7 +46,6 @@ class InstanceApi(NamedTuple):
     address: str
     read: str
     stop: tuple[str, str, dict[str, str] | None]
-    destroy: tuple[str, str, dict[str, str] | None]
     word: Callable[[dict[str, Any]], tuple[float | None, float | None]]
     """When it was started, and dollars an hour."""
 
@@ -80,7 +79,6 @@ APIS = {
         address="https://console.vast.ai",
         read=_OF_VAST,
         stop=("PUT", _OF_VAST, {"state": "stopped"}),
-        destroy=("DELETE", _OF_VAST, None),
         word=_vast,
     ),
     "runpod": InstanceApi(
@@ -89,7 +87,6 @@ APIS = {
         address="https://api.runpod.io",
         read=_OF_RUNPOD,
         stop=("POST", f"{_OF_RUNPOD}/action", {"action": "stop"}),
-        destroy=("DELETE", _OF_RUNPOD, None),
         word=_runpod,
     ),
 }
@@ -122,10 +119,6 @@ class OwnInstance:
     def stop(self) -> None:
         """Ask for this box to be stopped. Raises as `ask`."""
         self._send(*self._api.stop)
-
-    def destroy(self) -> None:
-        """Ask for this box to be destroyed. Raises as `ask`."""
-        self._send(*self._api.destroy)
 
     def _send(
         self, method: str, path: str, body: dict[str, str] | None

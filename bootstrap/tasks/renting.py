@@ -102,11 +102,12 @@ def _confirm(offer: Offer) -> None:
     """Return where a person agrees to the price, on their terminal."""
     from bootstrap.link.prompt import Prompt
     from bootstrap.renting.order import what
+    from bootstrap.text.sanitize import sanitize
     from bootstrap.text.sizes import dollars
 
-    asked = f"{offer.provider}: {what(offer)} at {dollars(offer.price)} an hour"
+    asked = f"{offer.provider}: {sanitize(what(offer))} at {dollars(offer.price)} an hour"
     if offer.region:
-        asked += f", in {offer.region}"
+        asked += f", in {sanitize(offer.region)}"
     prompt = Prompt(print)
     if not prompt.has_terminal():
         raise UsageError(

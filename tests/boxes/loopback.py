@@ -126,7 +126,9 @@ class LoopbackBox:
                 if line.recv(4) == b"SSH-":
                     return
             time.sleep(0.05)
-        raise RigError(f"no sshd:\n{(self._folder / 'log').read_text()[-2000:]}")
+        log = self._folder / "log"
+        said = log.read_text()[-2000:] if log.exists() else "nothing was logged"
+        raise RigError(f"no sshd (exit {self._sshd.poll()}):\n{said}")
 
     def stop(self) -> None:
         """End it and all that was started in its home."""
