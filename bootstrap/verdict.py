@@ -15,7 +15,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from bootstrap.profile.schema import Advice
+    from bootstrap.profile.machine_sections import Advice
 
 MAX_BYTES = 1 << 20
 MAX_TEXT = 300

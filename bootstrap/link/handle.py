@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from bootstrap.errors import HostKeyError, UnreachableError, UsageError, cant_write
 from bootstrap.link import record, registry, rented
 from bootstrap.link.local import LocalWire
-from bootstrap.link.record import KnownBox, route_of
+from bootstrap.link.record import KnownBox, boxes_folder
 from bootstrap.link.resolve import Endpoint, resolve
+from bootstrap.link.route import route_of
 from bootstrap.link.target import Target
 from bootstrap.link.wire import Wire
 
@@ -149,7 +150,7 @@ class BoxHandle:
         known = dataclasses.replace(known, seen=time.time())
         if self.endpoint is None or registry.entry_owner(self.endpoint):
             return known
-        return dataclasses.replace(known, route=route_of(self.endpoint))
+        return dataclasses.replace(known, route=route_of(self.endpoint, boxes_folder()))
 
 
 def find_box(  # noqa: PLR0913

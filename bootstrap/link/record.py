@@ -16,20 +16,17 @@ import json
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bootstrap import paths
 from bootstrap.errors import UsageError
 from bootstrap.link.known_hosts import key_lines
+from bootstrap.link.route import Route
 from bootstrap.paths import write_private
 from bootstrap.public_key import PublicKey
-
-if TYPE_CHECKING:
-    from bootstrap.link.resolve import Endpoint
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GUARD = "guard.json"
@@ -37,24 +34,6 @@ GUARD = "guard.json"
 VERSION = 1
 """Of `box.json`; a record without one is of version 1. Raise it only where an earlier
 program would misread the record: a key that it doesn't know, it keeps."""
-_KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
-_DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
-"""What ssh tries by itself (ssh_config(5), IdentityFile)."""
-
-
-@dataclass(frozen=True)
-class Route:
-    """The way that a login took: the ssh config's entry is made of it later."""
-
-    identity: str = ""
-    """The key file that was named for the box, by `--identity` or the profile."""
-    identities: tuple[str, ...] = ()
-    """The key files that are offered; none where they are ssh's own choice."""
-    identities_only: bool = False
-    jump: str = ""
-    proxy: str = ""
-    known_hosts: tuple[str, ...] = ()
-    """The user's own known_hosts files."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +57,7 @@ class KnownBox:
     """When it was last logged in to, seconds since 1970."""
     folder_name: str = ""
     """Where an earlier version named it by its bare address: that."""
-    route: Route = Route()
+    route: Route = field(default_factory=Route)
     provider: str = ""
     """The provider that it was recognised as."""
     workdir: str = ""
@@ -243,46 +222,9 @@ def forget(box: KnownBox) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def retire(box: KnownBox) -> Path:
-    """Put what is known of a box that is gone aside, its receipts too, without its pin.
-
-    Its name is free then. The folder that it lies in. Raises OSError, and as `refuse_newer`.
-    """
-    save(box)
-    aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    box.folder.rename(aside)
-    (aside / "known_hosts").unlink(missing_ok=True)
-    return aside
-
-
-def ended_folder() -> Path:
-    """Where the records of boxes lie that are gone."""
-    return paths.state_dir() / "ended"
-
-
 def name_with_port(name: str, address: str, port: int) -> str:
     """An entry of the ssh config for the bare address would speak for every other port there."""
     return f"{name}-{port}" if name.lower() == address.lower() else name
-
-
-def route_of(endpoint: Endpoint) -> Route:
-    """The way that a login to `endpoint` takes."""
-    chosen = endpoint.chosen_identity
-    named = endpoint.identity_files
-    if all(path.name in _DEFAULT_KEYS for path in named):
-        named = ()
-    files = (chosen,) if chosen else named
-    ours = boxes_folder()  # these come from an entry of ours
-    theirs = [path for path in endpoint.user_known_hosts_files if not path.is_relative_to(ours)]
-    return Route(
-        identity=str(chosen or ""),
-        identities=tuple(map(str, files)),
-        identities_only=bool(files) and (chosen is not None or endpoint.identities_only),
-        jump=endpoint.proxy_jump or "",
-        proxy="" if endpoint.proxy_jump else endpoint.proxy_command or "",
-        known_hosts=tuple(map(str, theirs)),
-    )
 
 
 def _text(box: KnownBox) -> str:
@@ -305,14 +247,13 @@ def _read(folder: Path) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def ended_boxes() -> list[KnownBox]:
-    """Those that were given back, the last one first."""
-    boxes = [_box_of(_read(folder)) for folder in ended_folder().glob("*/")]
-    return sorted((box for box in boxes if box), key=lambda box: box.ended, reverse=True)
+def read_box(folder: Path) -> KnownBox | None:
+    """The record in this folder; None where it is damaged, or a newer boxstrap's."""
+    return _box_of(_read(folder))
 
 
 def _load(folder: Path) -> KnownBox | None:
-    box = _box_of(_read(folder))
+    box = read_box(folder)
     if box is None or box.host_key_alias != folder.name:
         return None
     name = name_with_port(box.name, box.address, box.port)

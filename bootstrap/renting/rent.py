@@ -19,7 +19,8 @@ from bootstrap.errors import (
     UnreachableError,
     UsageError,
 )
-from bootstrap.link.record import all_boxes, retire
+from bootstrap.link.ended import retire
+from bootstrap.link.record import all_boxes
 from bootstrap.providers.api import UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, cant_write
+from bootstrap.link.ended import retire
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.prompt import Prompt
-from bootstrap.link.record import KnownBox, all_boxes, retire
+from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.registry import find as find_known
 from bootstrap.link.registry import lookup
 from bootstrap.protocol.made_there import read_made

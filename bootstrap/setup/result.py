@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from bootstrap.events import Event
     from bootstrap.link.handle import BoxHandle
     from bootstrap.link.wire import Wire
-    from bootstrap.profile.schema import Advice, Profile
+    from bootstrap.profile.machine_sections import Advice
+    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.repo.changes import ChangeCount
     from bootstrap.ui.reporter import Reporter

@@ -42,7 +42,8 @@ def boxes(call: Call) -> None:
     Example: boxstrap boxes --all
     """
     from bootstrap.errors import UsageError
-    from bootstrap.link.record import all_boxes, by_name, ended_boxes, forget, is_newer, unreadable
+    from bootstrap.link.ended import ended_boxes
+    from bootstrap.link.record import all_boxes, by_name, forget, is_newer, unreadable
     from bootstrap.sshconfig.alias import drop_alias
     from bootstrap.text.sizes import duration, spent
     from bootstrap.ui.layout import aligned

@@ -14,8 +14,9 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.link import record, registry
 from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
-from bootstrap.link.record import VERSION, KnownBox, Route
+from bootstrap.link.record import VERSION, KnownBox
 from bootstrap.link.resolve import Endpoint
+from bootstrap.link.route import Route
 from bootstrap.link.target import parse_host
 from tests.cli import User
 from tests.main_job.earlier import unpacked

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.link import record
-from bootstrap.link.record import Route, all_boxes, forget
+from bootstrap.link.record import all_boxes, forget
+from bootstrap.link.route import Route
 from bootstrap.sshconfig.entry import SOCKET_PATH_MAX, control_folder, own_entry
 from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.update import update

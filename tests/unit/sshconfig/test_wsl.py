@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.link.record import Route
+from bootstrap.link.route import Route
 from bootstrap.sshconfig import wsl
 from bootstrap.sshconfig.place import ConfigPlace
 from bootstrap.sshconfig.wsl import NoWindowsError, Windows, find_windows, is_wsl
