@@ -11,7 +11,7 @@ import pytest
 from bootstrap import verdict
 from bootstrap.errors import BoxstrapError
 from bootstrap.paths import shipped
-from bootstrap.profile.schema import Advice
+from bootstrap.profile.machine_sections import Advice
 from bootstrap.ui import verdict_table
 
 SCHEMA = shipped("profiles") / "verdict.schema.json"

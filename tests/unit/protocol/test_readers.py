@@ -26,7 +26,7 @@ from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.exchange import ask, exchange, shell_command, stream_answer
 from bootstrap.plan import STEPS, rows
-from bootstrap.profile.schema import Advice
+from bootstrap.profile.machine_sections import Advice
 from bootstrap.protocol.box_work import BoxWorkStream
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch

@@ -13,7 +13,7 @@ from bootstrap.codes import CODES, explain, named_in
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
 from bootstrap.link.local import LocalWire
-from bootstrap.profile.schema import Advice
+from bootstrap.profile.machine_sections import Advice
 from bootstrap.protocol.probe import BoxState
 from bootstrap.protocol.run import Run
 from bootstrap.setup import result
