@@ -16,7 +16,7 @@ QUICK_WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states.py box/test_runner.py \
   link/test_heartbeat.py link/test_hostile_server.py link/test_hostkeys.py link/test_login.py \
   link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py protocol/test_readers.py render/test_cut.py render/test_doors.py render/test_engine.py render/test_lint.py \
-  repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
+  renting/test_unsafe.py repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
   tasks/test_programs.py test_own_home.py) \
   --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
