@@ -58,10 +58,6 @@ class CloudAccount(ABC):
         """The boxes that were rented with this mark."""
         return [box for box in self.boxes() if box.name == mark]
 
-    def offers(self, order: RentOrder) -> Sequence[Offer]:
-        """What fits the order, cheapest first."""
-        return [offer for offer in self.catalog(order) if not offer.misses(order)]
-
     def catalog(self, order: RentOrder) -> Sequence[Offer]:
         """What is for rent of about that kind, cheapest first; it need not fit."""
         return sorted(self._catalog(order), key=lambda offer: offer.price)

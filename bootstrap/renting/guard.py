@@ -21,7 +21,7 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting.ownership import account_of, rented_host
 from bootstrap.runs.connection import connect
-from bootstrap.runs.stop import end_run
+from bootstrap.runs.stop import end_runs
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 
@@ -152,9 +152,8 @@ def _end_runs(box: KnownBox, screen: Screen) -> None:
     a lease that waits for a login would never end."""
     try:
         with connect(BoxOptions(host=box.name), screen) as connection:
-            for run in connection.box_state.runs:
-                if run.state == "running":
-                    end_run(connection, run)
+            runs = [one for one in connection.box_state.runs if one.goes_on or one.left]
+            end_runs(connection, screen, runs)
     except BoxstrapError as error:
         screen.warn(f"{box.name}: its runs could not be asked to end: {error.what}")
 

@@ -92,7 +92,7 @@ def offer_rows(offers: Sequence[Offer], order: RentOrder) -> list[tuple[str, ...
     return [
         (
             offer.provider,
-            what(offer),
+            offered_gpus(offer),
             dollars(offer.price),
             f"{offer.reliability:.1%} reliable" if offer.reliability is not None else "",
             f"{offer.down_mbps:.0f}/{offer.up_mbps or 0:.0f} Mbit/s" if offer.down_mbps else "",
@@ -117,7 +117,7 @@ def as_dict(offer: Offer, order: RentOrder) -> dict[str, object]:
 def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
     """Why nothing was rented where nothing fits: what comes nearest."""
     lines = [
-        f"  {offer.provider}: {what(offer)} at {dollars(offer.price)} an hour: "
+        f"  {offer.provider}: {offered_gpus(offer)} at {dollars(offer.price)} an hour: "
         f"{', '.join(offer.misses(order))}"
         for offer in others[:_NEAREST]
     ]
@@ -127,7 +127,7 @@ def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
     )
 
 
-def what(offer: Offer) -> str:
+def offered_gpus(offer: Offer) -> str:
     """An offer's GPUs."""
     memory = f" {offer.memory_gib:.0f} GiB" if offer.memory_gib else ""
     return f"{offer.gpu_count} x {offer.gpu}{memory}"

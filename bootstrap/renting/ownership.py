@@ -46,7 +46,7 @@ def account_of(host: str) -> tuple[CloudAccount, str]:
     if account is None:
         provider = PROVIDERS[name]
         raise UsageError(
-            f"there is no key of your account at {provider.title}, by which it would be destroyed.",
+            f"there is no key of your account at {provider.title}, by which it would be ended.",
             where=host,
             hint=f"Put it into {provider.keys}. It stays on this machine.",
         )

@@ -27,7 +27,7 @@ from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting import destruction, rental
 from bootstrap.renting.arrival import Arrival, NeverUpError, answers_ssh
 from bootstrap.renting.clock import LOOK_S, RentingClock
-from bootstrap.renting.order import no_offer, offers_of, what
+from bootstrap.renting.order import no_offer, offered_gpus, offers_of
 from bootstrap.renting.rental import Rental, RentalState
 from bootstrap.renting.standing import HOLDS, find_live, is_still_rented, may_hold, was_met_since
 from bootstrap.renting.undecided import account_for, decide, look_for
@@ -189,7 +189,7 @@ class Renter:
             rental.new_mark(),
             offer.provider,
             asked=self._clock.now(),
-            gpu=what(offer),
+            gpu=offered_gpus(offer),
             machine=offer.machine,
             price=offer.price,
             repo_key=wish.repo_key,

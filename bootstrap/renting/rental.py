@@ -56,6 +56,7 @@ class Rental:
     ready: bool = False
     """Whether a setup of it ever succeeded: from then on it may hold work."""
     ended: float = 0.0
+    """When it was over; of one that is leaving, when that was decided."""
     """When it was gone; of one that is leaving, since when it is."""
     spent: float = 0.0
     """Dollars, from when it was asked for until it was gone; of a box that ended."""

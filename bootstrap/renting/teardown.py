@@ -25,7 +25,7 @@ from bootstrap.renting.torn_down import TornDown
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.runs.stop import end_run
+from bootstrap.runs.stop import end_runs
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.ui.screen import Screen
 
@@ -111,10 +111,7 @@ def _end_runs(connection: BoxConnection, screen: Screen, wish: TeardownWish) -> 
         return
     question = "".join(f"  {one}\n" for one in live) + "End that?"
     if wish.stop_runs or Prompt(screen.say).confirm(question):
-        # Those that wait come first: else one would begin where another was ended.
-        for run in sorted(living, key=lambda run: run.state != "queued"):
-            screen.note("stop", f"{run.name}: asked to end; killed after its `train.grace`")
-            end_run(connection, run)
+        end_runs(connection, screen, living)
 
 
 def _look_again(connection: BoxConnection) -> None:

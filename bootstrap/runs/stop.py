@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 
 from bootstrap.errors import StepFailedError, UsageError
@@ -46,13 +47,10 @@ def stop_run(
             holder, ended = connection.box_state.holder, list[Run]()
             stopped = [f"setup ({holder})" if holder else "setup"] if did else []
         else:
-            # Those that wait come first: else one would begin where another was ended.
             asked = [*queued, *living] if every else (living or queued or meant)[:1]
-            if running := ", ".join(one.name for one in asked if one.state == "running"):
-                screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
-            answers = [end_run(connection, one) for one in asked]
-            left = [row for _, others in answers for row in others]
-            ended = [one for one, (did, _) in zip(asked, answers, strict=True) if did]
+            answers = end_runs(connection, screen, asked)
+            left = [row for _, (_, others) in answers for row in others]
+            ended = [one for one, (did, _) in answers if did]
             stopped = [f"{one.name} of {connection.repository(one)}" for one in ended]
         text = f"stopped: {', '.join(stopped)}" if stopped else _nothing(connection, meant, run)
         if not connection.box.is_local:
@@ -78,6 +76,17 @@ def stop_run(
             where=connection.box.known.name,
             hint="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
+
+
+def end_runs(
+    connection: BoxConnection, screen: Screen, runs: Sequence[Run]
+) -> list[tuple[Run, StopAnswer]]:
+    """End these, and say so; what became of each. Raises as `end_run`."""
+    # Those that wait come first: else one would begin where another was ended.
+    asked = sorted(runs, key=lambda run: run.state != "queued")
+    if running := ", ".join(one.name for one in asked if one.state == "running"):
+        screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
+    return [(one, end_run(connection, one)) for one in asked]
 
 
 def end_run(connection: BoxConnection, run: Run) -> StopAnswer:

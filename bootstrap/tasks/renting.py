@@ -101,11 +101,11 @@ def _dollars(text: str | None, option: str) -> float | None:
 def _confirm(offer: Offer) -> None:
     """Return where a person agrees to the price, on their terminal."""
     from bootstrap.link.prompt import Prompt
-    from bootstrap.renting.order import what
+    from bootstrap.renting.order import offered_gpus
     from bootstrap.text.sanitize import sanitize
     from bootstrap.text.sizes import dollars
 
-    asked = f"{offer.provider}: {sanitize(what(offer))} at {dollars(offer.price)} an hour"
+    asked = f"{offer.provider}: {sanitize(offered_gpus(offer))} at {dollars(offer.price)} an hour"
     if offer.region:
         asked += f", in {sanitize(offer.region)}"
     prompt = Prompt(print)

@@ -94,9 +94,8 @@ def test_whatever_strikes_up_and_down_nothing_is_lost_or_rented_twice(
         try:
             with simulated("vast") as account:
                 _struck(rent("vast", used=True), account, random.Random(seed))
-        except BaseException as error:
-            error.add_note(f"seed {seed}")
-            raise
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
 
 
 def _struck(rented: Rented, account: SimulatedAccount, chance: random.Random) -> None:

@@ -14,6 +14,7 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.providers.rented import RentedState
+from bootstrap.renting.order import offers_of
 from tests.providers.accounts import (
     FAULTS,
     KEY,
@@ -51,14 +52,14 @@ def account_at(simulation: SimulatedAccount, key: str | None = KEY) -> CloudAcco
 
 
 def cheapest(account: CloudAccount, order: RentOrder = RentOrder()) -> Offer:  # noqa: B008
-    return account.offers(order)[0]
+    return offers_of([account], order)[0][0]
 
 
 @pytest.mark.parametrize("simulation", RENTING, indirect=True)
 def test_a_box_is_rented_found_stopped_and_destroyed(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     order = RentOrder(gpu_name="rtx_4090", min_memory_gib=24, disk_gb=40)
-    offers = account.offers(order)
+    offers = offers_of([account], order)[0]
     assert [offer.id.partition("/")[0] for offer in offers] == ["12", "11", "13"]
     assert offers[0].price == pytest.approx(0.3, abs=0.02)
     account.add_key(PUBLIC)
@@ -87,7 +88,7 @@ def test_a_box_is_rented_found_stopped_and_destroyed(simulation: SimulatedAccoun
 def test_one_that_tells_no_price_rents_nothing_out(simulation: SimulatedAccount) -> None:
     account = account_at(simulation)
     simulation.boxes = [SimulatedBox("ps1"), SimulatedBox("ps2")]
-    assert account.offers(RentOrder()) == []
+    assert offers_of([account], RentOrder())[0] == []
     assert "--host paperspace:ID" in account.cant_rent
     account.stop("ps1")
     assert simulation.boxes[0].state == "stopped"
@@ -145,7 +146,7 @@ def test_a_refusal_says_why_and_whether_another_offer_would_do(
     if simulation.provider != "lambda":
         simulation.offers[0].fate = "no money"
         with pytest.raises(NoOfferError, match="balance") as refused:
-            account.rent(account.offers(RentOrder())[-2], RentOrder(), MARK, PUBLIC)
+            account.rent(offers_of([account], RentOrder())[0][-2], RentOrder(), MARK, PUBLIC)
         assert refused.value.is_final
     assert simulation.rented == []
     simulation.faults = [(403, {"msg": f"not yours {KEY}", "message": "x", "detail": "x"})]
@@ -165,7 +166,7 @@ def test_a_failed_bid_leaves_no_contract(simulation: SimulatedAccount) -> None:
         SimulatedOffer("12", fate="failed bid without contract"),
         SimulatedOffer("13", fate="failed bid"),
     ]
-    offers = account.offers(RentOrder(spot=True))
+    offers = offers_of([account], RentOrder(spot=True))[0]
     assert offers[0].bid == 0.25
     for offer in offers[:2]:
         with pytest.raises(NoOfferError, match="bid failed"):
@@ -200,7 +201,7 @@ def test_a_key_that_is_refused_once_it_rented_hides_no_box(
     simulation.fault_on = {"POST /api/v0/instances/": "401"}
     assert account.rent(offer, RentOrder(), MARK, PUBLIC) == "9001"
     simulation.offers = [SimulatedOffer("11", fate="failed bid")]
-    bid = account.offers(RentOrder(spot=True))[0]
+    bid = offers_of([account], RentOrder(spot=True))[0][0]
     simulation.fault_on = {"DELETE /api/v0/instances/": "401"}
     with pytest.raises(UndecidedError, match="left contract 9002"):
         account.rent(bid, RentOrder(spot=True), MARK, PUBLIC)
@@ -244,11 +245,11 @@ def test_offers_are_read_without_a_key_where_the_provider_needs_none(
     account = account_at(simulation, key=None)
     if account.offers_need_key:
         with pytest.raises(UsageError, match="without a key"):
-            account.offers(RentOrder())
+            offers_of([account], RentOrder())[0]
     else:
-        assert len(account.offers(RentOrder())) == 3
+        assert len(offers_of([account], RentOrder())[0]) == 3
         simulation.faults = [(500, {})]
-        assert len(account.offers(RentOrder())) == 3
+        assert len(offers_of([account], RentOrder())[0]) == 3
 
 
 def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,5 @@ def test_no_box_is_lost_rented_twice_or_destroyed_wrongly(
         with pytest.MonkeyPatch.context() as patched:
             try:
                 one_seeded_run(provider, random.Random(seed), tmp_path / str(seed), patched)
-            except BaseException as error:
-                error.add_note(f"seed {seed} at {provider}")
-                raise
+            except Exception as error:
+                raise AssertionError(f"seed {seed} at {provider}") from error

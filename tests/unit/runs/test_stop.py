@@ -1,0 +1,36 @@
+"""Ending several runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.protocol.run import Run
+from bootstrap.runs import stop
+
+
+def test_what_waits_for_its_turn_is_ended_before_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would begin."""
+    runs = [
+        Run("homework", name, state, None, 0, "", "", "", 0, 0, "")
+        for name, state in (("first", "running"), ("second", "queued"), ("third", "queued"))
+    ]
+    ended, said = list[str](), list[str]()
+
+    def end(_: object, run: Run) -> stop.StopAnswer:
+        ended.append(run.name)
+        return run.name != "third", []
+
+    monkeypatch.setattr(stop, "end_run", end)
+    screen: Any = SimpleNamespace(note=lambda _, text: said.append(text))
+    connection: Any = None
+    answers = stop.end_runs(connection, screen, runs)
+    assert ended == ["second", "third", "first"]
+    assert [(run.name, did) for run, (did, _) in answers] == [
+        ("second", True),
+        ("third", False),
+        ("first", True),
+    ]
+    assert said == ["first: asked to end; killed after its `train.grace`"]
