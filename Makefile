@@ -8,17 +8,17 @@ SHELL_FILES = .ci/run .ci/environment $$(find templates tests/boxes tests/faults
 
 # uv makes the environment where it is on the PATH; `make UV= install` takes pip anyway.
 UV := $(shell command -v uv 2>/dev/null)
-# Many tests wait for a box or a link: three a core.
+# Many tests wait for a box, a link or a clock: three a core.
 WORKERS := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
-# Few of those in `make quick` wait, and each worker collects all of them first.
-QUICK_WORKERS := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 # `make quick` leaves these out: they take half of the unit tests' time and find little that others don't.
 SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states.py box/test_runner.py \
   link/test_heartbeat.py link/test_hostile_server.py link/test_hostkeys.py link/test_login.py \
   link/test_paramiko_names.py link/test_throughput.py profile/test_fuzz.py protocol/test_readers.py render/test_cut.py render/test_doors.py render/test_engine.py render/test_lint.py \
   renting/test_unsafe.py repo/test_objects.py repo/test_snapshot.py sshconfig/test_configs.py sync/test_new_run.py tasks/test_core_options.py \
   tasks/test_programs.py test_own_home.py) \
-  --deselect=tests/unit/render/test_values.py::test_a_hostile_value_is_data_from_end_to_end
+  $(addprefix --deselect=tests/unit/,\
+  box/test_queue.py::test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus \
+  render/test_values.py::test_a_hostile_value_is_data_from_end_to_end)
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
 LOCK = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --generate-hashes \
@@ -43,7 +43,7 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $(QUICK_WORKERS) --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
+	@$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
 	@$(PYTEST) -n $(WORKERS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +42,22 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("every" if config.option.every else "ours")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Where all is to run, each worker compiles another part of it first: all would compile all."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.option.file_or_dir:
+        return
+    files = sorted(session.config.rootpath.glob("tests/**/test_*.py"))
+    for file in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
+        name = ".".join(file.relative_to(session.config.rootpath).with_suffix("").parts)
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # said when it is collected
+            import_module(name)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(100_000, 50, 50)  # as the program has it
     gc.enable()
 
 
@@ -70,6 +86,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             shared = next(filter(None, (pattern.match(nodeid) for pattern in _SHARING)), None)
             return "".join(part or "" for part in shared.groups()) if shared else nodeid
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # What is over is counted anew after each test: thousands of units, thousands of times.
+            units = self.assigned_work[node]
+            for scope in [scope for scope, unit in units.items() if all(unit.values())]:
+                del units[scope]
+
     return ByBox(config, log)
 
 
@@ -81,6 +104,8 @@ _SHARING = tuple(
             r"(tests/main_job/test_(?:fresh|local|after|ssh_config|code|whose|enter|run|pull)\.py)"
             r"::[^\[]*(\[.*\])?$",
             r"(tests/smoke/test_smoke\.py|tests/packaging/test_wheel\.py)::",
+            r"(tests/unit/(?:renting/test_unsafe|render/test_doors)\.py)::",
+            r"(tests/smoke/test_backends\.py)::[^\[]*(\[(?:torch|numpy)\])$",
             r"(tests/faults/test_kills\.py)::[^\[]*\[(\d+)-",
             r"(tests/faults/test_mending\.py)::test_damage.*-(\w+)\]$",
         ),

@@ -1,4 +1,4 @@
-"""The program `boxstrap`, forked from a server that has imported it.
+"""The programs `boxstrap` and `inv`, forked from a server that has imported them.
 
 To start a Python and import everything takes ten times as long as what most commands do, and the
 tests type thousands of them. What is forked is the same program, in a process and a session of its
@@ -31,6 +31,7 @@ from typing import NoReturn
 
 HERE = Path(__file__).resolve().parents[1]
 PROGRAM = str(Path(sys.executable).with_name("boxstrap"))
+INV = str(Path(sys.executable).with_name("inv"))
 AT_START = ("LANG", "LC_", "LD_", "PYTHON")
 """Python reads variables with such names once, when it starts."""
 _LATE = ("encodings.utf_8_sig", "pip._internal.models.index", "platformdirs.unix")
@@ -39,11 +40,11 @@ USUAL = {"LANG": "C.UTF-8", "PYTHONPATH": str(HERE)}
 
 
 def can_fork(argv: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether this is the program, and its Python is started as usual."""
+    """Whether this is one of the programs, and its Python is started as usual."""
     named = (name for name in env if name.startswith(AT_START))
     return (
         sys.platform == "linux"
-        and argv[0] == PROGRAM
+        and argv[0] in (PROGRAM, INV)
         and all(env[name] == USUAL.get(name) for name in named)
     )
 
@@ -180,9 +181,11 @@ def _import_all() -> None:
     for name in _LATE:
         with contextlib.suppress(ImportError):
             import_module(name)
-    # What each door's command would make anew from the files that are shipped.
+    # What each command for a door, each transfer and each log would make anew from what is shipped.
     import_module("bootstrap.render.compact").files()
     import_module("bootstrap.render.script").bare_box_files()
+    import_module("bootstrap.protocol.transfer").box_program()
+    import_module("bootstrap.protocol.query").NOTHING_THERE.variables()
 
 
 def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
@@ -216,7 +219,28 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
     time.tzset()
     tempfile.tempdir = None
     sys.argv[:] = argv
-    import_module("bootstrap.cli").main()
+    import_module("bootstrap.cli").main() if argv[0] == PROGRAM else _be_inv()
+
+
+def _be_inv() -> NoReturn:
+    """Invoke's own program, which ends as Python does."""
+    from bootstrap.tasks.program import become_ours
+
+    code: str | int | None = 0
+    try:
+        program = import_module("invoke.main").program
+        # As these do when `tasks.py` imports them.
+        become_ours(import_module("bootstrap.tasks").FAMILIES)
+        program.run()
+    except SystemExit as end:
+        code = end.code
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Compile what a training will import, on idle cores, while it is fetched and begins to import it.
 
-    bytecode.py ENVIRONMENT TREE COMMAND [CACHE INSTALLED]
+    bytecode.py ENVIRONMENT TREE COMMAND [CACHE INSTALLED INSTALLER]
 
 Run by the environment's own Python, whose bytecode it is. The training compiles what it imports
 from the first module on; this goes from the last one to the first, and they meet. Until the file
-INSTALLED is there it compiles what lies unpacked in uv's CACHE already, in memory. The scripts of
-the command are read, never run. On one core it does nothing.
+INSTALLED is there it compiles what lies unpacked in uv's CACHE already, in memory, as long as its
+parent is the process INSTALLER. The scripts of the command are read, never run. On one core it does
+nothing.
 """
 
 from __future__ import annotations
@@ -127,9 +128,9 @@ def main(words: list[str]) -> None:
     step_back()
     walked = partial(modules_of, words[2], tree, environment, known=KnownSources())
     if words[3:]:
-        cache, installed = map(Path, words[3:])
+        cache, installed = map(Path, words[3:5])
         fetched = FetchedModules(cache, sites_of(environment)[0])
-        fetched.compile_until(installed, lambda: walked(fetched))
+        fetched.compile_until(installed, int(words[5]), lambda: walked(fetched))
         fetched.land()
     last_first = walked()[::-1]
     for worker in range(1, workers):

@@ -39,19 +39,22 @@ class FetchedModules:
                     found.append(folder)
         return found
 
-    def compile_until(self, installed: Path, modules: Callable[[], list[str]]) -> None:
+    def compile_until(
+        self, installed: Path, installer: int, modules: Callable[[], list[str]]
+    ) -> None:
         """Compile `modules`, the last one first, until `installed` is there.
 
-        Ends the program where whoever installs is gone without it.
+        Ends the program where `installer`, who began it, is gone without it: perhaps long before
+        this got a core.
         """
-        parent, pause = os.getppid(), 0.0
+        pause = 0.0
         while not installed.exists():
-            if os.getppid() != parent:
+            if os.getppid() != installer:
                 raise SystemExit
             time.sleep(pause)
             pause = min(2 * pause + 0.05, LONGEST_PAUSE_S)
             for file in reversed(modules()):
-                if installed.exists() or os.getppid() != parent:
+                if installed.exists() or os.getppid() != installer:
                     break
                 if self.add(Path(file)):
                     pause = 0

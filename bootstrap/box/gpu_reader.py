@@ -21,10 +21,12 @@ from .reader_output import emit, emit_reading
 Reading = Any  # what NVML answers
 
 NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED = 3, 13, 25, 26
+NO_LIBRARY = {"error": 12}
 LIBRARY = "libnvidia-ml.so.1"
 # Where images keep the library when only their LD_LIBRARY_PATH, which ssh drops, leads to it.
 FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 
+INIT = [("nvmlInit",)]
 # key -> (function, arguments...), the newest first: drivers lack some, drop others.
 BOX: dict[str, Sequence[Any]] = {
     "driver": [("nvmlSystemGetDriverVersion",)],
@@ -150,8 +152,9 @@ def main() -> None:
     """Report everything."""
     for key, value in traces("/").items():
         emit(None, key, value)
-    emit_reading(None, "library", load_library)
-    if emit_reading(None, "init", lambda: ask([("nvmlInit",)])) is None:
+    missing = emit_reading(None, "library", load_library) == "missing"
+    # Only to be told the same, pynvml need not be loaded, which takes long.
+    if emit_reading(None, "init", lambda: NO_LIBRARY if missing else ask(INIT)) is None:
         for key, calls in BOX.items():
             value = emit_reading(None, key, lambda: ask(calls))  # noqa: B023
         for index in range(value if isinstance(value, int) else 0):

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 VERSION = 1
-END_RUNS, STOP = "end-runs", "stop"
-"""What there is to do."""
+END_RUNS, LOOK, STOP, DESTROY = "end-runs", "look", "stop", "destroy"
+"""What there is to do; `look`: whether anything on the box is nowhere else."""
 LIMITS = ("hours", "dollars", "idle", "stall")
 STOP_AGAIN_S = 10.0
 """Seconds between two times that the account is asked to end the box."""
 SLACK_S = 5.0
 """What a run may take beyond its grace before the box is stopped all the same."""
+LOOK_S = 20.0
+"""How long such a look may take; what was not told by then is not safe."""
+LOOK_AGAIN_S = 6.0
+"""The same where the account was asked in vain: what was read then is not read again."""
 SOON = 0.8
 """From this part of a limit on it is said that it is near."""
+CAN_END = frozenset({"yes", "no-boot"})
+"""What a box says of itself where its own key can end it."""
+WIPES = "wipes"
+"""What a box says of itself where a stop is all that may be asked for, and would lose something."""
 _SAME_START_S = 2.0
 """By how much the start of a box, worked out twice, may differ."""
 
@@ -32,9 +40,13 @@ class LeaseTerms:
     dollars: float | None = None
     idle: float | None = None
     stall: float | None = None
-    then: str = "stop"
+    then: Literal["stop", "destroy"] = "stop"
+    """`destroy`: where nothing on the box is unsafe; else it is stopped all the same."""
     price: float | None = None
     """Dollars an hour, where the account says none."""
+    rented: float | None = None
+    """When it was rented, by the account's clock (seconds since 1970): it counts from then on, else
+    from the first look on."""
 
     @staticmethod
     def read(text: str) -> LeaseTerms:
@@ -43,6 +55,8 @@ class LeaseTerms:
         names = {field.name for field in fields(LeaseTerms)}
         if not isinstance(said, dict) or not names >= said.keys():
             raise ValueError("these are no terms of a lease")
+        if said.get("then", STOP) not in (STOP, DESTROY):
+            raise ValueError("a lease ends in no such way")
         return LeaseTerms(**said)
 
 
@@ -82,6 +96,8 @@ class Tick:
     has_runs: bool = False
     grace: float = 10.0
     """Seconds that the runs have to end."""
+    is_safe: bool | None = None
+    """What the look says that was asked for last; None while it says nothing."""
 
 
 @dataclass
@@ -103,6 +119,8 @@ class LeaseState:
     extended: float = 0.0
     kept_until: float = 0.0
     """A person extended it: until so much has elapsed it is not ended for being idle or hung."""
+    lacks_rent: bool = False
+    """Whether what was paid for before the first look is not counted yet."""
     account_now: float | None = None
     """The account's clock at `at`."""
     down_from: float | None = None
@@ -114,6 +132,14 @@ class LeaseState:
     over_for: float = 0.0
     asked_at: float | None = None
     """The value of `over_for` when the account was last asked to end the box."""
+    looks_since: float | None = None
+    """The same for when it was asked whether anything is unsafe; None where nobody looks."""
+
+    @property
+    def looks(self) -> bool:
+        """Whether the box's end waits for what a look tells; that grows old."""
+        longest = LOOK_S if self.asked_at is None else LOOK_AGAIN_S
+        return self.looks_since is not None and self.over_for - self.looks_since < longest
 
     @staticmethod
     def read(said: dict[str, Any]) -> LeaseState:
@@ -128,9 +154,9 @@ class LeaseState:
 
 def advance(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
     """Count what passed until this moment, and say what is to be done now."""
-    ran = _count(state, tick)
+    ran = _count(terms, state, tick)
     if tick.said:
-        ran += _hear(state, tick.said)
+        ran += _hear(terms, state, tick.said, ran)
     _spend(terms, state, ran)
     _extend(state, tick.extended)
     if tick.look:
@@ -139,10 +165,11 @@ def advance(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
     return _decide(terms, state, tick, ran)
 
 
-def _count(state: LeaseState, tick: Tick) -> float:
+def _count(terms: LeaseTerms, state: LeaseState, tick: Tick) -> float:
     """Seconds that the box ran since it was looked at last, as far as it knows itself."""
     if not state.boot:
-        return 0.0
+        state.lacks_rent = terms.rented is not None
+        return max(0.0, tick.at - tick.since) if state.lacks_rent and not tick.said else 0.0
     if state.boot == tick.boot and abs(state.since - tick.since) <= _SAME_START_S:
         ran = max(0.0, tick.at - state.at)
         if state.account_now is not None:
@@ -158,12 +185,17 @@ def _count(state: LeaseState, tick: Tick) -> float:
     return ran
 
 
-def _hear(state: LeaseState, said: AccountWord) -> float:
-    """Take what the account says; the seconds of a restart that were paid for, and not counted."""
+def _hear(terms: LeaseTerms, state: LeaseState, said: AccountWord, ran: float) -> float:
+    """Take what the account says; the seconds that were paid for before the box was looked at, or
+    while it was restarted, and that are not counted."""
     missed = 0.0
     if said.price is not None:
         state.price = said.price
-    if state.down_from is not None and said.started is not None:
+    if state.lacks_rent:
+        paid = said.now - (said.now if terms.rented is None else terms.rented)
+        missed = max(0.0, paid - state.elapsed - ran)
+        state.lacks_rent = False
+    elif state.down_from is not None and said.started is not None:
         paid = said.now - max(said.started, state.down_from)
         missed = max(0.0, paid - state.since_down)
         state.down_from = None
@@ -224,17 +256,41 @@ def reached(terms: LeaseTerms, state: LeaseState, part: float = 1.0) -> str:
 def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> list[str]:
     over = reached(terms, state) if tick.can_end else ""
     if not over:
-        state.over, state.over_for, state.asked_at = "", 0.0, None
+        state.over, state.over_for = "", 0.0
+        state.asked_at = state.looks_since = None
         return []
     if not state.over:
-        state.over, state.over_for, state.asked_at = over, 0.0, None
+        state.over, state.over_for = over, 0.0
+        state.asked_at = state.looks_since = None
         if tick.has_runs:
             return [END_RUNS]
     else:
         state.over_for += ran
-    if tick.has_runs and state.over_for < tick.grace + SLACK_S:
-        return []
+    if tick.has_runs:
+        state.looks_since = None  # what it writes nobody looked at
+        if state.over_for < tick.grace + SLACK_S:
+            return []
     if state.asked_at is not None and state.over_for - state.asked_at < STOP_AGAIN_S:
         return []
+    return _end(terms, state, tick)
+
+
+def _end(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
+    """How to end the box now: destroyed where a look says that all of it is safe."""
+    is_safe = None
+    if terms.then == DESTROY and not tick.has_runs:
+        if state.looks_since is None:
+            state.looks_since = state.over_for
+            return [LOOK]
+        is_safe = tick.is_safe
+        if is_safe is None and state.looks:
+            return []
+        if is_safe and not state.looks:  # told by a look that began long ago
+            is_safe = None
+            if state.asked_at is not None:  # and the account did not answer: there is time again
+                state.looks_since = state.over_for
+                return [LOOK]
     state.asked_at = state.over_for
-    return [STOP]
+    # What is safe is so for one request: meanwhile somebody may go on there.
+    state.looks_since = None if is_safe else state.over_for - LOOK_S
+    return [DESTROY if is_safe else STOP]

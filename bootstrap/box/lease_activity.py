@@ -61,17 +61,18 @@ class ActivityReader:
         grew = seen.grown != before.grown
         transfers = any(count > before.io.get(one, 0) for one, count in seen.io.items())
         types = any(before.typed.get(name, at) != at for name, at in seen.typed.items())
-        used = computes or grew or transfers or types or self._is_set_up()
+        used = computes or grew or transfers or types or is_set_up(self._box_home)
         return UseLook(over, used, computes, grew)
 
-    def _is_set_up(self) -> bool:
-        """Whether a setup is at work: the first line of the lock is its process."""
-        try:
-            number, start, boot = (self._box_home / "lock").read_text().split("\n")[0].split()
-        except (OSError, ValueError):
-            return False
-        stat = _stat(number)
-        return boot == boot_id() and stat is not None and stat[21 - 2] == start and stat[0] != "Z"
+
+def is_set_up(box_home: Path) -> bool:
+    """Whether a setup is at work: the first line of the lock is its process."""
+    try:
+        number, start, boot = (box_home / "lock").read_text().split("\n")[0].split()
+    except (OSError, ValueError):
+        return False
+    stat = _stat(number)
+    return boot == boot_id() and stat is not None and stat[21 - 2] == start and stat[0] != "Z"
 
 
 def boot_id() -> str:

@@ -1,4 +1,4 @@
-"""What a box's own key may ask of the account that pays for it: one read, and to be stopped.
+"""What a box's own key may ask of the account that pays for it: one read, and its end.
 
 Vast.ai and RunPod give each box such a key. It is read where the provider put it each time, and
 written nowhere. Standard library alone.
@@ -11,7 +11,7 @@ import os
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
@@ -46,8 +46,11 @@ class InstanceApi(NamedTuple):
     address: str
     read: str
     stop: tuple[str, str, dict[str, str] | None]
+    destroy: tuple[str, str]
     word: Callable[[dict[str, Any]], tuple[float | None, float | None]]
     """When it was started, and dollars an hour."""
+    volume: str = ""
+    """Where the volume is mounted that alone outlives a stop; "" where everything does."""
 
 
 def _vast(answer: dict[str, Any]) -> tuple[float | None, float | None]:
@@ -79,6 +82,7 @@ APIS = {
         address="https://console.vast.ai",
         read=_OF_VAST,
         stop=("PUT", _OF_VAST, {"state": "stopped"}),
+        destroy=("DELETE", _OF_VAST),
         word=_vast,
     ),
     "runpod": InstanceApi(
@@ -87,7 +91,9 @@ APIS = {
         address="https://api.runpod.io",
         read=_OF_RUNPOD,
         stop=("POST", f"{_OF_RUNPOD}/action", {"action": "stop"}),
+        destroy=("DELETE", _OF_RUNPOD),
         word=_runpod,
+        volume="/workspace",
     ),
 }
 
@@ -119,6 +125,18 @@ class OwnInstance:
     def stop(self) -> None:
         """Ask for this box to be stopped. Raises as `ask`."""
         self._send(*self._api.stop)
+
+    def destroy(self) -> None:
+        """Ask for this box to be destroyed, with all that is on it. Raises as `ask`."""
+        self._send(*self._api.destroy, None)
+
+    def keeps(self, places: Iterable[str], workdir: str) -> bool:
+        """Whether what lies in all of them outlives a stop. A volume may be mounted at the working
+        folder, too."""
+        if not self._api.volume:
+            return True
+        volumes = tuple(f"{one}/" for one in (self._api.volume, workdir) if os.path.ismount(one))
+        return all(f"{os.path.realpath(place)}/".startswith(volumes) for place in places)
 
     def _send(
         self, method: str, path: str, body: dict[str, str] | None

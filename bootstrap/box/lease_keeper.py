@@ -1,7 +1,8 @@
 """Holds the box's lease: looks, counts, warns the runs, and asks the account to end the box.
 
 Beside the runs lie `lease.json` (the terms, by a setup), `lease.extended` (seconds that a person
-added, a line each time) and `lease.state`: what is counted, and whether this box can hold it.
+added, a line each time), `lease.state`: what is counted, and whether this box can hold it; and
+`lease.digests`, of what `lease_safety.py` read.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .lease import (
+    CAN_END,
+    DESTROY,
     END_RUNS,
+    LOOK,
     SOON,
-    STOP,
     VERSION,
+    WIPES,
     AccountWord,
     LeaseState,
     LeaseTerms,
@@ -29,8 +33,9 @@ from .lease import (
     limits,
     reached,
 )
-from .lease_activity import ActivityReader, boot_id, started_at
+from .lease_activity import MOST_FILES, ActivityReader, boot_id, started_at
 from .lease_api import KeyRefusedError, NoWordError, OwnInstance, find_instance
+from .lease_safety import SafetyLook
 
 HERE = Path(__file__).resolve().parent
 TERMS, STATE, EXTENDED = "lease.json", "lease.state", "lease.extended"
@@ -40,8 +45,9 @@ TRY_AGAIN_S = 60.0
 """The same where it did not answer, or what passed while the box was down is not known."""
 REFUSED_AGAIN_S = 600.0
 _GRACE_S = 10.0
-CAN_END = frozenset({"yes", "no-boot"})
-"""What the account said at its first read, where a box can be ended by its own key."""
+_PATIENCE_S = 20.0
+LOOK_AGAIN_S = 600.0
+"""The same between two looks at what is safe, when the end is near: the last one is short then."""
 AT_BOOT = {"vast": Path("/root/onstart.sh")}
 """What a provider runs at each start of a box, where a setup may add a line."""
 
@@ -66,6 +72,9 @@ class LeaseKeeper:
         self._grace = 0.0
         self._ending: list[subprocess.Popen[bytes]] = []
         """Those that end the runs, and write down how they ended."""
+        self._is_written = False
+        self._safety = SafetyLook(box_home)
+        self._look_at = 0.0
         self.why = "trying"
         """Whether this box can hold its lease: yes, or why not."""
         self.error = ""
@@ -75,11 +84,12 @@ class LeaseKeeper:
         """One look at everything, and what follows from it. `runs` are those that live.
 
         Whether there is a lease."""
-        try:
-            terms = LeaseTerms.read((self._home / TERMS).read_text())
-        except (OSError, ValueError, TypeError):
+        terms = self._terms()
+        if terms is None:
             self._state = None
             return False
+        if self._is_written and not (self._home / STATE).exists():
+            self._state = None  # it was released, and set anew
         state = self._state = self._state or self._written()
         self._grace = max((_grace(run) for run in runs), default=self._grace)
         tick = Tick(
@@ -89,18 +99,46 @@ class LeaseKeeper:
             look=self._activity.look(runs, gpus),
             said=self._ask(state),
             extended=self._extended(),
-            can_end=self.why in CAN_END,
+            can_end=self._held(terms, state) in CAN_END,
             has_runs=bool(runs) or any(one.poll() is None for one in self._ending),
             grace=self._grace,
+            is_safe=self._is_safe(),
         )
         for action in advance(terms, state, tick):
             if action == END_RUNS:
-                self._ending = _end_runs(runs)
-            elif action == STOP:
+                self._ending = _end_runs(self._home, runs)
+            elif action == LOOK:
+                self._safety.begin()
+            # A person may have extended or released it, while the account was asked.
+            elif (self._terms(), self._extended()) == (terms, tick.extended):
                 self._write(terms, state, tick.look)  # nobody can once it is done
-                self._stop()
+                self._end(destroys=action == DESTROY)
+        self._look_ahead(terms, state)
         self._write(terms, state, tick.look)
         return True
+
+    @property
+    def looks(self) -> bool:
+        """Whether the box's end waits for what a look tells."""
+        return self._state is not None and self._state.looks
+
+    def _is_safe(self) -> bool | None:
+        found = self._safety.tell()
+        return None if found is None else not found
+
+    def _look_ahead(self, terms: LeaseTerms, state: LeaseState) -> None:
+        """Read most of the results before the end: the last look is to take little time then."""
+        if terms.then != DESTROY or self._safety.is_under_way or not reached(terms, state, SOON):
+            return
+        # What a monitor that was killed looked at is looked at again.
+        if state.looks or self._clock() >= self._look_at:
+            self._look_at = self._clock() + LOOK_AGAIN_S
+            self._safety.begin()
+
+    def _terms(self) -> LeaseTerms | None:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return LeaseTerms.read((self._home / TERMS).read_text())
+        return None
 
     def _written(self) -> LeaseState:
         with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
@@ -114,7 +152,8 @@ class LeaseKeeper:
 
     def _ask(self, state: LeaseState) -> AccountWord | None:
         """What the account says now, where it is time to ask it."""
-        if self._clock() < self._ask_at:
+        # An answer may take long, and what was looked at grows old.
+        if self._clock() < self._ask_at or (self._ask_at and state.looks):
             return None
         self._instance = self._instance or self._find()
         if self._instance is None:
@@ -144,38 +183,79 @@ class LeaseKeeper:
         except OSError:
             return False
 
-    def _stop(self) -> None:
+    def _held(self, terms: LeaseTerms, state: LeaseState) -> str:
+        """Whether the box holds its lease: `why`, or that a stop would lose what `then` keeps."""
+        instance, workdir = self._instance, str(self._home.parent)
+        if terms.then == DESTROY or instance is None or self.why not in CAN_END:
+            return self.why
+        places = _places(self._home, with_links=bool(reached(terms, state, SOON)))
+        return self.why if instance.keeps(places, workdir) else WIPES
+
+    def _end(self, *, destroys: bool) -> None:
         self._instance = self._instance or self._find()
         if self._instance is None:
             self.error = "this box has no key of its own"
             return
+        self.error = ""
         try:
-            self._instance.stop()
-        except (KeyRefusedError, NoWordError) as error:
+            if destroys:
+                self._instance.destroy()
+            else:
+                self._instance.stop()
+        except KeyRefusedError as error:
             self.error = str(error)
-        else:
-            self.error = ""
+            if destroys:  # it may be stopped all the same
+                self._end(destroys=False)
+        except NoWordError as error:
+            self.error = str(error)
 
     def _write(self, terms: LeaseTerms, state: LeaseState, look: UseLook | None) -> None:
         """For whoever asks, and for the monitor that comes next."""
         said = {
             "v": VERSION,
-            "held": self.why,
+            "held": self._held(terms, state),
             "error": self.error,
             "over": reached(terms, state),
             "soon": reached(terms, state, SOON),
             "limits": {name: list(pair) for name, pair in limits(terms, state).items()},
             "then": terms.then,
+            "unsafe": self._safety.found,
             "price": terms.price if state.price is None else state.price,
             "used": look.used if look else None,
             "counted": state.as_dict(),
         }
         new = self._home / f"{STATE}.new.{os.getpid()}"
-        with contextlib.suppress(
-            OSError
-        ):  # a full disk: what is counted is known here all the same
+        self._is_written = False
+        with contextlib.suppress(OSError):  # a full disk: it is known here all the same
             new.write_text(json.dumps(said, separators=(",", ":")) + "\n")
             new.replace(self._home / STATE)
+            self._is_written = True
+
+
+def _places(box_home: Path, *, with_links: bool) -> Iterator[str]:
+    """Where what people made on the box may lie. `with_links`: also what links in results lead to;
+    on a volume of the network that takes a while."""
+    yield str(box_home)
+    for note in box_home.glob("runs/*/*/dir"):
+        with contextlib.suppress(OSError):
+            tree = note.read_text().strip()
+            yield tree
+            for name in note.with_name("results").read_text().splitlines():
+                yield f"{tree}/{name}"
+                if with_links:
+                    yield from _links(f"{tree}/{name}")
+
+
+def _links(folder: str) -> Iterator[str]:
+    waiting, left = [folder], MOST_FILES
+    while waiting and left > 0:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
+            for one in found:
+                left -= 1
+                if one.is_symlink():
+                    yield one.path
+                elif one.is_dir():
+                    waiting.append(one.path)
 
 
 def _grace(run: Path) -> float:
@@ -184,9 +264,13 @@ def _grace(run: Path) -> float:
     return _GRACE_S
 
 
-def _end_runs(runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:
+def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:
     """Ask them to end, as `stop` does; each has its grace, and is killed then."""
     begun: list[subprocess.Popen[bytes]] = []
+    # Those that wait come first: else one would begin where another was ended.
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        command = ["bash", str(HERE / "lease_look.sh"), str(box_home), "empty-queue"]
+        subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False)
     for run in runs:
         with contextlib.suppress(OSError):
             command = ["sh", str(HERE / "processes.sh"), "stop_run", str(run)]

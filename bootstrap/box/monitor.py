@@ -26,7 +26,7 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from .gpu_reader import GPU, ask, load_library  # noqa: E402
+from .gpu_reader import GPU, INIT, ask, load_library  # noqa: E402
 from .top_stream import POWER, host, known, run_state, watts  # noqa: E402
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 EVERY_S = 10.0
+HURRY_S = 1.0
+"""Seconds between two turns where the box is about to be ended."""
 STAYS_S = 60.0
 """How long it stays when no run lives: the next one of a queue, or of a person, finds it here."""
 MOST_LINES = 8640
@@ -53,8 +55,7 @@ class GpuWatch(threading.Thread):
 
     def run(self) -> None:
         """Read again and again."""
-        load_library()
-        failed = ask([("nvmlInit",)])
+        failed = load_library() == "missing" or ask(INIT)
         count = None if failed else known(ask([("nvmlDeviceGetCount",)]))
         handles = [ask([("nvmlDeviceGetHandleByIndex", index)]) for index in range(count or 0)]
         self.still = [still(index, handle) for index, handle in enumerate(handles)]
@@ -167,7 +168,8 @@ def watch(box_home: Path, every: float, stays: float) -> None:
             alone_since = began
         elif began - alone_since >= stays:
             return
-        time.sleep(max(0.0, every - (time.monotonic() - began)))
+        pause = min(every, HURRY_S) if keeper and keeper.looks else every
+        time.sleep(max(0.0, pause - (time.monotonic() - began)))
 
 
 def lease_keeper(box_home: Path) -> LeaseKeeper | None:

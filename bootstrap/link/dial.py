@@ -159,7 +159,10 @@ class _Proxy:
 def _connect(endpoint: Endpoint) -> HeardSocket:
     """Connect to the first of the name's addresses that answers."""
     family = _FAMILIES.get(endpoint.address_family, socket.AF_UNSPEC)
-    found = socket.getaddrinfo(endpoint.hostname, endpoint.port, family, socket.SOCK_STREAM)
+    name = endpoint.hostname
+    # Of text Python would import what encodes foreign letters, to find none.
+    host = name.encode() if name.isascii() else name
+    found = socket.getaddrinfo(host, endpoint.port, family, socket.SOCK_STREAM)
     waiting = _alternate([(item[0], item[4]) for item in found])
     deadline = time.monotonic() + endpoint.connect_timeout
     trying: list[socket.socket] = []

@@ -9,11 +9,15 @@ from bootstrap import paths
 from bootstrap.link.record import KnownBox, read_box, save
 
 
-def retire(box: KnownBox) -> Path:
+def retire(box: KnownBox) -> Path | None:
     """Put what is known of a box that is gone aside, its receipts too, without its pin.
 
-    Its name is free then. The folder that it lies in. Raises OSError, and as `refuse_newer`.
+    Its name is free then. The folder that it lies in; None where another command did that already,
+    and another box may have the name. Raises OSError, and as `refuse_newer`.
     """
+    kept = read_box(box.folder)
+    if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
+        return None
     save(box)
     aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

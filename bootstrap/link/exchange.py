@@ -1,14 +1,11 @@
 """A script to the box, its answer back, whole or as it comes: one exec, whatever shell is there.
 
-The script travels as base64 in one single-quoted word, which bash, dash, zsh,
-fish, tcsh and busybox ash hand on unharmed; `/bin/sh` decodes and runs it. The
-answer is framed by a random sentinel, so that what rc files print around it
+The answer is framed by a random sentinel, so that what rc files print around it
 doesn't matter (docs/adr/0004).
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import re
 import secrets
@@ -19,6 +16,7 @@ from dataclasses import dataclass
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.parsing import exit_code
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
@@ -61,15 +59,6 @@ class Answer:
     output: bytes
     code: int
     errors: bytes
-
-
-def shell_command(script: str, shell: str = "/bin/sh") -> str:
-    """A command line that runs `script` in `shell`, the same under any login shell.
-
-    The script's standard input is the command's. `shell` is a plain path or name.
-    """
-    encoded = base64.b64encode(script.encode(errors="surrogateescape")).decode()
-    return f"exec {shell} -c 'eval \"$(echo {encoded} | base64 -d)\"'"
 
 
 def exchange(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:

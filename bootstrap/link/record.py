@@ -87,8 +87,8 @@ class KnownBox:
     spent: float = 0.0
     """Dollars that it cost since its last start, as far as its account said; 0 where it didn't."""
     lease: Mapping[str, object] = field(default_factory=dict)
-    """Its lease by the last setup that set one: seconds, dollars, price; when it was `set`, what a
-    person `extended` it by, and whether the box itself has it `held`."""
+    """Its lease by the last setup that set one: its terms, see `box/lease.py`; when it was `set`,
+    what a person `extended` it by, and whether the box itself has it `held`."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """The record as it was read: what this program doesn't know in it is written again."""
 

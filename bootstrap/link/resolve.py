@@ -8,19 +8,17 @@ user's configuration, keys and host-key checks apply to the jump host as they ar
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
-import pwd
 import re
 import secrets as random
 import shlex
-import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bootstrap.errors import UnreachableError, UsageError
+from bootstrap.link.ssh_settings import SshSettings, expand
 from bootstrap.link.target import Target
 from bootstrap.paths import expanded
 
@@ -94,7 +92,7 @@ def resolve(
     if user and not target.user and resolved_user == getpass.getuser():
         resolved_user = user
     port = int(settings.first("port") or 22)
-    tokens = _tokens(target.address, hostname, resolved_user, port, settings)
+    tokens = settings.tokens(target.address, hostname, resolved_user, port)
     return Endpoint(
         alias=target.address,
         hostname=hostname,
@@ -127,23 +125,6 @@ def _entry(host: str) -> list[list[str]]:
     return [[value for value in settings.all(key) if value != host] for key in _OF_AN_ENTRY]
 
 
-class _Settings:
-    """What `ssh -G` printed: lower-case keys, some of them several times."""
-
-    def __init__(self, text: str) -> None:
-        self._pairs = [
-            (key, value)
-            for key, _, value in (line.partition(" ") for line in text.splitlines())
-            if value
-        ]
-
-    def first(self, key: str) -> str | None:
-        return next((value for name, value in self._pairs if name == key), None)
-
-    def all(self, key: str) -> list[str]:
-        return [value for name, value in self._pairs if name == key]
-
-
 def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -> list[str]:
     arguments = ["ssh", "-G"]
     options = {
@@ -159,7 +140,7 @@ def _ssh_arguments(target: Target, identity: Path | None, config: Path | None) -
     return [*arguments, "--", target.address]
 
 
-def _ask_ssh(arguments: list[str]) -> _Settings:
+def _ask_ssh(arguments: list[str]) -> SshSettings:
     try:
         answer = subprocess.run(
             arguments,
@@ -188,45 +169,7 @@ def _ask_ssh(arguments: list[str]) -> _Settings:
             where="ssh config",
             hint=f"Try it: {shlex.join(arguments)}",
         )
-    return _Settings(answer.stdout)
-
-
-def _tokens(alias: str, hostname: str, user: str, port: int, settings: _Settings) -> dict[str, str]:
-    """What `%h` and the like stand for (ssh_config(5), TOKENS)."""
-    local = socket.gethostname()
-    jump = settings.first("proxyjump") or ""
-    hashed = hashlib.sha1(f"{local}{hostname}{port}{user}{jump}".encode())  # noqa: S324 - as ssh does
-    return {
-        "%": "%",
-        "C": hashed.hexdigest(),
-        "L": local.partition(".")[0],
-        "d": _home(),
-        "h": hostname,
-        "i": str(os.getuid()),
-        "j": jump,
-        "k": settings.first("hostkeyalias") or alias,
-        "l": local,
-        "n": alias,
-        "p": str(port),
-        "r": user,
-        "u": getpass.getuser(),
-    }
-
-
-def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """`~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh expands them.
-
-    To ssh, home is the account's, whatever $HOME says.
-    """
-    text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
-    text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)
-    if text == "~" or text.startswith("~/"):
-        return _home() + text[1:]
-    return str(expanded(text)) if text.startswith("~") else text
-
-
-def _home() -> str:
-    return pwd.getpwuid(os.getuid()).pw_dir
+    return SshSettings(answer.stdout)
 
 
 def _existing_identity(text: str | None) -> Path | None:
@@ -250,7 +193,9 @@ def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
     return tuple(p for p in paths if p.is_file() or p.with_name(p.name + ".pub").is_file())
 
 
-def _known_hosts(settings: _Settings, tokens: Mapping[str, str], *options: str) -> tuple[Path, ...]:
+def _known_hosts(
+    settings: SshSettings, tokens: Mapping[str, str], *options: str
+) -> tuple[Path, ...]:
     found: list[Path] = []
     for line in filter(None, map(settings.first, options)):
         words = line.split(" ")
@@ -276,7 +221,7 @@ def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
 
 
 def _proxy_command(
-    settings: _Settings, tokens: Mapping[str, str], config: Path | None
+    settings: SshSettings, tokens: Mapping[str, str], config: Path | None
 ) -> str | None:
     jump = _jump(settings)
     if jump:
@@ -292,7 +237,7 @@ def _proxy_command(
     return re.sub(r"%([%hnpr])", lambda m: tokens[m[1]], command)
 
 
-def _jump(settings: _Settings) -> str | None:
+def _jump(settings: SshSettings) -> str | None:
     jump = settings.first("proxyjump")
     return jump if jump and jump != "none" else None
 

@@ -3,7 +3,7 @@
     user@address:port     ssh://user@address:port     [2001:db8::1]:22
     an alias of ~/.ssh/config, the name of a known box, or `local`
     vast:12345678     runpod:a1b2c3     lambda:…     paperspace:…     by the account's id
-    "ssh -p 46769 root@5.17.27.63 -L 8080:localhost:8080"   as a dashboard shows it
+    "ssh -p 46769 root@203.0.113.7 -L 8080:localhost:8080"   as a dashboard shows it
 
 What a shell or ssh could take for more than a name is refused here, before
 anything runs: leading dashes, quotes, `$`, backticks, semicolons, whitespace,
@@ -34,7 +34,7 @@ _FORMS = (
     "A host is user@address:port, ssh://user@address:port, an alias of your ssh config, "
     "the name of a known box, `local`, the id that your account has (vast:12345678), or the "
     "provider's whole ssh command in quotes: "
-    '--host "ssh -p 46769 root@5.17.27.63"'
+    '--host "ssh -p 46769 root@203.0.113.7"'
 )
 
 

@@ -67,8 +67,10 @@ def find_takings(
     """What of `kinds` `loaded` takes by the word of a repository at one of `roots`, if it does."""
     roots = [root.resolve() for root in roots]
     root, labels, found = None, set[str](), list[Taking]()
+    shipped = set[str]()
     for layer in loaded.layers:
         if find.is_shipped(layer.path):
+            shipped.add(find.label(layer.path))
             continue
         root = root or next((each for each in roots if _leads_through(layer.path, each)), None)
         if root is None:
@@ -82,7 +84,9 @@ def find_takings(
     for key, kind in taking_keys().items():
         origin = loaded.origins.get(key)
         asked = kind in kinds and key != _FILE_OF_THE_CHAIN
-        if asked and origin is not None and origin.file in labels:
+        # A repository that extends a provider's profile chooses that account.
+        theirs = labels | shipped if kind is Takes.ACCOUNT else labels
+        if asked and origin is not None and origin.file in theirs:
             found += [Taking(key, what) for what in values_of(loaded.profile, key)]
     if Takes.REPOSITORY in kinds:
         found += [Taking("git.url", each) for root_ in roots for each in _others(root_)]

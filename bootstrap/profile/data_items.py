@@ -6,8 +6,9 @@ import re
 from typing import Annotated, Literal
 
 from bootstrap.profile.fields import Section, field
+from bootstrap.profile.rule import Rule, shown
 from bootstrap.profile.takes import Free
-from bootstrap.profile.values import REPO_PATH, WORKDIR, Rule, ordinary, shown
+from bootstrap.profile.values import REPO_PATH, WORKDIR, ordinary
 
 Place = Literal["local", "address", "hub", "bucket"]
 _SCHEMES: dict[str, Place] = {

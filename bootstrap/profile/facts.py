@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bootstrap.profile.rule import fits
 from bootstrap.profile.survey import commands, files, scripts
 from bootstrap.profile.survey.environment import Environment, Reasoned, find_environment
 from bootstrap.profile.survey.packages import PACKAGES, name_of, same
-from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH, fits
+from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH
 
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
 # Packages that ask for a secret, by the name of the variable they read.

@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
+from bootstrap.profile.rule import Rule
 from bootstrap.profile.takes import Takes
-from bootstrap.profile.values import Rule
 
 S = TypeVar("S", bound="Section")
 Kind = Literal["text", "whole", "number", "truth", "list", "map", "section"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap import paths
 from bootstrap.errors import ProfileError
-from bootstrap.profile.values import shown
+from bootstrap.profile.rule import shown
 from bootstrap.text.nearest import nearest
 
 OF_A_REPOSITORY = paths.PROFILE

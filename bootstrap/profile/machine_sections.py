@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from bootstrap.profile import values
 from bootstrap.profile.fields import Section, field
-from bootstrap.profile.takes import Free, Money
+from bootstrap.profile.takes import Account, Free, Money
 
 EnvName = Annotated[str, values.ENV_NAME]
 BoxFile = Annotated[str, values.BOX_FILE]
@@ -42,8 +42,8 @@ class Provider(Section):
 
     name: Free[FreeText] = field("What people call the provider.", default="this host")
     console: Free[FreeText | None] = field("Where a box is destroyed: an address or a sentence.")
-    account: Free[Literal["vast", "runpod", "lambda", "paperspace"] | None] = field(
-        "Whose account may have its boxes."
+    account: Account[Literal["vast", "runpod", "lambda", "paperspace"] | None] = field(
+        "Whose account may have its boxes, and pays for what `up` rents."
     )
     box_id: Free[list[EnvName]] = field(
         "Variables by which a box says its id there; it counts where the account agrees."
@@ -139,7 +139,7 @@ class Rent(Section):
 
 
 class Lease(Section):
-    """What ends the box when nobody does: it is stopped, and its runs are asked to end before."""
+    """What ends the box when nobody does; its runs are asked to end before."""
 
     hours: Money[float | None] = field("How long it may go on.", gt=0, le=100_000)
     dollars: Money[float | None] = field(
@@ -150,4 +150,8 @@ class Lease(Section):
     )
     stall: Money[Time | None] = field(
         "How long it may compute while neither a log nor results grow, as in 2h."
+    )
+    then: Money[Literal["stop", "destroy"]] = field(
+        "What ends it: `destroy` where nothing on it is unsafe; what is not safe is stopped.",
+        default="stop",
     )

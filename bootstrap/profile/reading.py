@@ -14,8 +14,8 @@ from bootstrap.profile.fields import EXPECTED, Field, Kind
 from bootstrap.profile.merge import Branch, Leaf, Tree, plain
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem
+from bootstrap.profile.rule import shown
 from bootstrap.profile.schema import PROFILE
-from bootstrap.profile.values import shown
 from bootstrap.profile.yaml_source import REFUSED, Items, Keys, Node, Scalar, YamlFile, read_as
 from bootstrap.text.nearest import nearest
 

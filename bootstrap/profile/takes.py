@@ -24,6 +24,7 @@ class Takes(enum.Enum):
     DATA = "data"
     BUCKET = "bucket"
     MONEY = "money"
+    ACCOUNT = "account"
 
 
 Free = Annotated[T, Takes.NOTHING]
@@ -35,3 +36,4 @@ Dependencies = Annotated[T, Takes.DEPENDENCY]
 Data = Annotated[T, Takes.DATA]
 Buckets = Annotated[T, Takes.BUCKET]
 Money = Annotated[T, Takes.MONEY]
+Account = Annotated[T, Takes.ACCOUNT]

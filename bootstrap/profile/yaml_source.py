@@ -18,7 +18,8 @@ import yaml
 from bootstrap.paths import real
 from bootstrap.profile.origins import Origin
 from bootstrap.profile.problems import ProfileProblem, WrongProfileError
-from bootstrap.profile.values import ordinary, shown
+from bootstrap.profile.rule import shown
+from bootstrap.profile.values import ordinary
 
 REFUSED = "refused"
 LARGEST_FILE = 256 * 1024  # bytes

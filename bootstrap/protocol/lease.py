@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bootstrap.box.lease import LIMITS
+from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration
 
 _HELD = {
@@ -17,11 +18,13 @@ _HELD = {
     "no-boot": "held by the box until it is restarted",
     "no-key": "nothing on this box holds it: the box has no key of its own for its account",
     "refused": "nothing on this box holds it: its account refuses the box's own key",
+    "wipes": "nothing on this box holds it: a stop would wipe what lies outside its volume",
 }
 """What the monitor says of itself, by its word."""
 LOST = "lost"
 _GONE = "nothing on this box holds it: its monitor is gone. The next setup begins it again"
 _MOST = 1e12
+_MOST_UNSAFE, _LONGEST = 10, 300
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class BoxLease:
     """A lease as its box counts it."""
 
     held: str
-    """yes, no-boot, no-answer, no-key, refused, trying; lost: nobody is at work there."""
+    """yes, no-boot, no-answer, no-key, refused, wipes, trying; lost: nobody is at work there."""
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """By hours, dollars, idle, stall: how much there is, and the limit. Seconds, dollars."""
     over: str = ""
@@ -38,6 +41,10 @@ class BoxLease:
     extended: float = 0.0
     has_error: bool = False
     """Whether the account did not take what it was asked the last time."""
+    destroys: bool = False
+    """Whether it is destroyed in the end, where nothing is unsafe; else it is stopped."""
+    unsafe: tuple[str, ...] = ()
+    """What is not, by the box's last look."""
 
     @property
     def is_held(self) -> bool:
@@ -57,6 +64,8 @@ class BoxLease:
                 for name, (is_, most) in self.limits.items()
             },
             "over": self.over or None,
+            "then": "destroy" if self.destroys else "stop",
+            "unsafe": [*self.unsafe],
             "extended": self.extended,
         }
 
@@ -74,10 +83,18 @@ class BoxLease:
         if self.has_error and self.held != "no-answer":
             error = "; its account did not answer the last time, and is asked again"
         if self.over and self.is_held:
-            return f"the box is asked to be stopped{error}"
+            return f"the box is asked to be {self._end()}{error}"
         if self.over:
             return f"it goes on, and on costing: {_HELD[self.held]}"
-        return f"{_HELD.get(self.held, _HELD['trying'])}{error}"
+        end = f", then {self._end()}" if self.destroys else ""
+        return f"{_HELD.get(self.held, _HELD['trying'])}{end}{error}"
+
+    def _end(self) -> str:
+        if self.destroys and self.unsafe:
+            first, *others = self.unsafe
+            more = f", and {len(others)} more" if others else ""
+            return f"stopped, not destroyed ({first}{more})"
+        return "destroyed" if self.destroys else "stopped"
 
 
 _LEFT = {
@@ -108,7 +125,14 @@ def parse_lease(said: str) -> BoxLease | None:
         soon=_limit(state.get("soon")),
         extended=_number(counted.get("extended")) if isinstance(counted, dict) else 0.0,
         has_error=bool(state.get("error")),
+        destroys=state.get("then") == "destroy",
+        unsafe=_unsafe(state.get("unsafe")),
     )
+
+
+def _unsafe(said: object) -> tuple[str, ...]:
+    lines = said[:_MOST_UNSAFE] if isinstance(said, list) else []
+    return tuple(sanitize(line)[:_LONGEST] for line in lines if isinstance(line, str))
 
 
 def _limits(said: object) -> dict[str, tuple[float, float]]:

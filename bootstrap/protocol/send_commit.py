@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.repo.here import LocalRepository

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import read_until, shell_command
+from bootstrap.link.exchange import read_until
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.profile.git_dependencies import GitDependency
 from bootstrap.protocol.query import build_query

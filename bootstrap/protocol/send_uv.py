@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.paths import cache_dir, temporary_dir, write_private
 from bootstrap.protocol.query import build_query

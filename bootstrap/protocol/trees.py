@@ -31,6 +31,7 @@ _WORDS = {
     "staged": "staged ({count}): {names}",
     "commits": "commits that are only there ({count}): {names}",
     "files": "files that were made there ({count}): {names}",
+    "repositories": "submodules with commits of their own, perhaps ({count}): {names}",
 }
 
 

@@ -92,6 +92,8 @@ class StopRule:
     keeps: str
     costs: str
     """What it still costs."""
+    only_volume: bool = False
+    """Whether it keeps nothing but the volume that the box was rented with."""
 
 
 @dataclass(frozen=True)

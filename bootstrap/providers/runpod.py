@@ -112,6 +112,7 @@ class RunPod(CloudAccount):
     stops = StopRule(
         "its volume alone (/workspace)",
         "its volume; at a balance of $0 a pod without a network volume is terminated",
+        only_volume=True,
     )
 
     def boxes(self) -> Sequence[RentedBox]:

@@ -26,7 +26,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "noting which part of a pipeline ended the training, and what it left running",
         "the queue of runs, and train.at_boot: resume",
         "a limit for the log, its times, and train.grace",
-        "python.conda; results in a bucket (train.results_to)",
+        "python.conda, data, a lease; results in a bucket (train.results_to)",
     ),
     MINIMAL: (
         "what the compact script leaves out, too",

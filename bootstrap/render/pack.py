@@ -11,6 +11,7 @@ import ast
 import base64
 import io
 import re
+import string
 import tokenize
 from functools import lru_cache
 from itertools import pairwise
@@ -18,7 +19,8 @@ from itertools import pairwise
 FOLD = 1000
 """Characters a line: a terminal takes 4,095 at once (termios(3), MAX_CANON)."""
 
-_ROUNDS = 30  # zopfli's; 15 is its default, and more than 50 gain nothing
+_ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
+_BLOCKS = 4  # at most; fifteen gain 50 bytes where the script is long, for twice the time
 _WORDS = re.compile(r"""\w[\w"']""")
 """What a space must stay between; after a word a quote could be taken for part of it."""
 _WORTH_IT = 96 * 1024  # bytes; above, so many rounds take seconds, and one gains nearly as much
@@ -101,12 +103,13 @@ def _without_annotations(tree: ast.Module) -> None:
                     body[at] = ast.Assign([each.target], each.value, lineno=each.lineno)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def squeezed(data: bytes) -> bytes:
     """`data` as gzip; the same bytes each time. What is short is made as short as deflate can."""
     from zopfli.gzip import compress
 
-    return bytes(compress(data, numiterations=_ROUNDS if len(data) <= _WORTH_IT else 1))
+    rounds = _ROUNDS if len(data) <= _WORTH_IT else 1
+    return bytes(compress(data, numiterations=rounds, blocksplittingmax=_BLOCKS))
 
 
 def encoded(script: str) -> str:
@@ -137,6 +140,12 @@ def _pasted(decoder: str, text: str) -> str:
 _DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in "!\"$';\\^`~")
 """85 characters that mean nothing to a terminal, to ssh or to history: 4 bytes in 5 of them."""
 
+_FROM_RFC_1924 = str.maketrans(
+    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
+    _DIGITS,
+)
+"""From the characters that Python takes for the same."""
+
 _DECODE = (
     # Quoted once for the shell that is pasted into, and once for the bash that reads it.
     f"d='{_DIGITS}' bash -c 'LC_ALL=C;while read -r l;do o=;for((i=0;i<${{#l}};i+=5));do n=0;"
@@ -148,8 +157,4 @@ _DECODE = (
 def _in_85(packed: bytes) -> str:
     """A sixteenth shorter than base64; gzip passes over the zeros at the end."""
     packed += bytes(-len(packed) % 4)
-    found = []
-    for at in range(0, len(packed), 4):
-        number = int.from_bytes(packed[at : at + 4], "big")
-        found += [_DIGITS[number // 85**place % 85] for place in (4, 3, 2, 1, 0)]
-    return "".join(found)
+    return base64.b85encode(packed).decode().translate(_FROM_RFC_1924)

@@ -36,24 +36,29 @@ LIBRARY = (
     "venv",
     "dependencies",
     "sources",
+    "uv_progress",
     "conda",
     "fits",
     "reuse",
     "bytecode",
+    "work",
     "runs",
     "resume",
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
 BESIDE_STEPS = frozenset(
-    {"packages", "uv", "venv", "dependencies", "sources", "conda", "fits", "reuse", "bytecode"}
+    {
+        *("packages", "uv", "venv", "dependencies", "sources", "uv_progress", "conda", "fits"),
+        *("reuse", "bytecode"),
+    }
 )
 """Those of the library that stand among the steps, whose words they are: what a box runs from
 memory goes to it as two arguments, library and steps, and each has a limit."""
 
 _LINT = re.compile(r"\A# shellcheck .*\n")
-_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_ ]+)\n", re.MULTILINE)
-"""A program that outlives the script carries parts of the library: here they are put in."""
+_LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
+"""A program that outlives the script carries parts of the library, or of queries: put in here."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
 """What programs that stay on a box share with those that travel with an exchange."""
 _OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
@@ -83,7 +88,8 @@ def step_of(name: str) -> str:
 
 
 def _library(named: re.Match[str]) -> str:
-    return "".join(shell_part("lib", part) for part in named[1].split())
+    parts = (f"lib/{part}".split("/")[-2:] for part in named[1].split())
+    return "".join(shell_part(kind, part) for kind, part in parts)
 
 
 @cache

@@ -89,13 +89,14 @@ def variables(  # noqa: PLR0913 - what a script is made of
     secret_ids: Sequence[str] = (),
     dependencies: Sequence[str] = (),
     sent_data: Mapping[int, SentItem] = MappingProxyType({}),
+    rented: float | None = None,
 ) -> list[tuple[str, Value]]:
     """Name and value of each, in the order of a profile.
 
     `secrets_id` changes when a secret does and tells nothing about it; `secret_ids` are the
     same for each of them, where this machine knows their values. `dependencies`: the rows of those
     that are sent, see templates/lib/dependencies.sh. `sent_data`: the
-    items of `data:` that lie here, by their numbers.
+    items of `data:` that lie here, by their numbers. `rented`: since when the lease counts.
     """
     python, train = profile.python, profile.train
     return [
@@ -142,7 +143,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
         ("SECRETS_ID", secrets_id),
         ("SECRET_IDS", list(secret_ids)),
         ("DATA", data_rows(profile, sent_data)),
-        ("LEASE", lease_terms(profile)),
+        ("LEASE", lease_terms(profile, rented)),
         ("PREPARE", profile.prepare),
         ("SHARED", profile.shared),
         ("TRAIN_COMMAND", train.command if train else ""),
@@ -178,7 +179,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
-def lease_terms(profile: Profile) -> str:
+def lease_terms(profile: Profile, rented: float | None = None) -> str:
     """The lease as the box reads it (JSON), see `box/lease.py`; "" without one."""
     lease = profile.lease
     if lease is None:
@@ -188,7 +189,9 @@ def lease_terms(profile: Profile) -> str:
         "dollars": lease.dollars,
         "idle": seconds_of(lease.idle or ""),
         "stall": seconds_of(lease.stall or ""),
+        "then": None if lease.then == "stop" else lease.then,
         "price": profile.box.price,
+        "rented": rented,
     }
     told = {name: value for name, value in terms.items() if value is not None}
     return json.dumps(told, separators=(",", ":"))

@@ -10,7 +10,8 @@ from bootstrap.errors import BoxstrapError, UnreachableError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting.clock import LOOK_S, RentingClock
-from bootstrap.renting.rental import Rental
+from bootstrap.renting.rental import Rental, is_another
+from bootstrap.text.sizes import dollars
 
 SETTLES_S = 60.0
 """How long an account may not list yet what it just rented out."""
@@ -29,8 +30,11 @@ class Arrival:
 
     def wait(
         self, account: CloudAccount, box: Rental, longest_s: float, say: Callable[[str], None]
-    ) -> None:
-        """Wait until its SSH answers. Raises NeverUpError where it won't."""
+    ) -> RentedBox:
+        """Wait until its SSH answers: the box as its account has it then.
+
+        Raises NeverUpError where it won't, or where it costs more than was agreed to.
+        """
         began, said = self.clock.now(), ""
         while True:
             now = self.clock.now()
@@ -39,11 +43,11 @@ class Arrival:
             except UnreachableError as error:
                 seen, said = None, error.what
             else:
-                if why := _why_never(seen, now - box.asked):
+                if why := _why_never(seen, now - box.asked) or _too_dear(box, seen):
                     raise NeverUpError(why, where=box.host)
                 said = seen.said if seen else ""
             if seen and seen.address and self.answers(seen):
-                return
+                return seen
             if now - began >= longest_s:
                 waited = f"it can't be reached after {(now - began) / 60:.0f} minutes"
                 raise NeverUpError(f"{waited}{f' ({said})' if said else ''}", where=box.host)
@@ -57,13 +61,28 @@ def _why_never(box: RentedBox | None, age_s: float) -> str:
     """Why a box will not come up; "" where it may."""
     if box is None:
         return "its account has it no more" if age_s > SETTLES_S else ""
+    if is_another(box):
+        return "its account gave that id to another rental"
+    costs = ""
+    if box.stopped_price is not None:
+        costs = f", and costs {dollars(box.stopped_price)} an hour as it is"
     bad = {
         RentedState.BROKEN: "it is broken",
-        RentedState.STOPPED: "it is stopped",
+        RentedState.STOPPED: f"it is stopped{costs}",
         RentedState.GONE: "its account ended it",
     }
     why = bad.get(box.state, "")
     return f"{why} ({box.said})" if why and box.said else why
+
+
+def _too_dear(box: Rental, seen: RentedBox | None) -> str:
+    """Why it is given back at this price; "" where that was agreed to, or it is in use."""
+    if box.ready or seen is None or seen.price is None or not box.is_dearer(seen.price):
+        return ""
+    return (
+        f"it costs {dollars(seen.price)} an hour, and {dollars(box.agreed)} was agreed to "
+        "(--max-price allows more)"
+    )
 
 
 def answers_ssh(box: RentedBox) -> bool:

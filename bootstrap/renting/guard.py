@@ -1,28 +1,38 @@
 """`guard`: holds the leases of boxes that can't hold them, from a machine of the person's.
 
-Counted is what accounts say by their own clocks and each box's last start, as the monitor on a box
-does it (`box/lease.py`). Only boxes that this machine knows by their account's id are ended.
+How idle a box is, or how long it hangs, is its own word: that can end this very box, and extends
+nothing. Only boxes that this machine knows by their account's id are ended.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.box.lease import LeaseState, LeaseTerms, Tick, advance, limits, reached
-from bootstrap.errors import BoxstrapError, UnreachableError
+from bootstrap.box.lease import CAN_END, DESTROY, WIPES, LeaseState, reached
+from bootstrap.box.lease_api import APIS
+from bootstrap.errors import BoxstrapError, NotSafeError
 from bootstrap.link.handle import BoxOptions
-from bootstrap.link.record import GUARD, KnownBox, all_boxes
-from bootstrap.paths import write_private
-from bootstrap.protocol.lease import BoxLease
+from bootstrap.link.record import KnownBox, all_boxes
+from bootstrap.protocol.lease import LOST, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.renting.ownership import account_of, rented_host
+from bootstrap.renting import rental
+from bootstrap.renting.ending import alone, end
+from bootstrap.renting.lease_count import (
+    BY_ITS_WORD,
+    count,
+    read_count,
+    tell_left,
+    terms_of,
+    write_count,
+)
+from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
+from bootstrap.renting.teardown import TeardownWish, secure
+from bootstrap.renting.unsafe import Unsafe
+from bootstrap.repo.identity import known_folder
 from bootstrap.runs.connection import connect
 from bootstrap.runs.stop import end_runs
-from bootstrap.text.sizes import dollars
 from bootstrap.ui.screen import Screen
 
 _ENDED = {RentedState.STOPPED: "it is stopped", RentedState.GONE: "it is gone"}
@@ -37,6 +47,9 @@ class GuardedBox:
     says: str
     over: str = ""
     stopped: bool = False
+    destroyed: bool = False
+    unsafe: Sequence[Unsafe] = ()
+    """What was not at home when its lease was over, where that made a difference."""
     error: BoxstrapError | None = None
 
     def as_dict(self) -> dict[str, object]:
@@ -47,22 +60,33 @@ class GuardedBox:
             "says": self.says,
             "over": self.over or None,
             "stopped": self.stopped,
+            "destroyed": self.destroyed,
+            "unsafe": [one.as_dict() for one in self.unsafe],
         }
 
 
 def guard_once(screen: Screen) -> None:
-    """Look once at each box that has a lease, and stop those whose lease is over.
+    """Look once at each box that has a lease, and end those whose lease is over.
 
     Raises UsageError where an account's key is not here; UnreachableError where a box could not be
-    looked at, or not be stopped.
+    looked at, or not be ended.
     """
-    boxes = [box for box in all_boxes() if box.lease and rented_host(box)]
-    others = [box.name for box in all_boxes() if box.lease and not rented_host(box)]
+    leased = [box for box in all_boxes() if box.lease]
+    boxes = [box for box in leased if rented_host(box)]
+    others = [box.name for box in leased if not rented_host(box)]
+    hosts = {box.host_text for box in boxes}
+    rented = [one.host for one in rental.all_rentals() if one.state is rental.RentalState.RENTED]
+    unheld = [host for host in rented if host not in hosts]
     found = [_guarded(box, screen) for box in boxes]
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
     lines += [f"{name}: no account's id is known of it, so nothing here ends it" for name in others]
+    lines += [
+        f"{host}: it was rented from here and has no lease, so nothing ends it. To go on: boxstrap "
+        f"up; to end it: boxstrap down --host {host}"
+        for host in unheld
+    ]
     screen.result(
-        {"boxes": [one.as_dict() for one in found], "not_by_id": others},
+        {"boxes": [one.as_dict() for one in found], "not_by_id": others, "without_lease": unheld},
         "\n".join(lines) or "no box that is known here has a lease",
     )
     error = next((one.error for one in found if one.error), None)
@@ -72,7 +96,10 @@ def guard_once(screen: Screen) -> None:
 
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
     try:
-        return _look(box, screen)
+        with alone(box) as is_alone:
+            if is_alone:
+                return _look(box, screen)
+            return GuardedBox(box.name, box.host_text, "another command is at it")
     except BoxstrapError as error:
         return GuardedBox(box.name, box.host_text, f"{error.what} It is tried again.", error=error)
 
@@ -80,71 +107,125 @@ def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
 def _look(box: KnownBox, screen: Screen) -> GuardedBox:
     account, box_id = account_of(box.host_text)
     rented = account.box(box_id)  # and so the key is proved before anything counts
-    if box.lease.get("held") == "yes":
-        _write(box, _read(box))
+    if box.lease.get("held") == "yes" and _holds_itself(box, rented, account, screen):
         return GuardedBox(box.name, box.host_text, "it holds its lease itself")
     if rented is None or rented.state in _ENDED:
         words = _ENDED[rented.state if rented else RentedState.GONE]
         return GuardedBox(box.name, box.host_text, words)
-    terms = _terms(box.lease)
-    state = _counted(box, terms, rented, account)
+    if rental.is_another(rented):
+        return GuardedBox(box.name, box.host_text, "its account gave that id to another rental")
+    terms = terms_of(box.lease)
+    state = count(box, terms, rented, account)
     over = reached(terms, state)
+    use: BoxLease | str = ""
+    if not over and any(box.lease.get(name) for name in BY_ITS_WORD):
+        use = _ask_box(box, screen)
+        over = use.over if isinstance(use, BoxLease) and use.over in BY_ITS_WORD else ""
     if not over:
-        return GuardedBox(box.name, box.host_text, _left(terms, state))
-    if account.stops is None:
-        says = f"its lease is over ({over}), and {account.title} stops no box: it goes on, and on "
+        return GuardedBox(box.name, box.host_text, tell_left(terms, state, use))
+    return _end(box, OwnBox(account, rented), over, state, screen)
+
+
+def _holds_itself(
+    box: KnownBox, rented: RentedBox | None, account: CloudAccount, screen: Screen
+) -> bool:
+    """Whether it does so yet, as far as anybody knows: its monitor may be gone, or its key."""
+    if rented is None or rented.state in _ENDED:
+        write_count(box, read_count(box))
+        return True
+    terms = terms_of(box.lease)
+    if not reached(terms, count(box, terms, rented, account)):
+        return True
+    try:
+        with connect(BoxOptions(host=box.name), screen) as connection:
+            lease = connection.box_state.lease
+    except BoxstrapError:
+        return True
+    # Elsewhere a person may have extended it, or released it.
+    return lease is None or lease.held in CAN_END
+
+
+def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
+    """End it as its lease says, where that may be done."""
+    account = own.account
+    if box.lease.get("then") == DESTROY:
+        return _destroy_or_stop(box, own, over, state, screen)
+    # What a run wrote since a setup, its monitor knows.
+    said = _ask_box(box, screen) if account.stops and account.stops.only_volume else ""
+    would_wipe = isinstance(said, BoxLease) and said.held == WIPES
+    if account.stops is None or would_wipe or _wipes(box, account):
+        why = f"would keep {account.stops.keeps} of it" if account.stops else "stops no box"
+        says = f"its lease is over ({over}), and {account.title} {why}: it goes on, and on "
         says += "costing. End it: boxstrap down"
         return GuardedBox(box.name, box.host_text, says, over)
     _end_runs(box, screen)
-    account.stop(box_id)
+    account.stop(own.box.id)
     says = f"its lease is over ({over}): stopped. It still costs {account.stops.costs}"
     return GuardedBox(box.name, box.host_text, says, over, stopped=True)
 
 
-def _terms(lease: Mapping[str, object]) -> LeaseTerms:
-    seconds, dollars_, price = map(_number, map(lease.get, ("seconds", "dollars", "price")))
-    return LeaseTerms(seconds=seconds, dollars=dollars_, price=price)
+def _wipes(box: KnownBox, account: CloudAccount) -> bool:
+    """Whether a stop would lose what lies beside the volume, as far as that is known here."""
+    volume = APIS[account.name].volume if account.name in APIS else ""
+    beside = bool(volume) and not f"{box.workdir}/".startswith(f"{volume}/")
+    return beside or box.lease.get("held") == WIPES
 
 
-def _number(value: object) -> float | None:
-    is_one = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_one else None  # type: ignore[arg-type]
+def _destroy_or_stop(
+    box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen
+) -> GuardedBox:
+    """What `down` does where nothing on it is unsafe; else it is stopped, where its account can.
+
+    Where it can't, results yield: what can be fetched was fetched, and what is lost is named.
+    """
+    lost, was_seen = _bring_home(box, screen)
+    account, ends = own.account, f"its lease is over ({over})"
+    named = "".join(f"\n  {one}" for one in lost)
+    if lost and account.stops:
+        account.stop(own.box.id)
+        says = f"{ends}: stopped, since this is not safe:{named}"
+        return GuardedBox(box.name, box.host_text, says, over, stopped=True, unsafe=lost)
+    if not was_seen and state.over_for < _UNSEEN_S:
+        says = f"{ends}, and nobody can look:{named}\nIt is tried again, and destroyed in the end"
+        return GuardedBox(box.name, box.host_text, says, over, unsafe=lost)
+    done = end(account, own.box, box, screen, lost)
+    says = f"{ends}: {done.text()}"
+    return GuardedBox(box.name, box.host_text, says, over, destroyed=True, unsafe=lost)
 
 
-def _counted(
-    box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAccount
-) -> LeaseState:
-    """What is counted until now, and written down."""
-    now, started = account.answered_at, rented.since or 0.0
-    if now is None:
-        raise UnreachableError(
-            "its account does not say what time it is.",
-            where=account.name,
-            hint="Look at the provider's own page.",
-        )
-    state = _read(box)
-    boot = str(started)
-    if not state.boot:  # from the moment on in which a setup set it
-        since = _number(box.lease.get("set")) or now
-        state = LeaseState(boot=boot, at=max(0.0, since - started))
-    if rented.price is not None:
-        state.price = rented.price
-    tick = Tick(boot, now - started, 0.0, extended=_number(box.lease.get("extended")) or 0.0)
-    advance(terms, state, tick)
-    _write(box, state)
-    return state
+def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Unsafe], bool]:
+    """End its runs, and bring home what can come: what is not safe then; whether anybody looked."""
+    git_dir = known_folder(box.repo_key, box.repo_root) if box.repo_key else None
+    place = git_dir.parent if git_dir and git_dir.name == ".git" else git_dir
+    options = BoxOptions(host=box.name, repo=place)
+    try:
+        with connect(options, screen) as connection:
+            find_own(options, connection.box, connection.link.wire)  # it is that very box
+            wish = TeardownWish(_MOST, stop_runs=True)
+            return secure(options, connection, screen, wish), True
+    except NotSafeError:
+        raise
+    except BoxstrapError as error:
+        return [
+            Unsafe("unseen", box.name, f"what is on it: nobody could look: {error.what}")
+        ], False
 
 
-def _left(terms: LeaseTerms, state: LeaseState) -> str:
-    found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
-    left = BoxLease("yes", found).left()
-    if not found:
-        return "its lease has neither hours nor dollars; what is idle only the box knows"
-    price = f" at {dollars(state.price)} an hour" if state.price else ""
-    return f"{left}{price}"
+def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
+    """How it is used, as its monitor counts that; else why nobody knows."""
+    try:
+        with connect(BoxOptions(host=box.name), screen) as connection:
+            lease = connection.box_state.lease
+    except BoxstrapError as error:
+        return error.what
+    is_counted = lease is not None and lease.held != LOST
+    return lease if lease and is_counted else "nothing counts that on the box"
 
 
-_HELD_HERE = frozenset({"hours", "dollars"})
+_UNSEEN_S = 1800.0
+"""So long after its end a box that can't be stopped is tried to be looked at."""
+_MOST = 50 * 1000**3
+"""Bytes that a run's results may be, as `down` has it."""
 
 
 def _end_runs(box: KnownBox, screen: Screen) -> None:
@@ -156,16 +237,3 @@ def _end_runs(box: KnownBox, screen: Screen) -> None:
             end_runs(connection, screen, runs)
     except BoxstrapError as error:
         screen.warn(f"{box.name}: its runs could not be asked to end: {error.what}")
-
-
-def _read(box: KnownBox) -> LeaseState:
-    try:
-        kept = json.loads((box.folder / GUARD).read_text(encoding="utf-8"))
-        return LeaseState.read(kept["counted"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return LeaseState()
-
-
-def _write(box: KnownBox, state: LeaseState) -> None:
-    text = json.dumps({"v": 1, "counted": dataclasses.asdict(state)})
-    write_private(box.folder / GUARD, text + "\n")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bootstrap.errors import NoOfferError, UsageError
-from bootstrap.profile import find
+from bootstrap.errors import BoxstrapError, NoOfferError, UsageError
 from bootstrap.providers import accounts
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile
 
 _DISK_GB = 50
+_LOW_HOURS = 24.0
 _SHOWN = 20
 _NEAREST = 5
 
@@ -47,11 +47,8 @@ def accounts_for(
 
     Raises UsageError where there is none, NoOfferError where nothing is rented there.
     """
-    extended = (path.stem for path in loaded.chain if find.is_shipped(path))
-    of_profile: str | None = loaded.profile.provider.account or next(extended, None)
-    if of_profile not in accounts.PROVIDERS:
-        of_profile = None  # `ssh`: any host's
-    name = named or loaded.profile.rent.provider or of_profile
+    profile = loaded.profile
+    name = named or profile.rent.provider or profile.provider.account
     if name and name not in accounts.PROVIDERS:
         raise UsageError(f"{name} is no provider.", where="--provider", hint=f"One of: {_listed()}")
     if name and (why := accounts.PROVIDERS[name].cant_rent):
@@ -125,6 +122,18 @@ def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
     return NoOfferError(
         "no offer fits the order.", hint=near if lines else "Look again later, or elsewhere."
     )
+
+
+def low_balance(account: CloudAccount, price: float) -> str:
+    """What to say of a balance that lasts less than a day at this price; "" of any other."""
+    try:
+        left = account.balance()
+    except BoxstrapError:
+        return ""  # what rents says it, if it matters
+    if left is None or left >= price * _LOW_HOURS:
+        return ""
+    hours = max(0.0, left) / price if price else 0.0
+    return f"{account.title}: {dollars(left)} left, about {hours:.1f} hours of this box"
 
 
 def offered_gpus(offer: Offer) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -17,21 +16,24 @@ from bootstrap.errors import (
     NoOfferError,
     ReturnBoxError,
     UnreachableError,
-    UsageError,
 )
-from bootstrap.link.ended import retire
-from bootstrap.link.record import all_boxes
 from bootstrap.providers.api import UndecidedError
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting import destruction, rental
 from bootstrap.renting.arrival import Arrival, NeverUpError, answers_ssh
 from bootstrap.renting.clock import LOOK_S, RentingClock
-from bootstrap.renting.order import no_offer, offered_gpus, offers_of
+from bootstrap.renting.ending import put_aside
+from bootstrap.renting.order import low_balance, no_offer, offered_gpus, offers_of
 from bootstrap.renting.rental import Rental, RentalState
-from bootstrap.renting.standing import HOLDS, find_live, is_still_rented, may_hold, was_met_since
+from bootstrap.renting.standing import (
+    find_live,
+    is_still_rented,
+    left_alone,
+    may_hold,
+    was_met_since,
+)
 from bootstrap.renting.undecided import account_for, decide, look_for
-from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sizes import dollars
 from bootstrap.ui.reporter import Reporter
 
@@ -41,7 +43,6 @@ _REFUSALS = 10
 """Offers that may be gone until one is there."""
 _LOGIN_S = 180.0
 """How long a box that answers may take until it lets us in."""
-_LOW_HOURS = 24.0
 _T = TypeVar("_T")
 
 
@@ -57,6 +58,8 @@ class RentWish:
     """Dollars for boxes that turn out to be none; by default an hour of one."""
     another: bool = False
     loading_s: float = 900.0
+    ask: Callable[[Offer], None] = lambda _: None
+    """Asks what else is to be known before an offer is taken."""
 
 
 class Renter:
@@ -97,11 +100,13 @@ class Renter:
         while True:
             try:
                 account = self._accounts[box.provider]
-                self._arrival.wait(account, box, self._longest(box), self._reporter.say)
+                box = dataclasses.replace(box, agreed=max(box.agreed, self._agreed or 0.0))
+                seen = self._arrival.wait(account, box, self._longest(box), self._reporter.say)
+                box = self._at_its_price(box, seen.price)
                 result = self._set_up(box, set_up)
             except NeverUpError as error:
-                if not is_new and may_hold(box):
-                    raise UnreachableError(error.what, where=box.host, hint=HOLDS) from None
+                if not is_new and may_hold(box) and is_still_rented(box):
+                    raise left_alone(box, error.what) from None
                 self._give_back(box, error)
             except ReturnBoxError as error:
                 if not is_new:
@@ -130,11 +135,11 @@ class Renter:
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
-            elif each.state is RentalState.LEAVING and was_met_since(each):
+            elif each.state is RentalState.LEAVING and was_met_since(each, self._clock.now()):
                 rental.save(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
                 self._reporter.warn(
-                    f"{each.host} was to be given back, and somebody logged in since: it goes on "
-                    f"and costs {dollars(each.price)} an hour. boxstrap down --host {each.host}"
+                    f"{each.host} was to be given back, and somebody may have come since: it goes "
+                    f"on and costs {dollars(each.price)} an hour. boxstrap down --host {each.host}"
                 )
             elif each.state is RentalState.LEAVING:
                 self._end(each)
@@ -173,10 +178,12 @@ class Renter:
         if self._agreed is None or offer.price > self._agreed:
             self._confirm(offer)
             self._agreed = offer.price
+        self._wish.ask(offer)
 
     def _rent(self, offer: Offer) -> Rental:
         wish, account = self._wish, self._accounts[offer.provider]
-        self._warn_of_balance(account, offer)
+        if said := low_balance(account, offer.price):
+            self._reporter.warn(said)
         try:
             account.add_key(wish.public_key)
         except UndecidedError as error:
@@ -192,6 +199,7 @@ class Renter:
             gpu=offered_gpus(offer),
             machine=offer.machine,
             price=offer.price,
+            agreed=self._agreed or 0.0,
             repo_key=wish.repo_key,
             profile=wish.profile,
         )
@@ -204,23 +212,22 @@ class Renter:
         except BoxstrapError:
             rental.forget(asked)
             raise
-        rented = dataclasses.replace(asked, state=RentalState.RENTED, box_id=box_id)
+        rented = asked.as_rented(box_id, self._clock.now(), account.answered_at)
         rental.save(rented)
         self._reporter.note(
             "rented", f"{rented.host}: {rented.gpu} at {dollars(offer.price)} an hour"
         )
         return rented
 
-    def _warn_of_balance(self, account: CloudAccount, offer: Offer) -> None:
-        try:
-            left = account.balance()
-        except BoxstrapError:
-            return  # what rents says it, if it matters
-        if left is not None and left < offer.price * _LOW_HOURS:
-            hours = max(0.0, left) / offer.price if offer.price else 0.0
-            self._reporter.warn(
-                f"{account.title}: {dollars(left)} left, about {hours:.1f} hours of this box"
-            )
+    def _at_its_price(self, box: Rental, price: float | None) -> Rental:
+        """The box at the price that its account says, which may not be the offer's."""
+        if price is None or abs(price - box.price) <= rental.SAME_PRICE:
+            return box
+        self._reporter.warn(f"{box.host} costs {dollars(price)} an hour, not {dollars(box.price)}")
+        box = dataclasses.replace(box, price=price)
+        if is_still_rented(box):
+            rental.save(box)
+        return box
 
     def _longest(self, box: Rental) -> float:
         """Seconds that it may take until it answers: as long as the limit lasts."""
@@ -244,10 +251,11 @@ class Renter:
         except ReturnBoxError:
             raise
         except BoxstrapError:
-            self._reporter.warn(
-                f"{box.host} goes on and costs {dollars(box.price)} an hour. "
-                f"To go on with it: boxstrap up; to give it back: boxstrap down --host {box.host}"
-            )
+            if is_still_rented(box):
+                self._reporter.warn(
+                    f"{box.host} goes on and costs {dollars(box.price)} an hour. To go on with it: "
+                    f"boxstrap up; to give it back: boxstrap down --host {box.host}"
+                )
             raise
 
     def _give_back(self, box: Rental, error: BoxstrapError) -> None:
@@ -268,14 +276,13 @@ class Renter:
 
     def _end(self, box: Rental) -> None:
         """Destroy it, and know that it is gone. Raises UnreachableError where nobody does."""
-        destruction.destroy(account_for(box, self._accounts), box.box_id, self._reporter.say)
+        account = account_for(box, self._accounts)
+        there = account.box(box.box_id)
+        if there is None or not rental.is_another(there):
+            destruction.destroy(account, box.box_id, self._reporter.say)
         over = box.over(self._clock.now())
         rental.save(over)
-        for known in all_boxes():
-            if known.host_text == box.host:  # its pin and its entry would wait for another box
-                with suppress(OSError, UsageError):
-                    retire(dataclasses.replace(known, ended=over.ended, spent=over.spent))
-                drop_alias(self._reporter)
+        put_aside(over, self._reporter)
 
     def _none_good(self) -> NoOfferError:
         told = "\n".join(f"  {each}" for each in self._failed)

@@ -23,6 +23,10 @@ from bootstrap.providers.rented import RentedBox
 VERSION = 1
 UNDECIDED_S = 120.0
 """How long a rental is looked for whose answer never came."""
+LEAVES_S = 3600.0
+"""How long a box that was to be destroyed, and held nothing then, needs no second look."""
+SAME_PRICE = 0.015
+"""Dollars an hour by which a price may differ: people agree to cents, and disks come on top."""
 NEVER_S = 600.0
 """After so long an account that doesn't list it has never rented it out."""
 _MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
@@ -57,9 +61,16 @@ class Rental:
     """Whether a setup of it ever succeeded: from then on it may hold work."""
     ended: float = 0.0
     """When it was over; of one that is leaving, when that was decided."""
-    """When it was gone; of one that is leaving, since when it is."""
     spent: float = 0.0
     """Dollars, from when it was asked for until it was gone; of a box that ended."""
+    began: float = 0.0
+    """When it was asked for by its account's clock; 0 where nobody knows."""
+    agreed: float = 0.0
+    """Dollars an hour that a person agreed to; 0 where nobody knows."""
+
+    def is_dearer(self, price: float) -> bool:
+        """Whether that is more than was agreed to."""
+        return 0.0 < self.agreed < price - SAME_PRICE
 
     @property
     def host(self) -> str:
@@ -73,6 +84,12 @@ class Rental:
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it."""
         return {**dataclasses.asdict(self), "state": self.state.value, "host": self.host}
+
+    def as_rented(self, box_id: str, now: float, account_now: float | None) -> Rental:
+        """The same, which its account calls so; the time is that here, and by its account."""
+        since = max(0.0, now - self.asked)  # the clock here may have been set meanwhile
+        began = 0.0 if account_now is None else round(account_now - since, 3)
+        return dataclasses.replace(self, state=RentalState.RENTED, box_id=box_id, began=began)
 
     def over(self, now: float) -> Rental:
         """The same, gone."""
@@ -102,6 +119,11 @@ def all_rentals() -> list[Rental]:
     return sorted(map(_read, files), key=lambda rental: rental.asked, reverse=True)
 
 
+def of_host(host: str) -> Rental | None:
+    """What was noted here when this box was rented; None where it wasn't from here."""
+    return next((one for one in all_rentals() if one.host == host), None)
+
+
 def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | None:
     """What is known of a rental that was asked for, once its account lists these boxes.
 
@@ -113,6 +135,19 @@ def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | 
             rental, state=RentalState.RENTED, box_id=found.id, provider=found.provider
         )
     return None if now - rental.asked > NEVER_S else rental
+
+
+def is_another(box: RentedBox) -> bool:
+    """Whether its account gave the id of a box that was rented from here to another rental."""
+    ours = of_host(box.host)
+    return ours is not None and bool(_MARK.fullmatch(box.name)) and box.name != ours.mark
+
+
+def note_leaving(host: str, now: float) -> None:
+    """The box is about to be destroyed: whatever becomes of who asks for that, `up` ends it."""
+    ours = of_host(host)
+    if ours is not None and ours.state is RentalState.RENTED:
+        save(dataclasses.replace(ours, state=RentalState.LEAVING, ended=now))
 
 
 def note_end(host: str, now: float) -> None:
@@ -139,7 +174,7 @@ def _folder() -> Path:
 def _read(file: Path) -> Rental:
     unknown = Rental(file.stem, "", asked=file.stat().st_mtime)
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = {"began": 0.0, "agreed": 0.0, **json.loads(file.read_text(encoding="utf-8"))}
         known = {field.name: record[field.name] for field in dataclasses.fields(Rental)}
         rental = Rental(**{**known, "state": RentalState(record["state"])})
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -153,4 +188,4 @@ def _read(file: Path) -> Rental:
     return rental if sound and rental.mark == file.stem else unknown
 
 
-_NUMBERS = ("asked", "price", "ended", "spent")
+_NUMBERS = ("asked", "price", "ended", "spent", "began", "agreed")

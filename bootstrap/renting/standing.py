@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from bootstrap.errors import UsageError
+from bootstrap.errors import UnreachableError, UsageError
 from bootstrap.link.record import all_boxes
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.renting import destruction, rental
@@ -47,9 +47,11 @@ def is_still_rented(box: Rental) -> bool:
     return any(each.host == box.host for each in rented)
 
 
-def was_met_since(box: Rental) -> bool:
-    """Whether somebody logged in after it was to be given back: work may be there."""
-    return any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
+def was_met_since(box: Rental, now: float) -> bool:
+    """Whether somebody may have worked there after it was to be given back: who logged in, or,
+    where it was in use before, whoever came in an hour."""
+    is_old = may_hold(box) and now - box.ended > rental.LEAVES_S
+    return is_old or any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
 
 
 def may_hold(box: Rental) -> bool:
@@ -57,7 +59,12 @@ def may_hold(box: Rental) -> bool:
     return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())
 
 
-HOLDS = (
-    "It was set up before, so it may hold results, and is not given back. Look at the provider's "
-    "page; to rent another one: boxstrap up --another"
-)
+def left_alone(box: Rental, why: str) -> UnreachableError:
+    """What is raised of a box that can't be used, and may hold something."""
+    return UnreachableError(
+        why,
+        where=box.host,
+        hint="It was set up before, so it may hold results, and is not given back. If it is "
+        "stopped, start it on the provider's page, and run the same command again. To rent another "
+        f"one: boxstrap up --another; to give it back: boxstrap down --host {box.host}",
+    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.errors import BoxstrapError, NotSafeError, UnreachableError, cant_write
-from bootstrap.link.ended import retire
+from bootstrap.errors import (
+    BoxstrapError,
+    NotSafeError,
+    UnreachableError,
+    UsageError,
+)
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes
@@ -16,17 +19,17 @@ from bootstrap.link.registry import find as find_known
 from bootstrap.link.registry import lookup
 from bootstrap.protocol.made_there import read_made
 from bootstrap.protocol.probe import probe
-from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
-from bootstrap.renting.destruction import destroy, is_gone
+from bootstrap.renting.destruction import is_gone
+from bootstrap.renting.ending import alone, end, finish, was_met
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.torn_down import TornDown
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.stop import end_runs
-from bootstrap.sshconfig.alias import drop_alias
+from bootstrap.text.sanitize import sanitize
 from bootstrap.ui.screen import Screen
 
 
@@ -57,10 +60,10 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
     except BoxstrapError as error:
         _end_unseen(known, screen, wish, error)
         return
-    with connection:
+    with connection, alone(connection.box.known):
         name = connection.box.known.name
         own = find_own(options, connection.box, connection.link.wire)
-        unsafe = _secure(options, connection, screen, wish)
+        unsafe = secure(options, connection, screen, wish)
         if isinstance(own, OwnBox) and _is_fresh(own.box.host):
             unsafe = [one for one in unsafe if one.kind != "unknown"]
         if unsafe and not wish.discard:
@@ -74,17 +77,19 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
         done.is_rented = not connection.box.is_local
         screen.result(done.as_dict(), done.text())
         return
-    _end(own.account, own.box, connection.box.known, screen, unsafe)
+    done = end(own.account, own.box, connection.box.known, screen, unsafe)
+    screen.result(done.as_dict(), done.text())
 
 
 def _known(options: BoxOptions) -> KnownBox | None:
     if not options.host:
         return None
     target, box = lookup(options.host)
-    return box or find_known(target)
+    never_met = KnownBox(target.text, target.text) if target.is_rented else None
+    return box or find_known(target) or never_met
 
 
-def _secure(
+def secure(
     options: BoxOptions, connection: BoxConnection, screen: Screen, wish: TeardownWish
 ) -> list[Unsafe]:
     """Bring home what can come, where that is wished; what of the box is not safe then."""
@@ -133,79 +138,46 @@ def _end_unseen(
     account, box_id = account_of(known.host_text)
     rented = account.box(box_id)
     if is_gone(account, box_id):
+        if not was_met(known):
+            raise error
         done = TornDown(known.name, known.host_text)
         if wish.only_look:
             done.destroyed = done.was_gone = True
             screen.result(done.as_dict(), done.text())
         else:
-            _finish(account, None, known, screen, done)
+            finish(account, None, known, screen, done)
+            screen.result(done.as_dict(), done.text())
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
-    if not wish.discard or wish.only_look:
+    # It was asked for a while ago, when nothing on it was unsafe, and nobody logged in since.
+    is_leaving = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
+    if not (wish.discard or is_leaving) or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"
         raise error
     unseen = Unsafe("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
-    _end(account, rented, known, screen, [unseen])
-
-
-def _end(
-    account: CloudAccount,
-    rented: RentedBox,
-    known: KnownBox,
-    screen: Screen,
-    lost: Sequence[Unsafe],
-) -> None:
-    """Destroy it, and keep the record of what it was and cost."""
-    for one in lost:
-        screen.warn(f"thrown away: {one}")
-    destroy(account, rented.id, screen.say)
-    _finish(account, rented, known, screen, TornDown(known.name, rented.host, lost=lost))
-
-
-def _finish(
-    account: CloudAccount,
-    rented: RentedBox | None,
-    known: KnownBox,
-    screen: Screen,
-    done: TornDown,
-) -> None:
-    now = time.time()
-    done.destroyed, done.was_gone = True, rented is None
-    _tell_cost(done, rented, known, now)
-    try:
-        done.left = account.leftovers()
-    except BoxstrapError as error:
-        screen.warn(f"what your account still has beside boxes could not be asked: {error.what}")
-    try:
-        retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
-        rental.note_end(done.host, now)
-    except OSError as error:
-        screen.warn(f"its record is not put aside: {cant_write(known.folder, error).what}")
-    drop_alias(screen)
+    if not was_met(known):
+        _confirm_unmet(rented, unseen, screen)
+    done = end(account, rented, known, screen, [] if is_leaving else [unseen])
     screen.result(done.as_dict(), done.text())
 
 
-def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: float) -> None:
-    """By our own record from when it was asked for, else by its account since its last start."""
-    ours = _rental_of(done.host)
-    price = rented.price if rented and rented.price is not None else known.price
-    since = rented.since if rented and rented.since is not None else known.costs_since
-    if ours is not None:
-        price, since, done.spent_since = ours.price, ours.asked, "it was rented"
-    if price and not done.was_gone:
-        done.spent = round(price * max(0.0, now - since) / 3600, 4)
+def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
+    """Return where the person means a box that this machine never logged in to.
 
-
-def _rental_of(host: str) -> rental.Rental | None:
-    """What this machine noted when it rented the box; None where it didn't."""
-    return next((one for one in rental.all_rentals() if one.host == host), None)
+    They named it by its exact id, and said `--discard`; on a terminal they are asked as well.
+    """
+    what = f"{rented.host} ({rented.name or 'without a name'}, {rented.gpu or 'GPU not told'})"
+    screen.warn(f"{sanitize(what)}: this machine never met it, so who uses it nobody here knows")
+    prompt = Prompt(screen.say)
+    if prompt.has_terminal() and not prompt.confirm(f"{sanitize(str(unseen))}. Destroy it?"):
+        raise UsageError("nothing was destroyed.", where=rented.host)
 
 
 def _is_fresh(host: str) -> bool:
     """Whether it was rented from here, and no setup of it ever succeeded: it holds no work."""
-    ours = _rental_of(host)
+    ours = rental.of_host(host)
     by_hand = any(one.script for one in all_boxes() if one.host_text == host)
     return ours is not None and not ours.ready and not by_hand
 
@@ -232,6 +204,7 @@ _HINTS = {
     "setup": "To cancel the setup: boxstrap stop --setup --host NAME",
     "results": "In its repository: boxstrap pull --host NAME --run RUN",
     "commits": _BRANCH,
+    "repositories": "Push from there what is to stay, and remove its .git; or take it by rsync.",
     **dict.fromkeys(("edits", "files", "staged", "unread"), _BACK),
 }
 

@@ -52,7 +52,7 @@ def decide(
             "at the provider's page for that name.",
         )
     else:
-        rental.save(known)
+        rental.save(known.as_rented(known.box_id, now, asks[0].answered_at))
         say(f"{known.host} was rented, though no answer came: it is {known.mark}")
 
 

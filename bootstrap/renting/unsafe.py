@@ -20,7 +20,7 @@ from bootstrap.sync.back import bring_from, look_at_work, only_there
 from bootstrap.ui.screen import Screen
 
 _NAMED = 5
-_OWN = ("staged", "unread")
+_OWN = ("staged", "unread", "repositories")
 """What only the box's own look at a tree finds, whatever came home of it."""
 
 
@@ -29,8 +29,8 @@ class Unsafe:
     """Something that would be lost with the box."""
 
     kind: str
-    """run, queued, processes, setup; results; edits, staged, files, commits, unread; unknown,
-    unseen."""
+    """run, queued, processes, setup; results; edits, staged, files, commits, repositories, unread;
+    unknown, unseen."""
     where: str
     """The run, or the tree."""
     what: str

@@ -9,23 +9,19 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
-from bootstrap.providers.accounts import PROVIDERS
-from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.offer import Offer, RentOrder
+from bootstrap.renting import rental
 from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentWish
 from bootstrap.renting.rental import Rental
-from bootstrap.setup.consent import load_profile
+from bootstrap.renting.rented_lease import RentedLease
+from bootstrap.setup.consent import EVERYTHING, TO_RENT, load_profile
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
     from bootstrap.ui.reporter import Reporter
-
-
-LEASE_HOURS = 24
-"""Of a box that was rented by a profile without a lease."""
 
 
 @dataclass(frozen=True)
@@ -67,44 +63,30 @@ def rent_and_set_up(
     from bootstrap.setup.sequence import run_setup
 
     setup = request.setup
-    loaded = load_profile(setup)
+    # Whose account pays is the person's word, or asked for.
+    loaded = load_profile(setup, kinds=EVERYTHING if request.provider else TO_RENT)
     accounts = accounts_for(request.provider, loaded)
     # What a setup would refuse is refused before anything is paid for.
     build_payload(loaded.for_provider(FALLBACK), setup, local=False)
 
+    lease = RentedLease(loaded, reporter)
+
     @cache  # said once, however often a new box is asked
     def leased(host: str) -> SetupRequest:
-        sets = _lease_of(host, loaded, reporter)
-        return dataclasses.replace(setup, host=host, sets=(*setup.sets, *sets))
+        ours = rental.of_host(host)
+        began = (ours.began or ours.asked) if ours and not ours.ready else None
+        sets = (*setup.sets, *lease.sets(host))
+        return dataclasses.replace(setup, host=host, sets=sets, rented=began)
 
     def set_up(host: str) -> SetupResult:
         return run_setup(leased(host), reporter)
 
-    return _renter(request, loaded, accounts, reporter, confirm).run(set_up)
+    wish = _wish(request, loaded, lease)
+    return Renter(accounts, wish, reporter, confirm).run(set_up)
 
 
-def _lease_of(host: str, loaded: LoadedProfile, reporter: Reporter) -> tuple[str, ...]:
-    """What `--set` would say of the lease: a box that nobody remembers must end by itself."""
-    if loaded.profile.lease is not None:
-        return ()
-    provider = PROVIDERS[host.partition(":")[0]]
-    if provider.stops is None:
-        reporter.warn(f"nothing but you ends {host}: {provider.title} can't stop a box")
-        return ()
-    reporter.say(
-        f"{host} is stopped after {LEASE_HOURS} hours, as the profile names no lease; stopped it "
-        f"still costs {provider.stops.costs}, and keeps {provider.stops.keeps}"
-    )
-    return (f"lease.hours={LEASE_HOURS}",)
-
-
-def _renter(
-    request: UpRequest,
-    loaded: LoadedProfile,
-    accounts: Sequence[CloudAccount],
-    reporter: Reporter,
-    confirm: Callable[[Offer], None],
-) -> Renter:
+def _wish(request: UpRequest, loaded: LoadedProfile, lease: RentedLease) -> RentWish:
+    """Raises UsageError where there is no key that a box could let in."""
     from bootstrap.link.keys import own_public_key
     from bootstrap.repo.here import read
 
@@ -116,7 +98,7 @@ def _renter(
             where="--identity",
             hint="Make one with `ssh-keygen -t ed25519`, or name one with --identity.",
         )
-    wish = RentWish(
+    return RentWish(
         order_of(profile, request.max_price),
         key.line,
         repo_key=read(setup.place).key,
@@ -124,5 +106,5 @@ def _renter(
         limit=request.limit,
         another=request.another,
         loading_s=profile.rent.loading_minutes * 60.0,
+        ask=lease.ask,
     )
-    return Renter(accounts, wish, reporter, confirm)

@@ -32,7 +32,7 @@ _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
 class LocalRepository:
     """The repository that a command is about, as it was when it was read.
 
-    `tree` is the id of the commit's tree.
+    `tree` is the id of the commit's tree, `committed` the second in which it was made.
     `url` is the address of `origin` (else of the only remote) where another machine
     can use it, with no credential in it. `git_dir` is what all worktrees share.
     `repository` is what git is asked about it.
@@ -45,6 +45,7 @@ class LocalRepository:
     name: str
     commit: str
     tree: str
+    committed: str
     subject: str
     branch: str | None
     url: str | None
@@ -86,16 +87,18 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalR
     repository = open_repository(path, exactly=exactly)
     place, settings = repository.place, repository.settings
     root = place.root
-    commit, tree, subject = _commit(repository, ref)
+    commit, tree, committed, parents, subject = _commit(repository, ref)
     url = _url(settings)
     name, usual = name_and_key(url, root)
     shallow = (place.common_dir / "shallow").is_file()
-    known = identify(repository.folders, place.common_dir, usual, shallow=shallow)
+    first = commit if ref is None and not parents else None
+    known = identify(repository.folders, place.common_dir, usual, shallow=shallow, first=first)
     return LocalRepository(
         root=root,
         name=name,
         commit=commit,
         tree=tree,
+        committed=committed or "0",  # as a stranger may have written it
         subject=subject,
         branch=_branch(repository) if ref is None else None,
         url=url,
@@ -119,14 +122,15 @@ def is_boxstrap_checkout(here: LocalRepository) -> bool:
     return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
 
 
-def _commit(repository: Repository, ref: str | None) -> tuple[str, str, str]:
-    """The full id, the tree and the subject of the commit that `ref` (default: HEAD) names."""
+def _commit(repository: Repository, ref: str | None) -> list[str]:
+    """Of the commit that `ref` (default: HEAD) names: its full id, its tree, the second in which
+    it was made, its parents, its subject."""
     root = repository.place.root
     for candidate in ("HEAD",) if ref is None else _candidates(ref):
         try:
             printed = run(
                 repository.folders,
-                *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%T%n%s"),
+                *("rev-list", "--max-count=1", "--encoding=UTF-8", "--format=%H%n%T%n%ct%n%P%n%s"),
                 *("--end-of-options", f"{candidate}^{{commit}}", "--"),
                 timeout=AT_ONCE_S,
             )
@@ -134,8 +138,8 @@ def _commit(repository: Repository, ref: str | None) -> tuple[str, str, str]:
             if not re.search(r"bad revision|unknown revision|ambiguous argument", failure.said):
                 raise broken(root, failure) from failure
             continue
-        _, commit, tree, subject, *_ = [*decoded(printed).split("\n"), "", "", ""]
-        return commit, tree, shown(subject)
+        _, *facts, subject = decoded(printed).split("\n", 5)
+        return [*facts, shown(subject.partition("\n")[0])]
     raise _no_such(repository, ref)
 
 

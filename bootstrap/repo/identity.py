@@ -47,17 +47,23 @@ class Identity:
         return _file(self.git_dir or self.id)
 
 
-def identify(folders: Folders, git_dir: Path, usual: str, *, shallow: bool) -> Identity:
+def identify(
+    folders: Folders, git_dir: Path, usual: str, *, shallow: bool, first: str | None = None
+) -> Identity:
     """Which repository lies in `git_dir`, and is asked about in `folders`.
 
     `usual` is the id that its address or place gives it: a mirror of `git.url` has
-    it always. A state folder that can't be written remembers nothing.
+    it always. `first` is its first commit, where that is known. A state folder that can't be
+    written remembers nothing.
     """
     file, marks = _file(str(git_dir)), _marks(git_dir)
     known = _read(file)
     if known and known.marks == marks and (known.root or shallow):
         return known
-    first = "" if shallow or (known and _holds(folders, known.root)) else _first_commit(folders)
+    if shallow or (known and _holds(folders, known.root)):
+        first = ""
+    elif first is None:
+        first = _first_commit(folders)
     if known and not (known.root and first):
         found = dataclasses.replace(known, root=known.root or first, marks=marks)
     else:

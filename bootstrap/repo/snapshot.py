@@ -232,8 +232,7 @@ class _Taker:
         here = self.here
         if tree == here.tree:
             return here.commit
-        when = run(here.folders, "rev-list", "--max-count=1", "--format=%ct", here.commit)
-        us = f"boxstrap <boxstrap@localhost> {when.split()[-1].decode()} +0000"
+        us = f"boxstrap <boxstrap@localhost> {here.committed} +0000"
         text = (
             f"tree {tree}\nparent {here.commit}\nauthor {us}\ncommitter {us}\n\n"
             f"{here.commit[:12]} as it stood in the working tree\n"

@@ -27,6 +27,8 @@ from .working_files import (
 )
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
+# What the index has already is compared with the files first: 1 where some differ.
+_COMPARED = ("update-index", "-q", "--refresh")
 _BY_LINE = ("update-index", "-z", "--index-info")
 _EXISTS = ("rev-parse", "-q", "--verify")
 
@@ -62,7 +64,7 @@ def index_working_tree(
         check(new)
         paths = store.read("paths") or b""
         if _take(store, paths):
-            return Indexed(_written(store), paths, new, None)
+            return Indexed(_known_tree(store) or _tree_of(store), paths, new, None)
     files = working_files(here.repository, listed, untracked=untracked)
     standing = files.standing(here.root)
     new = frozenset(files.new.intersection(standing))
@@ -74,7 +76,7 @@ def index_working_tree(
     _renew(here, store, files, standing)
     store.write("paths", paths)
     store.write("listing", listed if plain else b"")
-    return Indexed(_written(store), paths, new, files.left)
+    return Indexed(_tree_of(store), paths, new, files.left)
 
 
 def embed(here: LocalRepository, store: SnapshotStore) -> tuple[str, dict[bytes, str]]:
@@ -119,32 +121,28 @@ def _renew(
 ) -> None:
     """Make the index hold these files and no other."""
     before, absent = store.read("paths"), store.read("absent") or b""
-    if before is None:
-        before, absent = _seeded(here, store), b""
+    seeds: list[bytes] = []
+    if before is None:  # begun with what is in the commit, which need not be written here
+        store.forget("index")
+        seeds = run(store.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(b"\0")
+        before, absent = b"\0".join(seed.partition(b"\t")[2] for seed in seeds), b""
     # Cut short from here on, it is made anew.
     store.forget("paths", "listing")
     gone = {*before.split(b"\0"), *absent.split(b"\0")} - {b"", *standing, *files.absent}
     nothing = b"0" * len(here.commit)
-    lines = [b"0 %s\t%s\0" % (nothing, path) for path in sorted(gone)]
+    lines = [b"%s\0" % seed for seed in seeds if seed]
+    lines += [b"0 %s\t%s\0" % (nothing, path) for path in sorted(gone)]
     lines += [b"%s\t%s\0" % (entry, path) for path, entry in sorted(files.absent.items())]
     if lines:
         run(store.own, *_BY_LINE, stdin=b"".join(lines))
     store.write("absent", b"\0".join(files.absent))
-    run(store.own, *_TAKE, "--stdin", stdin=b"\0".join(standing))
+    take, ok = ((*_COMPARED, *_TAKE[1:]), (0, 1)) if seeds else (_TAKE, (0,))
+    run(store.own, *take, "--stdin", stdin=b"\0".join(standing), ok=ok)
     if store.says("filemode") == "false":  # git has the bit, where the disk has none
         for sign, mode in (("+", EXECUTABLE), ("-", PLAIN)):
             paths = [path for path in standing if files.tracked.get(path) == mode]
             paths = [path for path in paths if path not in files.links]
             run(store.own, *_TAKE, f"--chmod={sign}x", "--stdin", stdin=b"\0".join(paths))
-
-
-def _seeded(here: LocalRepository, store: SnapshotStore) -> bytes:
-    """An index of the commit: what is in it need not be written here. Its paths."""
-    store.forget("index")
-    own = {"GIT_INDEX_FILE": str(store.git_dir / "index")}
-    run(store.folders, "read-tree", here.commit, env=own)
-    run(store.with_all, "update-index", "-q", "--refresh", env=own, ok=(0, 1))
-    return run(store.own, "ls-files", "-z")
 
 
 def _take(store: SnapshotStore, paths: bytes) -> bool:
@@ -155,6 +153,26 @@ def _take(store: SnapshotStore, paths: bytes) -> bool:
     return True
 
 
+def _tree_of(store: SnapshotStore) -> str:
+    """The index as a tree."""
+    tree = _written(store)
+    store.write("tree", f"{_mark(store)}{tree}")  # git may have written the index again
+    return tree
+
+
+def _known_tree(store: SnapshotStore) -> str:
+    """The same without git, where nobody wrote the index since; "" where git must be asked."""
+    mark, known = _mark(store), (store.read("tree") or b"").decode()
+    tree = known.removeprefix(mark)
+    there = tree and (store.git_dir / "objects" / tree[:2] / tree[2:]).is_file()
+    return tree if there and known.startswith(mark) else ""
+
+
+def _mark(store: SnapshotStore) -> str:
+    index = (store.git_dir / "index").stat()
+    return f"{index.st_ino} {index.st_mtime_ns} {index.st_size} "
+
+
 def _written(store: SnapshotStore, **env: str) -> str:
     return run(store.own, "write-tree", "--missing-ok", env=env).decode().strip()
 
@@ -162,6 +180,8 @@ def _written(store: SnapshotStore, **env: str) -> str:
 def _leave_ignored(here: LocalRepository, files: WorkingFiles) -> None:
     """What can't travel and is ignored needs no word."""
     odd = [path for path, why in files.left.items() if why == NO_FILE and path not in files.tracked]
+    if not odd:
+        return
     with contextlib.suppress(GitError):  # in a submodule git doesn't look from here
         asked = run(here.folders, "check-ignore", "-z", "--stdin", stdin=b"\0".join(odd), ok=(0, 1))
         for path in asked.split(b"\0")[:-1]:

@@ -7,7 +7,8 @@
                              those of submodules
         info/attributes      bytes are taken as they are
         index                kept from call to call, so that only changed files are read
-        state.json, listing, paths, absent, checked   what the last snapshot was made of
+    tree                 the index as a tree, and what tells that git wrote no other since
+    state.json, listing, paths, absent, checked   what the last snapshot was made of
 
 It can be made again at any time, and is where anything in it is amiss.
 """

@@ -9,8 +9,9 @@ import signal
 import sys
 
 from bootstrap.errors import BoxLacksError, UsageError
-from bootstrap.link.exchange import exchange, shell_command
+from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxHandle, BoxOptions
+from bootstrap.link.shell_command import shell_command
 from bootstrap.runs.connection import connect
 from bootstrap.sshconfig.entry import quoted
 from bootstrap.ui.screen import Screen

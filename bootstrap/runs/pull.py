@@ -21,6 +21,7 @@ from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.repo.names import shown
 from bootstrap.runs.connection import BoxConnection, connect
+from bootstrap.runs.lease import tell_safe
 from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.pull_result import Pulled
 from bootstrap.runs.push import ShownProgress
@@ -263,6 +264,7 @@ class _Pull:
         if self._landed:
             os.sync()
         write_receipt(file, manifest, self._landing.place)
+        tell_safe(self._connection, run, manifest)
         return file
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from bootstrap.errors import UsageError
-from bootstrap.link.exchange import shell_command
 from bootstrap.link.handle import BoxOptions
+from bootstrap.link.shell_command import shell_command
 from bootstrap.render.parts import shell_part
 from bootstrap.render.quote import quote
 from bootstrap.runs.attach import become, ssh_command

@@ -19,7 +19,9 @@ from bootstrap.repo.place import repository_root
 if TYPE_CHECKING:
     from bootstrap.link.handle import BoxOptions
 
-EVERYTHING = frozenset(Takes)
+TO_RENT = frozenset(Takes)
+EVERYTHING = TO_RENT - {Takes.ACCOUNT}
+"""What a setup takes, which rents nothing."""
 NO_SECRET = EVERYTHING - {
     *(Takes.SECRET, Takes.DEPENDENCY, Takes.DATA, Takes.BUCKET, Takes.MONEY),
 }

@@ -14,7 +14,6 @@ from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.providers import recognise as by_hints
-from bootstrap.render.variables import lease_terms
 from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
@@ -23,7 +22,6 @@ from bootstrap.setup.payload import Payload, build_payload
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire
     from bootstrap.profile.load import LoadedProfile
-    from bootstrap.profile.schema import Profile
     from bootstrap.protocol.probe import BoxState
     from bootstrap.setup.request import SetupRequest
     from bootstrap.ui.reporter import Reporter
@@ -44,6 +42,12 @@ class SetupContext:
     def box_state(self) -> BoxState:
         """What the box says of this very script: it may have said so already."""
         return self.early.answer(self.payload.probe_request) or self.link.ask(self.probe)
+
+    def box_state_begun(self) -> BoxState:
+        """What it says once the training was begun, beside nothing: no plan is asked for, whose
+        checks take the time that the training's own start could use."""
+        request = self.payload.probe_request._replace(script="")
+        return self.link.ask(lambda wire: ask_box(wire, request))
 
     @property
     def secrets_here(self) -> dict[str, str]:
@@ -122,6 +126,8 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
         warn=reporter.warn,
         cancel=early.cancel,
     )
+    if isinstance(rented := box.known.lease.get("rented"), float):
+        request = replace(request, rented=rented)
     build = partial(build_payload, request=request, local=box.is_local, with_source=with_source)
     link = None
     if loaded.needs_provider:
@@ -141,7 +147,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
         tell_source(payload.here, payload.snapshot, payload.source, reporter)
     link = link or connect()
     _set_price(box, payload.profile.box.price, reporter)
-    _keep_lease(box, payload.profile)
+    _keep_lease(box, payload)
     if with_source:
         if not box.known.repo_key:
             # Also where this setup ends badly, `status` finds the box by its repository.
@@ -159,12 +165,13 @@ def _set_price(box: BoxHandle, said: float | None, reporter: Reporter) -> None:
     reporter.price = box.known.price or None
 
 
-def _keep_lease(box: BoxHandle, profile: Profile) -> None:
+def _keep_lease(box: BoxHandle, payload: Payload) -> None:
     """Note the lease that this setup sets, for a guard; set again it goes on from when it was."""
-    if profile.lease is None or box.is_local:
+    sent = dict(payload.values)["LEASE"]
+    if not sent or box.is_local:
         return
     before = box.known.lease
-    terms = json.loads(lease_terms(profile))
+    terms = json.loads(str(sent))
     kept = {"set": time.time(), "extended": 0.0, "held": "", **before, **terms}
     kept = {name: kept[name] for name in (*terms, "set", "extended", "held")}
     if kept != before:

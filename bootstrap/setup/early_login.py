@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError
@@ -96,12 +97,15 @@ class EarlyLogin(threading.Thread):
             self._wire.close()
 
     def answer(self, request: ProbeRequest) -> BoxState | None:
-        """What the box said to exactly this, once; None where something else was asked."""
-        if request != self._request or self._wire is None:
+        """What the box said, once, where it would say the same to this; None else."""
+        if request._replace(script=self._request.script) != self._request or self._wire is None:
             return None
         self.join()
         answer, self._answer = self._answer, None
-        return answer
+        if answer is None or request.script == self._request.script:
+            return answer
+        # Of a script that is not the one it has, it would tell no plan.
+        return None if answer.script == request.script else replace(answer, plan={})
 
 
 def begin_login(

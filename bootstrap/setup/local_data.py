@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import read_until, shell_command
+from bootstrap.link.exchange import read_until
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import Stream, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.render.variables import SentItem

@@ -143,6 +143,7 @@ def build_payload(
         secret_ids=secrets.ids,
         dependencies=dependency_rows,
         sent_data={item.number: item.sent for item in data},
+        rented=request.rented,
     )
     warnings = warnings_of(profile, source, request) if with_source else ()
     return Payload(

@@ -29,3 +29,5 @@ class SetupRequest(BoxOptions):
     """Begin this run, whatever ran before."""
     wait_s: int = 60
     """How long to wait for another setup on the box, in seconds."""
+    rented: float | None = None
+    """Of a box that was just rented: when, by its account's clock. Its lease counts from then."""

@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.protocol.send_commit import CommitSender
-from bootstrap.protocol.send_dependencies import DependencySender
-from bootstrap.protocol.send_uv import UvSender
-from bootstrap.render import uv_release
-from bootstrap.setup.local_data import DataSender
-from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
 if TYPE_CHECKING:
+    from bootstrap.protocol.send_commit import CommitSender
+    from bootstrap.protocol.send_dependencies import DependencySender
+    from bootstrap.protocol.send_uv import UvSender
     from bootstrap.setup.context import SetupContext
+    from bootstrap.setup.local_data import DataSender
     from bootstrap.transfer.outgoing import PushProgress
+    from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
-AskedSender = UvSender | DependencySender | DataSender | AddressSender
-"""Sends what a step of the box waits for."""
+    AskedSender = UvSender | DependencySender | DataSender | AddressSender
+    """Sends what a step of the box waits for."""
+
+# What a sender is made of is imported once there is something to send: no box waits for it.
 _TELLS_S = 0.2
 """Seconds between two reports of how much was sent."""
 
@@ -47,10 +48,8 @@ class SetupSenders:
             "data-addresses": self._address_sender,
         }
         """What the box waits for by this code, once it asks."""
-        data = enumerate(self._payload.profile.data)
-        self._in_buckets = BucketItems(
-            {n: each.source for n, each in data if each.place == "bucket"}
-        )
+        self._in_buckets: BucketItems | None = None
+        """What of the profile's data lies in buckets, once the box asked for it."""
         self._last_tell = 0.0
         self._link.on_reconnect.append(self._send_again)
 
@@ -81,6 +80,8 @@ class SetupSenders:
         here, snapshot = self._payload.here, self._payload.snapshot
         if here is None or snapshot is None or snapshot.id in have or self._context.request.only:
             return
+        from bootstrap.protocol.send_commit import CommitSender
+
         self._sending["commit"] = CommitSender(
             self._link.wire,
             here,
@@ -96,6 +97,8 @@ class SetupSenders:
 
     def _uv_sender(self) -> UvSender:
         """The box's package index lacks it, and its step waits for this machine."""
+        from bootstrap.protocol.send_uv import UvSender
+
         return UvSender(
             self._link.wire,
             machine=self.machine,
@@ -108,6 +111,8 @@ class SetupSenders:
 
     def _dependency_sender(self) -> DependencySender:
         """The environment is about to be made, and the box lacks some of them."""
+        from bootstrap.protocol.send_dependencies import DependencySender
+
         return DependencySender(
             self._link.wire,
             dependencies=self._payload.dependencies,
@@ -120,6 +125,8 @@ class SetupSenders:
 
     def _data_sender(self) -> DataSender:
         """What of the profile's data lies here."""
+        from bootstrap.setup.local_data import DataSender
+
         return DataSender(
             self._link.wire,
             items=self._payload.data,
@@ -131,6 +138,11 @@ class SetupSenders:
 
     def _address_sender(self) -> AddressSender:
         """The addresses of what lies in buckets have not come yet, or have expired."""
+        from bootstrap.transfer.send_addresses import AddressSender, BucketItems
+
+        data = enumerate(self._payload.profile.data)
+        addresses = {n: each.source for n, each in data if each.place == "bucket"}
+        self._in_buckets = self._in_buckets or BucketItems(addresses)
         return AddressSender(
             self._link.wire,
             items=self._in_buckets,
@@ -166,6 +178,8 @@ class SetupSenders:
         self.tell(Event(self.setup, 0, time.time(), step, "progress", {**fields, "unit": unit}))
 
     def _uv_arrived(self) -> None:
+        from bootstrap.render import uv_release
+
         self._say(
             f"uv {uv_release.VERSION} was sent from this machine: "
             "the box's package index does not have it"

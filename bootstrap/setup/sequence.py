@@ -64,7 +64,11 @@ def begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> Set
 def _run(context: SetupContext, began: float) -> SetupResult:
     try:
         executor, box_state, setup = drive(context)
-        return _result(executor, context.box_state() if setup else box_state, setup, began)
+        if setup and executor.began_run and not box_state.live_run:
+            box_state = context.box_state_begun()
+        elif setup:
+            box_state = context.box_state()
+        return _result(executor, box_state, setup, began)
     finally:
         context.link.close()
 

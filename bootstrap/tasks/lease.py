@@ -31,7 +31,7 @@ def lease(call: Call) -> None:
     changes=("once",),
 )
 def guard(call: Call) -> None:
-    """Stop the boxes whose lease is over and that can't hold it themselves, from this machine.
+    """End the boxes whose lease is over and that can't hold it themselves, from this machine.
 
     Example: boxstrap guard --once
     """

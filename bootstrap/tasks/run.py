@@ -14,7 +14,7 @@ from bootstrap.tasks.runs import given_command
 from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:
-    from bootstrap.profile.values import Rule
+    from bootstrap.profile.rule import Rule
     from bootstrap.setup.run_wish import RunWish
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bootstrap.box.lease_safety import safe_note
 from bootstrap.transfer.pulled import PulledFile
 
 VERSION = 1
@@ -91,3 +92,7 @@ class Manifest:
             for path, one in self.files.items()
             if path in self.on_box
         }
+
+    def safe_note(self) -> str:
+        """What the box may note of the run, where all that stands there is here."""
+        return safe_note(self.present())

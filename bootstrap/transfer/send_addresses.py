@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bootstrap.errors import BoxstrapError
 from bootstrap.link.errors import LinkLost
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import PIECE, Wire
 from bootstrap.protocol.query import build_query
 from bootstrap.text.sanitize import sanitize

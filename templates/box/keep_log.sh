@@ -29,7 +29,7 @@
 
   look() {
     local now grown
-    now=$(stat -c %s "$log" 2>/dev/null) && [ "$now" -ne "$size" ] || return
+    now=$(exec stat -c %s "$log" 2>/dev/null) && [ "$now" -ne "$size" ] || return
     # One that was emptied begins anew.
     [ "$now" -gt "$size" ] || { size=0 kept=0 lines=0 && : >"$times"; }
     grown=$((now - size)) size=$now
@@ -71,7 +71,8 @@
     rm -f "$aside"
   }
 
-  # One a box: where it is there already, this one leaves. A run that ends at once needs none.
+  # One a box: where it is there already, this one leaves. A run that ends at once needs none, and one that has said
+  # nothing yet mostly loads its libraries, and wants its cores for that.
   start_monitor() {
     local box_home=${run%/*/*/*}
     monitor=begun
@@ -90,12 +91,12 @@
   exec {quiet}<> <(:)
   # Not in the midst of letting go.
   trap 'over=yes' TERM
-  pause=0.1 over='' monitor=
+  pause=0.3 over='' monitor=
   note
   while [ -z "$over" ] && alive "$command"; do
     read -rt "$pause" -u "$quiet" _
     [ ! "$log" -nt "$times" ] || look
-    [ -n "$monitor" ] || [ "$SECONDS" -lt 5 ] || start_monitor
+    [ -n "$monitor" ] || [ "$SECONDS" -lt "$((size > 0 ? 5 : 15))" ] || start_monitor
   done
   look
   exit

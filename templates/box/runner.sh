@@ -68,7 +68,8 @@
   child=$!
   trap stop TERM INT
   # In a session of its own: it goes on where this one is killed.
-  setsid bash "${0%/*}/keep_log.sh" "$(identity "$child")" "$run" </dev/null >/dev/null 2>&1 & # full
+  find_identity "$child" || _identity= # full
+  setsid bash "${0%/*}/keep_log.sh" "$_identity" "$run" </dev/null >/dev/null 2>&1 & # full
   keeper=$! # full
   if [ -t 1 ]; then
     tail -n +1 -F "$run/log" 2>/dev/null &

@@ -79,7 +79,8 @@ closing_words() {
   local dir waited=0
   [ -n "$TRAIN_COMMAND" ] || return 0
   find_work
-  dir=${ALIVE_RUN:-$(run_of "$WORK")}
+  find_run_of "$WORK" || :
+  dir=${ALIVE_RUN:-$RUN_OF}
   until [ -s "$dir/log" ] || [ -f "$dir/exit" ] || [ "$waited" -ge 300 ]; do sleep 0.1 && waited=$((waited + 1)); done
   head -n 5 "$dir/log" 2>/dev/null || :
   printf '%s: %s\nits log: tail -F %s\nfrom your own machine: boxstrap status --host HOST; logs, stop\n' \

@@ -31,7 +31,7 @@ ask_for() {
 gather() {
   local name
   GATHERED=()
-  for name in ${SECRETS[@]+"${SECRETS[@]}"}; do
+  for name in "${SECRETS[@]}"; do
     VALUE=$(box_value "$name")
     [ -n "$VALUE" ] || ask_for "$name" ||
       refuse "the secret $name is not in this box's environment, and there is no terminal to ask on"

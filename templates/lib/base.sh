@@ -20,11 +20,10 @@ expand_home() {
 # The arguments in INPUTS, quoted so that no two lists look alike: what a stamp holds, for all to read.
 inputs() { printf -v INPUTS '%q ' "$@"; }
 
-# The SHA-256 of its standard input.
+# digest FILE: its SHA-256 in DIGEST.
 digest() {
-  local sum
-  sum=$(sha256sum)
-  printf '%s\n' "${sum%% *}"
+  DIGEST=$(exec sha256sum <"$1")
+  DIGEST=${DIGEST%% *}
 }
 
 # read_text FILE: all of it in TEXT; 1 where it can't be read. Bash reads faster than a process starts.
@@ -43,11 +42,11 @@ is_line() { read_text "$1" && [[ $'\n'$TEXT$'\n' == *$'\n'"$2"$'\n'* ]]; }
 write_file() {
   local new="$1.new.$BASHPID"
   # From its beginning nobody else reads it. All of ours works with the umask 022.
-  umask 077
+  [ "$2" = 644 ] || umask 077
   : >"$new"
   umask 022
   if [ "$#" -gt 2 ]; then printf %s "$3"; else cat; fi >"$new" &&
-    { [ "$2" = 600 ] || chmod "$2" "$new"; } && mv -f "$new" "$1"
+    { [[ $2 = 6* ]] || chmod "$2" "$new"; } && mv -f "$new" "$1"
 }
 
 # write_if_changed PATH MODE TEXT: what is right is not touched.

@@ -13,7 +13,7 @@ await_dependencies() {
     until [ -f "$SETUP_DIR/dependencies" ]; do
       [ "$SECONDS" -lt "$until" ] ||
         fail dependency-missing 'a private dependency never arrived' 'run the same command again: it goes on here'
-      alive "$(cat "$SETUP_DIR/dependencies.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+      read_text "$SETUP_DIR/dependencies.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
       sleep 0.1
     done
   fi

@@ -36,7 +36,8 @@ one_step() {
     write_stamp "$1"
     emit ok
   else
-    code=$(cat "$STEP_CODE" 2>/dev/null) || :
+    read_text "$STEP_CODE" || :
+    code=${TEXT%$'\n'}
     emit fail "code=${code:-$(classify_error "$STEP_LOG")}" "rc=$rc"
   fi
 }
@@ -74,10 +75,15 @@ end_others() {
 }
 
 end_tree() {
-  local child children
+  local child some children=() file
   kill -STOP "$1" 2>/dev/null || : # or it starts another child meanwhile
   # Each thread has its own children; uv starts builds from whichever it likes.
-  read -ra children <<<"$(cat "/proc/$1"/task/*/children 2>/dev/null | tr '\n' ' ')"
+  for file in "/proc/$1"/task/*/children; do
+    some=()
+    # Without a newline at its end.
+    { read -ra some <"$file" || :; } 2>/dev/null
+    children+=(${some[@]+"${some[@]}"})
+  done
   for child in ${children[@]+"${children[@]}"}; do end_tree "$child"; done
   kill -TERM "$1" 2>/dev/null || :
   kill -CONT "$1" 2>/dev/null || :
@@ -100,11 +106,11 @@ step_over() {
 # who is missing is looked for again a second later, when that has been read.
 find_vanished() {
   local name running missing=' '
-  running=" $(jobs -rp | tr '\n' ' ') "
+  running=$'\n'$(jobs -rp)$'\n'
   # What one that is gone said last may still be on its way.
   ! read -r -t 0 -u 3 || return 0
   for name in "${!CHILD[@]}"; do
-    [[ $running != *" ${CHILD[$name]} "* ]] || continue
+    [[ $running != *$'\n'"${CHILD[$name]}"$'\n'* ]] || continue
     if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then
       # After a failure it was ended by us, and that is no news.
       [ "$SETUP_EXIT" -ne 0 ] || write_event "$name" fail code=killed rc=137

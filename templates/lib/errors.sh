@@ -4,13 +4,14 @@
 # What stands in a step's log between two tries: what an earlier one said is no reason of the last one's.
 TRYING_AGAIN='trying again in'
 
+# Patterns of the whole text: one that goes on within a line says so.
 ERRORS=(
   'disk-full|No space left on device'
-  'inodes-full|no free inodes'
+  'inodes-full|no free inodes' # full
   'no-dns|Temporary failure in name resolution|Temporary failure resolving|[Cc]ould not resolve|NameResolutionError|unable to resolve host|dns error|failed to lookup address|Name or service not known'
   'dpkg-locked|Could not get lock|is another process using it'
   'dependency-private|could not read Username|Authentication failed|Permission denied \(publickey|Host key verification failed' # full
-  'git-unreachable|unable to access .*(Failed to connect|t connect to server|timed out|returned error: 5|too slow|refused|reset|Empty reply|SSL_ERROR_SYSCALL|GnuTLS recv|No route to host|Network is unreachable)|RPC failed|hung up unexpectedly|early EOF|ssh: connect to host|kex_exchange_identification|Connection closed by .* port'
+  $'git-unreachable|unable to access [^\n]*(Failed to connect|t connect to server|timed out|returned error: 5|too slow|refused|reset|Empty reply|SSL_ERROR_SYSCALL|GnuTLS recv|No route to host|Network is unreachable)|RPC failed|hung up unexpectedly|early EOF|ssh: connect to host|kex_exchange_identification|Connection closed by [^\n]* port'
   'index-unreachable|No route to host|Network is unreachable|ENETUNREACH|EHOSTUNREACH|NewConnectionError|Max retries exceeded|Remote end closed|IncompleteRead|network timeout|error (decoding|reading a) (response )?body|returned error: (429|5[0-9][0-9])|(429|50[0-9]):? (Too Many|Service|Bad|Gateway|Internal)|[Cc]url error|failed retrieving file|temporary error .try again|status (server|client) error|([Cc]ould not|[Cc]ouldn.t|[Uu]nable to) connect|Cannot initiate the connection|[Cc]onnection (refused|reset|timed out)|operation timed out|error sending request|[Tt]imed out|Failed to fetch'
   'wheel-missing|has no wheels with a matching Python' # full
   'package-missing|was not found in the (package registry|provided package locations)|from versions: none'
@@ -21,16 +22,16 @@ ERRORS=(
 # classify_error LOG: prints the code; `command-failed` where nothing matches and the disk has room for words.
 classify_error() {
   local row text
-  text=$(tail -n 60 "$1" 2>/dev/null) || text=
+  text=$(exec tail -n 60 "$1" 2>/dev/null) || text=
   text=${text##*"$TRYING_AGAIN"}
   for row in "${ERRORS[@]}"; do
-    if grep -Eq "${row#*|}" <<<"$text"; then
+    if [[ $text =~ ${row#*|} ]]; then
       printf '%s\n' "${row%%|*}"
       return
     fi
   done
   # A full disk takes no words either.
-  read -r _ _ _ text _ < <(df -Pk -- "${1%/*}" 2>/dev/null | tail -n 1)            # full
+  { read -r _ && read -r _ _ _ text _; } < <(df -Pk -- "${1%/*}" 2>/dev/null) || : # full
   case $text in [0-9] | [0-9][0-9]) printf 'disk-full\n' && return ;; esac # full
   printf 'command-failed\n'
 }

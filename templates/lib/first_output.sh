@@ -1,14 +1,14 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154 # set in run_state
 # first_output: what a run that just began says first. POSIX sh: the queries use it.
 
 # await_output RUN SECONDS: until it has said something, or is over. What waits for its turn says nothing yet.
 await_output() {
   _left=$(($2 * 50))
-  [ "$(run_state "$1")" != queued ] || _left=0
+  ! in_state "$1" queued || _left=0
   until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$_left" -le 0 ]; do
-    # Whoever looks closely begins processes, which a training's own start could use.
-    if [ "$_left" -gt $(($2 * 50 - 50)) ]; then _pause=0.02; else _pause=0.1 _left=$((_left - 4)); fi
-    _left=$((_left - 1))
+    # Whoever looks closely begins processes, which a training's own start could use: most, where it has one core.
+    case $((($2 * 50 - _left) / 25)) in 0) _pause=0.02 _fiftieths=1 ;; 1 | 2) _pause=0.1 _fiftieths=5 ;; *) _pause=0.3 _fiftieths=15 ;; esac
+    _left=$((_left - _fiftieths))
     sleep "$_pause"
   done
 }
@@ -16,7 +16,11 @@ await_output() {
 # show_output RUN MOMENT: its state, then its first output; of one that failed at once its last. A moment more: what
 # fails at its start says so right after its first line.
 show_output() {
-  [ -f "$1/exit" ] || [ "$(run_state "$1")" = queued ] || sleep "$2"
-  printf '%s\n' "$(run_state "$1")"
-  if [ -f "$1/exit" ] && [ "$(cat "$1/exit")" != 0 ]; then tail -c 4000 "$1/log"; else head -c 4000 "$1/log"; fi 2>/dev/null
+  [ -f "$1/exit" ] || in_state "$1" queued || sleep "$2"
+  find_state "$1"
+  printf '%s\n' "$_state"
+  case $_state in
+    'finished 0' | [!f]*) head -c 4000 "$1/log" ;;
+    *) tail -c 4000 "$1/log" ;;
+  esac 2>/dev/null
 }

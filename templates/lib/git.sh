@@ -6,7 +6,7 @@ box_git() {
   local ssh=ssh
   ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" # full
   GIT_SSH_COMMAND=$ssh GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=file:https:ssh:http:git GIT_LFS_SKIP_SMUDGE=1 GIT_OPTIONAL_LOCKS=0 \
-    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c core.quotePath=true -c advice.detachedHead=false -c init.defaultBranch=main \
+    git -c http.lowSpeedLimit=1 -c http.lowSpeedTime=20 -c core.hooksPath=/dev/null -c checkout.workers=0 -c core.quotePath=true -c init.defaultBranch=main \
     -c gc.auto=0 -c maintenance.auto=false -c core.fsmonitor=false \
     -c safe.directory="$REPO_STORE" -c safe.directory="$REPO_DIR" -c safe.directory="$REPO_DIR/.git" "$@" 3>&- 9>&-
 }
@@ -109,8 +109,9 @@ mend_tree() {
   done
 }
 
+# Both the index and HEAD, that is; what is staged may differ.
 tree_reads() {
-  tree_right && work_git rev-parse -q --verify 'HEAD^{tree}' >/dev/null && work_git ls-files >/dev/null
+  tree_right && { work_git diff-index --cached --quiet HEAD -- || [ "$?" = 1 ]; }
 } 2>/dev/null
 
 # index_begins FILE: by its first word alone, which costs no process.
@@ -178,13 +179,16 @@ mend_placed() {
     name_store
     tail -n 1 "$NOTES/repo.placed" >"$PLACED/HEAD"
   fi
-  if index_right "$PLACED/index" && placed_git ls-files >/dev/null 2>&1; then
+  if index_right "$PLACED/index"; then
+    if placed_git diff-index --cached --quiet HEAD -- 2>/dev/null; then return; fi
     # A switch that ended before HEAD was written, too.
-    placed_git diff-index --cached --quiet HEAD -- 2>/dev/null || placed_as_index
-  else
-    rm -f -- "$PLACED/index"
-    placed_git read-tree HEAD || rm -rf -- "$PLACED"
+    if placed_git ls-files >/dev/null 2>&1; then
+      placed_as_index
+      return
+    fi
   fi
+  rm -f -- "$PLACED/index"
+  placed_git read-tree HEAD || rm -rf -- "$PLACED"
 }
 
 # A switch that was cut short leaves files of the new snapshot that git takes for edits. Those of which no more lies
@@ -207,4 +211,14 @@ undo_half_switch() {
   # The person's index may be ahead of HEAD; an earlier version noted one commit.
   work_git read-tree -i -m "${commit:-$new}" HEAD || :
   rm -f "$NOTES/repo.switch"
+}
+
+# A snapshot of ours builds on its commit: where it is whole, that is.
+fetch_from_store() {
+  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
+  # As a pack, which git brings to the disk.
+  local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
+  work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
+  # The tree is the same, whichever way the commit came in.
+  rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
 }

@@ -126,9 +126,8 @@ setup() {
   [ -z "$RESTART" ] || stop_alive_run
   [ -z "$RUN_ID" ] || RESTART=yes
   ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
-  mkfifo "$SETUP_DIR/pipe"
-  exec 3<>"$SETUP_DIR/pipe"
-  rm -f "$SETUP_DIR/pipe"
+  # A pipe of our own, to which the steps write.
+  exec 3<> <(:)
   run_graph
   forget_secrets
   forget_old_setups
@@ -154,7 +153,7 @@ install_script() {
   local own=$BOX_HOME/steps/$REPO_KEY/setup.sh beside=''
   [ -d "${own%/*}" ] || mkdir -p "${own%/*}"
   if [ "$TREE_NUMBER" != 1 ] && [ -e "$own" ]; then beside=yes own=${own%/*}/run.sh; fi
-  cmp -s "$SETUP_DIR/setup.sh" "$own" || write_file "$own" 600 <"$SETUP_DIR/setup.sh"
+  { [ -f "$own" ] && cmp -s "$SETUP_DIR/setup.sh" "$own"; } || write_file "$own" 600 <"$SETUP_DIR/setup.sh"
   [ -n "$beside" ] || [ "$own" -ef "$BOX_HOME/setup.sh" ] ||
     ln -sfn "steps/$REPO_KEY/setup.sh" "$BOX_HOME/setup.sh"
 }

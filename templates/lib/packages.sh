@@ -15,7 +15,10 @@ manager() {
   return 1
 }
 
-can_install() { [ -z "$IS_LOCAL" ] && manager >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }; }
+can_install() {
+  [ -z "$IS_LOCAL" ] && # full
+    manager >/dev/null && { [ "$EUID" -eq 0 ] || sudo -n true 2>/dev/null; }
+}
 
 as_root() {
   if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi

@@ -126,34 +126,27 @@ placed_as_index() {
   write_file "$PLACED/HEAD" 600 "$commit"$'\n'
 }
 
-# A snapshot of ours builds on its commit: where it is whole, that is.
-fetch_from_store() {
-  [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
-  # As a pack, which git brings to the disk.
-  local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
-  work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
-  # The tree is the same, whichever way the commit came in.
-  rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
-}
-
 # What was edited, added or committed on the box is never overwritten: git refuses, and we say what it found.
 update_in_place() {
-  local old said
+  local old said refs
   local placed # full
-  old=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
+  # Where HEAD stands, the branch, and what was placed last; of what isn't there that it is missing.
+  mapfile -t refs < <(work_git cat-file --batch-check='%(objectname)' <<<"HEAD^{commit}"$'\n'"refs/heads/$REPO_BRANCH^{commit}"$'\nrefs/boxstrap/placed')
+  old=${refs[0]-}
+  old=${old##* missing}
   if [ "$old" != "$REPO_COMMIT" ]; then
     fetch_from_store ||
       no_room || # full
-      fail git-damaged "$REPO_DIR/.git is damaged: git can't add the commit to it" "move $REPO_DIR away on the box, then set up again"
+      fail git-damaged "$REPO_DIR/.git is damaged" "move $REPO_DIR away on the box, then set up again"
     must_know HEAD "$old"
   fi
-  [ -z "$REPO_BRANCH" ] || must_know "$REPO_BRANCH" "$(work_git rev-parse -q --verify "refs/heads/$REPO_BRANCH^{commit}")"
+  must_know "$REPO_BRANCH" "${refs[1]-}"
   [ -d "$PLACED" ] || take_over # full
   switch_index "$old" -n || box_edits # full
   write_file "$NOTES/repo.switch" 600 "$REPO_SNAPSHOT $REPO_COMMIT"$'\n'
   to_disk "$NOTES/repo.switch" # full
   linked_folders || box_edits # full
-  placed=$(placed_git rev-parse -q --verify HEAD 2>/dev/null) || : # full
+  { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || : # full
   if ! said=$(switch_files); then
     rm -f "$NOTES/repo.switch"
     printf '%s\n' "$said" >&2
@@ -222,12 +215,12 @@ box_edits() {
 
 # must_know NAME COMMIT: it holds nothing but what was sent to this box, or what the new commit builds on.
 must_know() {
-  case $2 in '' | "$REPO_COMMIT" | "$(work_git rev-parse -q --verify refs/boxstrap/placed)") return 0 ;; esac
+  case $2 in '' | *missing | "$REPO_COMMIT" | "${refs[2]-}") return 0 ;; esac
   ! store_git show-ref -q --verify "refs/boxstrap/$2" || return 0
   if ! work_git merge-base --is-ancestor "$2" "$REPO_COMMIT"; then
     work_git log --oneline -n 10 "$REPO_COMMIT..$2" >&2
     fail box-commits "the box has commits of its own in $REPO_DIR, on $1 (listed above)" \
-      "fetch them from the box, or leave them there on a branch of their own; they stay as they are"
+      "fetch them from the box, or leave them there on a branch of their own"
   fi
 }
 
@@ -279,11 +272,11 @@ move_head() {
     [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] || # full
       work_git remote set-url origin "$REPO_URL" 2>/dev/null || work_git remote add origin "$REPO_URL"
   fi
-  work_git update-ref refs/boxstrap/placed "$REPO_COMMIT"
-  if [ -z "$REPO_BRANCH" ]; then
-    work_git update-ref --no-deref HEAD "$REPO_COMMIT"
-  else
-    work_git update-ref "refs/heads/$REPO_BRANCH" "$REPO_COMMIT"
+  local to=$'option no-deref\nupdate HEAD'
+  [ -z "$REPO_BRANCH" ] || to="update refs/heads/$REPO_BRANCH"
+  work_git update-ref --stdin <<<"update refs/boxstrap/placed $REPO_COMMIT
+$to $REPO_COMMIT"
+  if [ -n "$REPO_BRANCH" ]; then
     is_line "$REPO_DIR/.git/HEAD" "ref: refs/heads/$REPO_BRANCH" || # full
       work_git symbolic-ref HEAD "refs/heads/$REPO_BRANCH"
   fi

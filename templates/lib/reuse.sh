@@ -2,20 +2,18 @@
 # reuse: what the image brings of the environment is copied where that is quicker than fetching it. Nothing here
 # fails a setup: what can't be reused is fetched.
 
-# find_image: what there is, in $SETUP_DIR/images; what `image_path` prints: where its interpreters lie, to be asked first.
+# find_image: what there is, in $SETUP_DIR/images; in `image_path`, where its interpreters lie, to be asked first.
 find_image() {
   [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL$CONDA" ] || return 0
   reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" >"$SETUP_DIR/image_path"
 }
-
-image_path() { [ ! -s "$SETUP_DIR/image_path" ] || printf %s "$(<"$SETUP_DIR/image_path")"; }
 
 reuse() { "$BOX_HOME/agent/bin/python" -B "$PROGRAMS/reuse.py" "$@" 3>&- 9>&-; }
 
 # reuse_image NOTE: into the environment that was just made. By the shadow uv says what it would keep of the image's.
 reuse_image() {
   local shadow=$SETUP_DIR/shadow
-  [ -n "$(image_path)" ] || return 0
+  [ -s "$SETUP_DIR/image_path" ] || return 0
   reuse shadow "$BOX_HOME/gpu.json" "$VENV_DIR" "$SETUP_DIR/images" "$shadow" "$TORCH_BACKEND" || return 0
   if (would_install "$shadow") >"$SETUP_DIR/kept" 2>&1; then copy_packages "$1"; fi
   rm -rf -- "$shadow"

@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2154 # set in process
 # run_processes: every process of a run, wherever it went, and how they end. POSIX sh: the queries use it too.
 # Known by the run's cgroup, by the mark in their environment, and by descent: a box may allow no cgroup, a program
 # may write over its environment, and an orphan has no parent that could tell.
@@ -23,7 +23,11 @@ track() {
 
 # processes_of RUN: its processes, a line each, as `identity` writes them.
 processes_of() {
-  _all=" $(first_of "$1" | sort -u | tr '\n' ' ')" _grown=yes
+  _all=' ' _grown=yes
+  for _pid in $(first_of "$1"); do
+    _pid=${_pid#/proc/} _pid=${_pid%%/*}
+    case $_all in *" $_pid "*) ;; *) _all="$_all$_pid " ;; esac
+  done
   while [ -n "$_grown" ]; do
     _grown=''
     for _dir in /proc/[0-9]*; do
@@ -36,11 +40,12 @@ processes_of() {
     done
   done
   for _pid in $_all; do
-    if [ "$_pid" != "$$" ] && _one=$(identity "$_pid") && alive "$_one"; then printf '%s\n' "$_one"; fi
+    if [ "$_pid" = "$$" ] || ! find_identity "$_pid"; then continue; fi
+    case ${_stat##*) } in Z*) ;; *) printf '%s\n' "$_identity" ;; esac
   done
 }
 
-# first_of RUN: the numbers of those that are known by themselves.
+# first_of RUN: those that are known by themselves, by number or by a file in /proc.
 first_of() {
   _group='' _child='' _mark=$1
   { read -r _group <"$1/cgroup"; } 2>/dev/null || :
@@ -49,8 +54,7 @@ first_of() {
   ! alive "$_child" || printf '%s\n' "${_child%% *}"
   { read -r _mark <"$1/mark"; } 2>/dev/null || :
   # The same folder may go by another path.
-  grep -lszxF -e "BOXSTRAP_RUN=$_mark" -e "BOXSTRAP_RUN=$(readlink -f "$1")" /proc/[0-9]*/environ |
-    sed 's,/proc/,,; s,/.*,,'
+  grep -lszxF -e "BOXSTRAP_RUN=$_mark" -e "BOXSTRAP_RUN=$(readlink -f "$1")" /proc/[0-9]*/environ
 }
 
 # signal_all SIGNAL: to the processes on its standard input.
@@ -58,10 +62,10 @@ signal_all() { while read -r _pid _; do kill -s "$1" "$_pid" 2>/dev/null || :; d
 
 # living RUN KNOWN: its processes, and those known before that live yet.
 living() {
-  {
-    processes_of "$1"
-    printf '%s\n' "$2" | while IFS= read -r _one; do ! alive "$_one" || printf '%s\n' "$_one"; done
-  } | sort -u
+  processes_of "$1"
+  [ -z "$2" ] || printf '%s\n' "$2" | while IFS= read -r _one; do
+    case $_all in *" ${_one%% *} "*) ;; *) ! alive "$_one" || printf '%s\n' "$_one" ;; esac
+  done
 }
 
 # grace_of RUN: the second until which its processes may end by themselves, if they are asked now.

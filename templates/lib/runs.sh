@@ -1,67 +1,6 @@
 # shellcheck shell=bash
 # runs: one folder for each training command that was begun; never two for the same work by accident.
 
-# The work: content, command, environment. Started once, whoever asks, however often.
-find_work() {
-  [ -n "$WORK" ] && return
-  # A box that clones by itself finds the tree once it has the commit.
-  [ -n "$REPO_TREE" ] || # full
-    REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
-  inputs_python
-  MADE_WITH=$INPUTS
-  WORK=$(work_of "$REPO_TREE")
-}
-
-# work_of TREE: what it is called. An earlier version named its commit in the tree's place.
-work_of() { printf '%s\0' "$1" "$TRAIN_COMMAND" "$MADE_WITH" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest; }
-
-# tree_of COMMIT: its content, where this box has the commit; without the profile, whose words come by the script.
-tree_of() {
-  local listed
-  listed=$(work_git ls-tree "$1" 2>/dev/null) || # full
-    listed=$(store_git ls-tree "$1" 2>/dev/null) || return
-  grep -v $'\tboxstrap[.]yaml$' <<<"$listed" | digest
-}
-
-# is_content RUN: its files were those of this snapshot. An earlier version and the minimal edition noted the commit alone.
-is_content() {
-  local id tree
-  [ ! -f "$1/tree" ] || { is_line "$1/tree" "$REPO_TREE" && return; } || return # full
-  read -r id <"$1/commit" || return
-  ! tree=$(tree_of "$id") || [ "$tree" != "$REPO_TREE" ] || return 0 # full
-  [ "$id" = "$REPO_SNAPSHOT" ]
-}
-
-# The newest run of this work, if there is one, whoever began it: the folder is part of the work.
-run_of() {
-  local dir newest=
-  for dir in "$BOX_HOME"/runs/*/*/; do
-    if [ -f "$dir/work" ] && is_work "$dir" "$1"; then
-      if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
-    fi
-  done
-  [ -n "$newest" ] && printf '%s\n' "$newest"
-}
-
-# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes `python:` and variables.
-is_work() {
-  local work commit
-  work=$(<"$1/work")
-  [ "$work" != "$2" ] || return 0
-  [ ! -f "$1/tree" ] && read -r commit <"$1/commit" || return
-  case $work in
-    "$commit$TRAIN_COMMAND") ! grep -s '^[vp]' "$1/made_of" | grep -qvxF "$(python_and_variables)" || return ;;
-    "$(work_of "$commit")") ;;
-    *) return 1 ;;
-  esac
-  is_content "$1"
-}
-
-# What the minimal edition can tell: how the profile has `python:`, and the variables.
-python_and_variables() {
-  printf 'python %s\nvariables %s\n' "$PYTHON_ID" "$(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" | digest)"
-}
-
 # Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
 any_alive_run() {
   local dir
@@ -85,14 +24,13 @@ last_run_died() {
 # A folder of its own, whole or not at all.
 new_run() {
   local number=1 tmp gpu
-  mkdir -p "$RUNS"
   # Made under this id, and never begun: the power went.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full
-  ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0" # full
+  [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0" # full
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
   RUN_DIR=$RUNS/$TRAIN_SESSION-$number
   tmp=$RUNS/.new.$BASHPID
-  mkdir "$tmp"
+  mkdir -p "$tmp"
   printf '%s\n' "$1" >"$tmp/work"
   printf '%s\n' "$REPO_COMMIT" >"$tmp/commit"
   printf '%s\n' "$REPO_SNAPSHOT" >"$tmp/snapshot" # full
@@ -118,30 +56,6 @@ new_run() {
 is_begun() {
   [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
     { ! in_state "$RUN_DIR" waiting || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
-}
-
-# What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
-made_of() {
-  inputs_python
-  printf 'environment %s\n' "$(digest <<<"$INPUTS")"
-  python_and_variables
-  [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
-}
-
-# differences RUN: what of this setup is not as in that run. An earlier version's says nothing of some of it.
-differences() {
-  local line known=
-  [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
-  if [ -n "$WORK" ] && [ "$(run_of "$WORK")" = "$1" ]; then
-    # Of the same work only the secrets may be others.
-    case $known in *'secrets '*) is_line "$1/made_of" "secrets $SECRETS_ID" || printf ' secrets' ;; esac
-    return
-  fi
-  is_content "$1" || printf ' commit'
-  [ -z "$TRAIN_COMMAND" ] || [ "$(<"$1/command")" = "$(absolute_command)" ] || printf ' command'
-  made_of | while IFS= read -r line; do
-    [[ $'\n'$known != *$'\n'"${line% *} "* || $'\n'$known$'\n' = *$'\n'"$line"$'\n'* ]] || printf ' %s' "${line% *}"
-  done
 }
 
 # The folders of `results` are there before training begins; none that a link puts outside the tree.
@@ -178,14 +92,15 @@ without_secrets() {
   exec env "${hidden[@]}" "$@" 3>&- 9>&-
 }
 
-# The profile's name for the session; where a live one has it, another run's, ours is longer.
-session_name() {
-  local name=$TRAIN_SESSION number=1 more=''
-  while have tmux && our_tmux list-panes -t "=$name" -F '#{pane_dead}' 2>/dev/null | grep -qx 0; do
-    name=$(tr -c 'A-Za-z0-9_\n-' '-' <<<"$TRAIN_SESSION-$REPO_KEY$more")
+# The profile's name for the session, in SESSION; where a live one has it, another run's, ours is longer.
+find_session_name() {
+  local number=1 more=''
+  SESSION=$TRAIN_SESSION
+  while is_line <(our_tmux list-panes -t "=$SESSION" -F '#{pane_dead}' 2>/dev/null) 0; do
+    SESSION=$TRAIN_SESSION-$REPO_KEY$more
+    SESSION=${SESSION//[!A-Za-z0-9_-]/-}
     number=$((number + 1)) more=-$number
   done
-  printf '%s\n' "$name"
 }
 
 # In tmux where it is, else in a session of the kernel's own: same log, same exit code.
@@ -237,41 +152,47 @@ revive_all() {
     { flock 7 && revive_queue "$BOX_HOME/runs" "$PROGRAMS" "$ENV_FILE"; } 7>>"$BOX_HOME/queue.lock"
 }
 
-# idle_uploads: the runs whose results are not all in their bucket, while nobody puts them there: the box was started
+# The runs whose results are not all in their bucket, while nobody puts them there, in IDLE_UPLOADS: the box was started
 # anew, or the bucket could not be reached for a day.
-idle_uploads() {
+find_idle_uploads() {
   local note dir
+  IDLE_UPLOADS=()
   for note in "$BOX_HOME"/runs/*/*/results_to; do
     dir=${note%/*}
     # Who puts them there takes the lock before it notes anything.
     if [ -f "$dir/uploaded" ] && ! grep -q '^whole ' "$dir/uploaded" && flock -n "$dir/upload.lock" true; then
-      printf '%s\n' "$dir"
+      IDLE_UPLOADS+=("$dir")
     fi
   done
 }
 
+has_idle_uploads() { find_idle_uploads && [ "${#IDLE_UPLOADS[@]}" -gt 0 ]; }
+
 revive_uploads() {
   local dir
   [ ! -d "${SETUP_DIR-}" ] || : >"$SETUP_DIR/uploads"
-  idle_uploads | while IFS= read -r dir; do
+  find_idle_uploads
+  for dir in ${IDLE_UPLOADS[@]+"${IDLE_UPLOADS[@]}"}; do
     without_secrets setsid "$BOX_HOME/agent/bin/python" -I -B "$PROGRAMS/upload_results.py" "$dir" </dev/null >/dev/null 2>&1 &
   done
 }
 
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
 new_session() {
-  local dir=$1 session pause
-  session=$(session_name)
-  write_file "$dir/session" 644 "$session"$'\n'
-  our_tmux kill-session -t "=$session" 2>/dev/null || :
+  local dir=$1 pause
+  find_session_name
+  write_file "$dir/session" 644 "$SESSION"$'\n'
+  # One that is dead, if the look for the name saw any.
+  [ -z "$TEXT" ] || # full
+    our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
   # A server whose last session was just ended is on its way out, and takes nothing more.
   for pause in 0.1 0.5 1 0; do
-    ! our_tmux new-session -d -x 200 -y 50 -s "$session" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" || break
+    ! our_tmux new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
+      set-option -t "=$SESSION:" remain-on-exit on || break
     [ "$pause" != 0 ] || return
     sleep "$pause"
     ! has_runner "$dir" || break # full
   done
-  our_tmux set-option -t "=$session:" remain-on-exit on 2>/dev/null || :
 }
 
 # has_runner RUN_DIR: a program of box/ is at work for it.
@@ -307,7 +228,6 @@ stop_alive_run() {
 
 # The same work may live in a tree beside.
 stop_alive_work() {
-  local dir
-  dir=$(run_of "$WORK") && in_state "$dir" running || return 0
-  stop_run "$dir"
+  find_run_of "$WORK" && in_state "$RUN_OF" running || return 0
+  stop_run "$RUN_OF"
 }

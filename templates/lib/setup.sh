@@ -34,8 +34,8 @@ open_setup() {
   hide_secrets # full
   find_identity $$
   write_file "$SETUP_DIR/pid" 600 "$_identity"$'\n'
-  SCRIPT_ID=$(sha256sum <"$0")
-  SCRIPT_ID=${SCRIPT_ID%% *}
+  digest "$0"
+  SCRIPT_ID=$DIGEST
   trap '' HUP
   export BOXSTRAP_SETUP=$1
   write_status running 0
@@ -65,15 +65,18 @@ prepare_box() {
 unpack_programs() {
   local name body file files=() new=$PROGRAMS
   local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
-  mkdir -p "$PROGRAMS" "$new"
   mapfile -t -d $'\f' files
   for file in "${files[@]:1}"; do
     name=${file%%$'\n'*} body=${file#*$'\n'}
-    is_text "$PROGRAMS/$name" "$body" || printf %s "$body" >"$new/$name"
     own+="$name " # full
+    ! is_text "$PROGRAMS/$name" "$body" || continue
+    [ -d "$new" ] || mkdir -p "$PROGRAMS" "$new"
+    printf %s "$body" >"$new/$name"
   done
-  mv -f "$new"/* "$PROGRAMS" 2>/dev/null || : # full
-  rmdir "$new" # full
+  if [ -d "$new" ]; then # full
+    mv -f "$new"/* "$PROGRAMS" # full
+    rmdir "$new" # full
+  fi # full
   # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
   for name in "$PROGRAMS"/*.py; do # full
     # Those of the steps `data` and `lease` come with profiles that have some: another repository's setup leaves them.
@@ -84,7 +87,8 @@ unpack_programs() {
 
 # end_setup EXIT [CODE]: what it was, for `status` and a second setup. Secrets that no step took go.
 end_setup() {
-  rm -f "$SETUP_DIR/secrets"
+  ! { [ -e "$SETUP_DIR/secrets" ] || [ -L "$SETUP_DIR/secrets" ]; } || # full
+    rm -f "$SETUP_DIR/secrets"
   write_status over "$1"
   write_event setup "done" "rc=$1" ${2+"code=$2"}
 }
@@ -93,7 +97,7 @@ end_setup() {
 sweep() {
   local beside=()
   beside=("$BOX_HOME"/steps/*/beside/*/*.new.*) # full
-  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* ${beside[@]+"${beside[@]}"}
+  rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* "${beside[@]}"
 }
 
 # `~/.boxstrap` points to the folder beside the work, which a provider keeps.
@@ -101,7 +105,8 @@ link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null |
 
 # The home of the person's own machine stays as it is, and so does a folder that is no link of ours.
 home_linked() {
-  [ -n "$IS_LOCAL" ] || [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
+  [ -n "$IS_LOCAL" ] || # full
+    [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
     { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
 }
 

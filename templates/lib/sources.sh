@@ -95,7 +95,7 @@ choose_settings() {
 # The profile's indexes are asked before those of the box.
 put_indexes_first() {
   local setting others=${UV_INDEX-}
-  for setting in ${UV_SETTINGS[@]+"${UV_SETTINGS[@]}"}; do # full
+  for setting in "${UV_SETTINGS[@]}"; do # full
     case $setting in UV_INDEX=*) others=${setting#*=} ;; esac # full
   done # full
   UV_SETTINGS+=(UV_INDEX="${PYTHON_INDEX[*]} $others")
@@ -110,15 +110,15 @@ has_own_index() {
 install_sources() {
   local file exact=yes arguments=() again=("$@")
   find_sources
-  for file in ${SOURCES[@]+"${SOURCES[@]}"}; do
+  for file in "${SOURCES[@]}"; do
     [ -f "$file" ] || fail requirements-missing "$file is not in the repository at ${REPO_COMMIT:0:12}"
   done
   if [ -n "$CONDA" ]; then add_to_conda; fi # full
   if find_arguments; then run_installer; fi
   exact=
   # A lock knows nothing of what the profile names beside it.
-  [ "$SOURCE_KIND" != lock ] || add_requirements ${BESIDE_LOCK[@]+"${BESIDE_LOCK[@]}"}
-  add_requirements ${BUILT_LAST[@]+"${BUILT_LAST[@]}"}
+  [ "$SOURCE_KIND" != lock ] || add_requirements "${BESIDE_LOCK[@]}"
+  add_requirements "${BUILT_LAST[@]}"
 }
 
 # add_requirements WORD...: for uv's and pip's `install`; none, nothing.
@@ -132,12 +132,12 @@ add_requirements() {
 run_installer() {
   local uv
   if [ "$INSTALLER" = pip ]; then
-    with_pip ${again[@]+"${again[@]}"}
+    with_pip "${again[@]}"
   else
     [ -z "$exact" ] || ! ours || arguments+=(--exact)
     uv=run_uv
     uv=told_uv # full
-    with_retries "$uv" "${arguments[@]}" ${again[@]+"${again[@]}"}
+    with_retries "$uv" "${arguments[@]}" "${again[@]}"
   fi
 }
 
@@ -158,7 +158,7 @@ find_arguments() {
     conda) conda_arguments || return ;; # full
     nothing) [ "${#BESIDE_FILES[@]}" -gt 0 ] || return 1 ;;
   esac
-  arguments+=(${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"})
+  arguments+=("${BESIDE_FILES[@]}")
   # A file may name them too: uv passes over them, since an override says that no Python needs them.
   if [ "${#BUILT_LAST[@]}" -gt 0 ]; then # full
     printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last" # full
@@ -169,8 +169,8 @@ find_arguments() {
 lock_arguments() {
   local extra
   UV_SETTINGS+=(UV_PROJECT_ENVIRONMENT="$VENV_DIR")
-  arguments=(sync --frozen --inexact --project "$(dirname "${LOCK:-uv.lock}")" ${LOCK_OPTIONS[@]+"${LOCK_OPTIONS[@]}"})
-  for extra in ${EXTRAS[@]+"${EXTRAS[@]}"}; do arguments+=(--extra "$extra"); done
+  arguments=(sync --frozen --inexact --project "$(dirname "${LOCK:-uv.lock}")" "${LOCK_OPTIONS[@]}")
+  for extra in "${EXTRAS[@]}"; do arguments+=(--extra "$extra"); done
 }
 
 project_arguments() {
@@ -181,7 +181,7 @@ project_arguments() {
     arguments+=(-e ".${names:+[$names]}")
   else
     arguments+=(-r pyproject.toml)
-    for names in ${EXTRAS[@]+"${EXTRAS[@]}"}; do arguments+=(--extra "$names"); done
+    for names in "${EXTRAS[@]}"; do arguments+=(--extra "$names"); done
   fi
 }
 
@@ -202,7 +202,7 @@ with_pip() {
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
     case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last") ;; *) words+=("$word") ;; esac
   done
-  for word in ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}; do words=(--extra-index-url "$word" "${words[@]}"); done
+  for word in "${PYTHON_INDEX[@]}"; do words=(--extra-index-url "$word" "${words[@]}"); done
   with_retries our_pip install "${words[@]}"
   [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || take_out_others # full
 }
@@ -217,63 +217,3 @@ take_out_others() {
   mapfile -t others < <("$VENV_DIR/bin/python" -I "$PROGRAMS/pip_unlisted.py" "$report")
   [ "${#others[@]}" -eq 0 ] || our_pip uninstall -y "${others[@]}"
 }
-
-# uv, while what it says becomes progress: packages resolved, and bytes as the network counts them.
-told_uv() {
-  local line sizes=0 total=0 before sampler rc
-  before=$(bytes_received)
-  : >"$SETUP_DIR/sizes"
-  rm -f "$SETUP_DIR/builds"
-  while sleep 0.5; do
-    warn_of_builds
-    emit progress "done=$(($(bytes_received) - before))" "total=$(cat "$SETUP_DIR/sizes")" unit=bytes
-  done &
-  sampler=$!
-  run_uv "$@" 2>&1 | while IFS= read -r line; do
-    printf '%s\n' "$line"
-    case $line in
-      *'Resolved '*)
-        total=${line#*Resolved } total=${total%% *}
-        emit progress done=0 "total=$total" unit=packages
-        ;;
-      *'Downloading '*'('*)
-        sizes=$((sizes + $(in_bytes "${line##*\(}")))
-        printf '%s\n' "$sizes" >"$SETUP_DIR/sizes"
-        ;;
-      *'Building '*) note_build "$line" ;;
-      *' Built '*) rm -f "$SETUP_DIR/builds" ;;
-      *'Installed '* | *'Checked '*) emit progress "done=$total" "total=$total" unit=packages ;;
-    esac
-  done
-  rc=${PIPESTATUS[0]}
-  kill "$sampler" 2>/dev/null || :
-  wait "$sampler" 2>/dev/null || :
-  return "$rc"
-}
-
-# What compiles for CUDA is known to take minutes, and is warned of before it does.
-LONG_BUILDS=' apex auto-gptq bitsandbytes causal-conv1d deepspeed detectron2 flash-attn flash-attn-3 flashinfer-python
-  gsplat llama-cpp-python mamba-ssm mmcv natten nvdiffrast pytorch3d sageattention spconv tinycudann torch-cluster
-  torch-scatter torch-sparse transformer-engine vllm xformers '
-
-# note_build LINE: of uv's, as in `Building flash-attn==2.8.3`.
-note_build() {
-  local name=${1#*Building }
-  case ${LONG_BUILDS//$'\n'/ } in
-    *" ${name%%[ =@]*} "*) emit warn code=compiling ;;
-    *) printf '%s\n' "$SECONDS" >"$SETUP_DIR/builds" ;;
-  esac
-}
-
-# Most that has no wheel is built in a moment; what is not is compiled, and that takes minutes.
-warn_of_builds() {
-  local since
-  { read -r since <"$SETUP_DIR/builds"; } 2>/dev/null && [ "$((SECONDS - since))" -ge "${BUILD_PATIENCE-20}" ] || return 0
-  rm -f "$SETUP_DIR/builds"
-  emit warn code=compiling
-}
-
-bytes_received() { awk 'NR > 2 && $1 !~ /^lo:/ { sub(/^.*:/, ""); sum += $1 } END { printf "%d", sum }' /proc/net/dev 2>/dev/null || printf 0; }
-
-# in_bytes "803.2MiB)": a whole number of bytes.
-in_bytes() { awk -v size="$1" 'BEGIN { n = size + 0; if (size ~ /GiB/) n *= 1073741824; else if (size ~ /MiB/) n *= 1048576; else if (size ~ /KiB/) n *= 1024; printf "%d", n }'; }

@@ -21,7 +21,7 @@ find_reason() {
     WHY=new
   elif ! is_text "$STAMP" "$INPUTS"$'\n'; then
     WHY=changed
-    WHY=$(what_changed "$1" "${TEXT%$'\n'}") # full
+    what_changed "$1" "${TEXT%$'\n'}" # full
   elif ! is_right "$1" >&2; then
     WHY=broken
   fi
@@ -47,33 +47,41 @@ is_right() {
 # again by itself.
 why_right() {
   WHY='done'
-  [ "$1" != train ] || ! in_state "$(run_of "$WORK")" died || WHY=died
+  [ "$1" != train ] || ! find_run_of "$WORK" || ! in_state "$RUN_OF" died || WHY=died
 }
 
-# what_changed STEP STAMP: in a person's word, where that alone changed; else in the general one.
+# what_changed STEP STAMP: WHY in a person's word, where that alone changed; else in the general one.
 what_changed() {
-  local word rest last
+  local dir last='' noted
+  WHY=changed
   case $1 in
     repo)
-      word='commit' rest='s/^v1 [0-9a-f+]+ //'
-      case $2 in "v1 $REPO_COMMIT"*) word='snapshot' ;; esac
+      [ "${2#v1 * }" = "${INPUTS#v1 * }" ] || return 0
+      case $2 in "v1 $REPO_COMMIT"*) WHY='snapshot' ;; *) WHY='commit' ;; esac
       ;;
-    python) word='requirements' rest='s/ (\$.)?[0-9a-f]{64}[ \\].*//' ;;
+    python)
+      before_sums "$2"
+      noted=$BEFORE
+      before_sums "$INPUTS"
+      [ "$noted" != "$BEFORE" ] || WHY='requirements'
+      ;;
     train)
-      last=$(find "$RUNS" -mindepth 1 -maxdepth 1 -type d -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1)
-      last=${last#* }
+      for dir in "$RUNS"/*/; do
+        if [ -z "$last" ] || [ "$dir" -nt "$last" ]; then last=${dir%/}; fi
+      done
       if ! is_content "$last" 2>/dev/null; then
-        word='commit'
+        WHY='commit'
       elif ! is_text "$last/command" "$(absolute_command)"$'\n'; then
-        word='command'
+        WHY='command'
       fi
-      printf '%s\n' "${word-changed}"
-      return
       ;;
-    *) rest='' ;;
   esac
-  [ -n "$rest" ] && [ "$(sed -E "$rest" <<<"$2")" = "$(sed -E "$rest" <<<"$INPUTS")" ] || word=changed
-  printf '%s\n' "$word"
+}
+
+# before_sums INPUTS: what stands before the digests of files, in BEFORE.
+before_sums() {
+  BEFORE=$1
+  [[ ! $1 =~ \ (\$.)?[0-9a-f]{64}[\ \\] ]] || BEFORE=${1%%"${BASH_REMATCH[0]}"*}
 }
 
 # While a run is alive its tree and environment stay as they are, and no other run is begun; the run of this

@@ -61,7 +61,7 @@ await_uv() {
   emit wait code=uv-unlisted
   until [ -f "$sent" ]; do
     [ "$SECONDS" -lt "$until" ] || return
-    alive "$(cat "$SETUP_DIR/uv.sender" 2>/dev/null)" && until=$((SECONDS + COMMIT_PATIENCE))
+    read_text "$SETUP_DIR/uv.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     sleep 0.1
   done
   [ -s "$sent" ] && unpack_wheel "$sent" "$WHEEL_SUM"
@@ -69,7 +69,7 @@ await_uv() {
 
 # Without python: the member is cut out of the wheel, which is a zip, with od and gzip.
 fetch_uv_plainly() {
-  local page link wheel=$BOX_HOME/bin/uv.whl
+  local page link sum wheel=$BOX_HOME/bin/uv.whl
   page=$(download "${INDEX%/}/uv/") || return 1
   page=$(tr '<' '\n' <<<"$page" | grep -F "$1" | grep -v -F '.metadata"' | head -n 1) || {
     printf 'the index at %s has no %s\n' "$INDEX" "$1" >&2
@@ -81,12 +81,14 @@ fetch_uv_plainly() {
     /*) link=$(sed -E 's|^(https?://[^/]*).*|\1|' <<<"$INDEX")$link ;;
     *) link=${INDEX%/}/uv/$link ;;
   esac
-  download "$link" >"$wheel" && unpack_wheel "$wheel" "$2"
+  # Digested while it comes. What says where uv lies in it comes last, so that is unpacked afterwards.
+  sum=$(set -o pipefail && download "$link" | tee "$wheel" | sha256sum) && unpack_wheel "$wheel" "$2" "${sum%% *}"
 }
 
-# unpack_wheel FILE SHA256: uv out of it, and it is gone.
+# unpack_wheel FILE SHA256 [ITS]: uv out of it, and it is gone.
 unpack_wheel() {
-  if [ "$(sha256sum "$1" | cut -d' ' -f1)" != "$2" ]; then
+  [ -n "${3-}" ] || digest "$1"
+  if [ "${3:-$DIGEST}" != "$2" ]; then
     rm -f "$1"
     printf 'the SHA-256 of %s is wrong\n' "$WHEEL" >&2
     return 1
@@ -129,5 +131,5 @@ read_indexes() {
 run_uv() {
   env UV_SYSTEM_CERTS=1 UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_CACHE_DIR="$WORKDIR/.boxstrap/cache/uv" \
     UV_PYTHON_INSTALL_DIR="$BOX_HOME/python" UV_HTTP_TIMEOUT=20 UV_NO_MODIFY_PATH=1 \
-    ${UV_SETTINGS[@]+"${UV_SETTINGS[@]}"} "$UV" "$@" 3>&- 9>&-
+    "${UV_SETTINGS[@]}" "$UV" "$@" 3>&- 9>&-
 }

@@ -29,7 +29,7 @@ what_was_made() {
   mapfile -d '' -t staged < <(work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d HEAD -- && printf '/\0')
   mapfile -t commits < <(own_commits && printf '/\n')
   mapfile -d '' -t files < <(new_files && printf '/\0')
-  told edits "${edits[@]}" && told staged "${staged[@]}" && told commits "${commits[@]}" && told files "${files[@]}"
+  told edits "${edits[@]}" && told staged "${staged[@]}" && told commits "${commits[@]}" && told files "${files[@]}" && own_repositories
 }
 
 # Commits of its branches, tags and stashes that were never sent to this box.

@@ -24,6 +24,19 @@ told() {
   [ "$#" -eq 2 ] || holds "$1" "$(($# - 2))" "${@:2:$#-2}"
 }
 
+# Submodules travel as folders of files. One that became a repository here has commits that nobody sent.
+own_repositories() {
+  local entry entries=() found=()
+  mapfile -d '' -t entries < <(work_git ls-files -z --stage && printf '/\0')
+  for entry in "${entries[@]}"; do
+    case $entry in
+      160000*) [ ! -e "$REPO_DIR/${entry#*$'\t'}/.git" ] || found+=("${entry#*$'\t'}") ;;
+      /) found+=(/) ;;
+    esac
+  done
+  told repositories ${found[@]+"${found[@]}"}
+}
+
 # results_of FOLDER: the results of runs that began in this tree, as lines of .gitignore.
 results_of() {
   local run where

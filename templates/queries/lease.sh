@@ -15,7 +15,8 @@ case $what in
     }
     ;;
   release)
-    rm -f "$file" "$box_home/lease.state" "$box_home/lease.extended" "$box_home/lease.ids"
+    rm -f "$file" "$box_home/lease.state" "$box_home/lease.extended" "$box_home/lease.ids" \
+      "$box_home/lease.digests"
     printf 'released\t\n'
     exit 0
     ;;

@@ -5,24 +5,38 @@
 
 # Commits and names of its branches, tags and stashes.
 all_refs() {
-  local peeled='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)'
-  ! work_git rev-parse -q --verify 'HEAD^{commit}' >/dev/null || work_git log -1 --format='%H HEAD' HEAD -- || return
-  work_git for-each-ref --format="$peeled %(refname)" || return
+  local peeled='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)' refs head
+  ! head=$(work_git rev-parse -q --verify 'HEAD^{commit}') || printf '%s HEAD\n' "$head"
+  refs=$(work_git for-each-ref --format="$peeled %(refname)") || return
+  printf '%s\n' "$refs"
   # The newest stash is a ref, those below it are not.
-  work_git reflog show --format='%H refs/stash' refs/stash 2>/dev/null || :
+  [[ $refs != *' refs/stash'* ]] || work_git reflog show --format='%H refs/stash' refs/stash 2>/dev/null || :
 }
+
+# In another working tree of git's, files are nobody's business here.
+is_only_tree() {
+  { [ -d "$REPO_DIR/.git" ] && [ ! -e "$REPO_DIR/.git/worktrees" ]; } ||
+    [ "$(work_git worktree list --porcelain | grep -c '^worktree ')" = 1 ]
+}
+
+# never_sent COMMIT...: one of those that they lead to and that never came from here; 1 where git can't tell.
+never_sent() { GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$@" --not --all; }
 
 # Those of them that lead to what was never sent to this box; 1 where git can't tell.
 own_refs() {
-  local refs commit name new
-  refs=$(all_refs) || return
-  # In another working tree of git's, files are nobody's business here.
-  [ "$(work_git worktree list --porcelain | grep -c '^worktree ')" = 1 ] || return
-  while read -r commit name; do
-    case $name in '' | refs/remotes/*) continue ;; esac
-    new=$(GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$commit" --not --all) || return
-    [ -z "$new" ] || tell ref "$commit" "$name"
-  done < <(printf '%s\n' "$refs" | sort -u)
+  local refs commit name new commits=()
+  refs=$(all_refs) && is_only_tree || return
+  refs=$(printf '%s\n' "$refs" | grep -v ' refs/remotes/' | sort -u)
+  while read -r commit name; do [ -z "$name" ] || commits+=("$commit"); done <<<"$refs"
+  # Mostly none does, which one git says.
+  [ "${#commits[@]}" -eq 0 ] || new=$(never_sent "${commits[@]}") || return
+  if [ -n "${new-}" ]; then
+    while read -r commit name; do
+      new=$(never_sent "$commit") || return
+      [ -z "$new" ] || tell ref "$commit" "$name"
+    done <<<"$refs"
+  fi
+  own_repositories
 }
 
 # What somebody made in its files; 1 where git can't tell.
@@ -84,6 +98,8 @@ tell_results() {
   done
 }
 
+# Variables of git's, as of a run's environment, would lead to another repository.
+unset "${!GIT_@}"
 workdir=$WORKDIR
 find_home
 BOX_HOME=$box_home VENV=.venv

@@ -3,30 +3,28 @@
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
+# What bash can tell, in one process that goes on as `uname`; an old one stops where it does not understand. Of the
+# provider's variables their names, never their values.
 describe() {
-  fact system "$(uname -sm)"
-  fact user "$(id -un 2>/dev/null || id -u)"
+  # shellcheck disable=SC2016,SC2086 # bash reads it; names are words
+  bash --norc -c '
+    printf "bash\t%s\n" "$BASH_VERSION"
+    all=()
+    if [ "$#" -gt 0 ]; then
+      mapfile -t all </etc/environment
+      mapfile -t -O "${#all[@]}" all </etc/rp_environment
+      mapfile -t -O "${#all[@]}" -d "" all </proc/1/environ
+    fi
+    printf -v line "\n"
+    printf -v said "\n%s" "${all[@]#export }"
+    for name; do
+      if [[ -v $name || $said == *"$line$name="* ]]; then printf "env\t%s\n" "$name"; fi
+    done
+    printf -v now "%(%s)T" -1 && printf "time\t%s\nsystem\t" "$now" && exec uname -sm
+  ' probe $hint_names 2>/dev/null || { echo && fact system "$(uname -sm)"; }
   fact home "$HOME"
-  fact bash "$(bash --norc -c 'printf %s "$BASH_VERSION"' 2>/dev/null)"
-  fact time "$(date +%s)"
   fact boxhome "$box_home"
   ! command -v tmux >/dev/null 2>&1 || fact tmux yes
-}
-
-# Names of the provider's variables and files; never their values.
-show_hints() {
-  set_there=$(
-    {
-      env
-      cat /etc/environment /etc/rp_environment
-      tr '\0' '\n' </proc/1/environ
-    } 2>/dev/null
-  )
-  line='
-'
-  for name in $hint_names; do
-    case $line$set_there in *"$line$name="* | *"${line}export $name="*) fact env "$name" ;; esac
-  done
   for name in $hint_files; do [ ! -e "$name" ] || fact file "$name"; done
 }
 
@@ -74,18 +72,12 @@ show_setups() {
   if read -r last <"$box_home/setups/$setup/status.json"; then fact last "$last"; fi
 }
 
-# Every run, and what became of it, a line each; it starts no process.
-all_runs() {
-  for run in "$box_home"/runs/*/*/; do
-    [ -f "$run/command" ] || continue
-    printf '%s\t' "${run%/}"
-    run_state "$run"
-  done
-}
-
 show_runs() {
-  all_runs | while IFS='	' read -r run state; do
-    key=${run%/*}
+  for run in "$box_home"/runs/*/*/; do
+    run=${run%/}
+    [ -f "$run/command" ] || continue
+    find_state "$run"
+    state=$_state key=${run%/*}
     # shellcheck disable=SC2229 # into the variable of that name
     for name in started commit work session command; do read -r "$name" <"$run/$name"; done
     ended='' snapshot=
@@ -131,7 +123,7 @@ show_repository() {
   [ ! -d "$repo_dir" ] || fact placed yes
   { read -r venv <"$box_home/steps/$repo_key/python.venv" && fact venv "$venv"; } 2>/dev/null || :
   { read -r switch _ <"$box_home/steps/$repo_key/repo.switch" && fact switch "$switch"; } 2>/dev/null || :
-  fact alive "$(alive_in "$box_home" "$repo_key" "$repo_dir")"
+  printf 'alive\t' && { alive_in "$box_home" "$repo_key" "$repo_dir" || echo; }
 }
 
 # The work that this repository's last setup started.
@@ -150,15 +142,14 @@ show_plan() {
 
 find_home
 describe
-[ -z "$hint_names" ] || show_hints
 if [ -n "$repo_key" ]; then
   find_repository "$box_home" "$repo_key" "$repo_root" ""
   show_repository
-  show_commits
   show_work
 fi
 show_setups
 show_lease
 show_runs
 [ ! -f "$box_home/secrets" ] || show_secrets
-[ -z "$script_id" ] || show_plan
+# Who asks about a script sends the commit that it is for.
+[ -z "$script_id" ] || { show_commits && show_plan; }

@@ -3,6 +3,8 @@
 
 find_home
 run=$box_home/runs/$repo_key/$name
-ended=
+ended='' over=''
 [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
-printf '%s\t%s\t%s\n' "$(run_state "$run")${ended:+ $ended}" "$(stat -c %s "$run/log" 2>/dev/null || printf 0)" "$(stat -c %Y "$run/exit" 2>/dev/null)"
+find_state "$run"
+[ ! -f "$run/exit" ] || over=$(stat -c %Y "$run/exit" 2>/dev/null)
+printf '%s\t%s\t%s\n' "$_state${ended:+ $ended}" "$(stat -c %s "$run/log" 2>/dev/null || printf 0)" "$over"

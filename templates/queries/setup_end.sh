@@ -3,5 +3,9 @@
 
 find_home
 folder=$box_home/setups/$setup_id
-if [ -f "$folder/pid" ] && ! alive "$(cat "$folder/pid")"; then state=gone; else state=running; fi
+state=running process=
+if [ -f "$folder/pid" ]; then
+  read -r process <"$folder/pid"
+  alive "$process" || state=gone
+fi
 printf '%s\t%s\n' "$state" "$(stat -c %s "$folder/events.jsonl" 2>/dev/null || printf 0)"

@@ -4,40 +4,46 @@
 # Each part begins with a line that only who asks can know: a log may hold anything.
 
 show_log_ends() {
-  failed_runs | while read -r _ run; do
+  find_newest failed
+  while read -r _ run; do
+    [ -n "$run" ] || continue
     key=${run%/*}
     printf '\n%s log %s\n' "$mark" "${key##*/}/${run##*/}"
     tail -c "$bytes" "$run/log" 2>/dev/null
-  done
+  done <<E
+$found
+E
 }
 
-# The newest first, each behind when it began; what was stopped did not fail.
-failed_runs() {
-  all_runs | while IFS='	' read -r run state; do
-    case $state in 'finished 0' | running | waiting | queued) continue ;; esac
-    ended=''
-    { read -r ended <"$run/ended"; } 2>/dev/null
-    [ "$ended" = stop ] || printf '%s\n' "$run"
-  done | newest
-}
-
-# newest: the newest few of the runs on standard input, each behind when it began.
-newest() {
-  while read -r run; do
-    started=0
+# find_newest failed|fine: the newest few runs of these, a line each behind when it began, in `found`. What was stopped
+# did not fail.
+find_newest() {
+  found='' count=0
+  for run in "$box_home"/runs/*/*/; do
+    run=${run%/} ended='' started=0 outcome=failed
+    [ -f "$run/command" ] || continue
+    find_state "$run"
+    case $_state in
+      'finished 0' | running) outcome=fine ;;
+      waiting | queued) continue ;;
+      *) { read -r ended <"$run/ended"; } 2>/dev/null ;;
+    esac
+    if [ "$outcome" != "$1" ] || [ "$ended" = stop ]; then continue; fi
     { read -r started <"$run/started"; } 2>/dev/null
-    printf '%s %s\n' "$started" "$run"
-  done | sort -rn | head -n "$most"
+    found="$found$started $run
+"
+    count=$((count + 1))
+  done
+  [ "$count" -le 1 ] || found=$(printf %s "$found" | sort -rn | head -n "$most")
 }
 
 # The last line with a metric of those that live or ended well. A run may have patterns of its own, each behind its
 # names. However many there are, it takes the same few processes.
 show_metrics() {
+  find_newest fine
   set --
-  while read -r _ run; do set -- "$@" "$run/log"; done <<E
-$(all_runs | while IFS='	' read -r run state; do
-    case $state in 'finished 0' | running) printf '%s\n' "$run" ;; esac
-  done | newest)
+  while read -r _ run; do [ -z "$run" ] || set -- "$@" "$run/log"; done <<E
+$found
 E
   printf '\n%s metrics\n' "$mark"
   [ ! -f "$1" ] || tail -v -c 16384 -- "$@" 2>/dev/null | tr '\r' '\n' | LC_ALL=C usual=$usual_metrics awk '
@@ -77,11 +83,18 @@ show_trees() {
     while IFS='	' read -r size tree; do fact size "${tree##*/}	$size"; done
 }
 
+is_any_alive() {
+  for run in "$box_home"/runs/*/*/; do
+    if [ -f "$run/command" ] && in_state "${run%/}" running; then return; fi
+  done
+  return 1
+}
+
 # Where a run lives, and the last look at this box saw a GPU.
 show_gpus() {
   count=0
   { while read -r word number; do [ "$word" != gpus ] || count=$number; done <"$box_home/gpu.said"; } 2>/dev/null
-  case "$count $(all_runs)" in "0 "*) return ;; *'	running'*) ;; *) return ;; esac
+  [ "$count" != 0 ] && is_any_alive || return
   printf '\n%s gpus\n' "$mark"
   "$box_home/agent/bin/python" -B "$box_home/box/top_stream.py" --within "$patience" </dev/null 2>/dev/null
 }

@@ -4,10 +4,11 @@
 
 find_home
 run=$box_home/runs/$repo_key/$name
-when() { stat -c %Y "$run/$1" 2>/dev/null; }
+when() { [ ! -f "$run/$1" ] || stat -c %Y "$run/$1" 2>/dev/null; }
 told=
 while :; do
-  state=$(run_state "$run")
+  find_state "$run"
+  state=$_state
   ended=
   [ ! -f "$run/ended" ] || [ ! -f "$run/exit" ] || read -r ended <"$run/ended"
   [ "$state" = "$told" ] ||

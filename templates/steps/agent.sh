@@ -25,7 +25,7 @@ apply_agent() {
 follow_the_box_alone() {
   local name
   cd /
-  for name in ${ENV_NAMES[@]+"${ENV_NAMES[@]}"}; do
+  for name in "${ENV_NAMES[@]}"; do
     case $name in UV_* | PIP_*) unset "$name" ;; esac
   done
 }

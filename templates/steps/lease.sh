@@ -6,23 +6,24 @@ inputs_lease() { inputs v1 "$LEASE"; }
 check_lease() { is_text "$BOX_HOME/lease.json" "$LEASE" && lease_is_attended; }
 
 # Its keeper has the lock as long as it lives; to try for it would take it.
-lease_is_attended() { alive "$(cat "$BOX_HOME/lease.pid" 2>/dev/null)"; }
+lease_is_attended() { read_text "$BOX_HOME/lease.pid" && alive "${TEXT%$'\n'}"; }
 
 apply_lease() {
-  local held=trying
-  [ -f "$BOX_HOME/lease.json" ] || rm -f "$BOX_HOME"/lease.{state,extended,ids}
+  HELD=trying
+  [ -f "$BOX_HOME/lease.json" ] || rm -f "$BOX_HOME"/lease.{state,extended,ids,digests}
   write_file "$BOX_HOME/lease.json" 600 "$LEASE"
   begin_at_boot /root/onstart.sh
   lease_is_attended || setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- &
   # Its first look, with one read of the account.
   for _ in {1..300}; do
-    held=$(held_by_box)
-    case $held in '' | trying) sleep 0.1 ;; *) break ;; esac
+    find_held
+    case $HELD in '' | trying) sleep 0.1 ;; *) break ;; esac
   done
-  case $held in
+  case $HELD in
     yes) emit note code=lease-held ;;
     no-boot) caution lease-until-restart 'nothing begins the monitor again when this box was restarted' ;;
     no-key) caution lease-no-key 'this box has no key of its own for the account that pays for it' ;;
+    wipes) caution lease-wipes 'a stop would wipe what lies outside the volume' ;;
     refused) caution lease-refused 'the account refuses the key that this box has' ;;
     no-answer) caution lease-no-answer 'the account does not answer this box' ;;
     *) caution lease-later 'an earlier monitor is at work yet' ;;
@@ -39,11 +40,11 @@ begin_at_boot() {
   rm -f "$new"
 }
 
-# What the monitor says of itself, by these very terms.
-held_by_box() {
-  local said
+# What the monitor says of itself, by these very terms, in HELD.
+find_held() {
+  HELD=
   [ "$BOX_HOME/lease.state" -nt "$BOX_HOME/lease.json" ] || return 0
-  said=$(<"$BOX_HOME/lease.state")
-  said=${said#*'"held":"'}
-  printf '%s\n' "${said%%\"*}"
+  read_text "$BOX_HOME/lease.state" || :
+  HELD=${TEXT#*'"held":"'}
+  HELD=${HELD%%\"*}
 }

@@ -26,7 +26,7 @@ lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 lack_room() {
   local blocks size inodes all
   # Free blocks and their size, free inodes and all of them; a Mac's stat says it otherwise.
-  read -r blocks size inodes all <<<"$(stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
+  read -r blocks size inodes all <<<"$(exec stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
   [ -n "$all" ] || return 0
   [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
     lack disk-full "$1 has $((blocks * size / 1000000)) MB free; set-up needs $MIN_FREE_MB MB at the least"

@@ -13,7 +13,7 @@ inputs_python() {
   # By the main tree's path: in which tree a work runs is no part of it.
   local VENV_DIR=$MAIN_VENV # full
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
-    ${BESIDE_FILES[@]+"${BESIDE_FILES[@]}"} ${BUILT_LAST[@]+"${BUILT_LAST[@]}"} ${PYTHON_INDEX[@]+"${PYTHON_INDEX[@]}"}
+    "${BESIDE_FILES[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
   PYTHON_INPUTS=$INPUTS # full
 }
 
@@ -27,7 +27,7 @@ check_python() {
 }
 
 apply_python() {
-  local again=() made='' noted=$NOTES/python
+  local again=() made='' packages noted=$NOTES/python
   local user noted=$VENV_NOTES/python # full
   ! user=$(user_of "$VENV_DIR") || # full
     fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
@@ -45,9 +45,10 @@ apply_python() {
     made="made $VENV_DIR" # full
     [ -n "$CONDA" ] || rm -rf -- "$VENV_DIR" # full
   fi # full
-  mkdir -p "$NOTES"
+  [ -d "$NOTES" ] || # full
+    mkdir -p "$NOTES"
   write_file "$noted.building" 600 "$made"$'\n'
-  [ -z "$made${again[*]-}" ] || rm -f "$noted.reused" # full
+  [ -z "$made${again[*]-}" ] || [ ! -e "$noted.reused" ] || rm -f "$noted.reused" # full
   [ -z "$made" ] || find_image & # full
   read_indexes
   wait # full
@@ -57,12 +58,14 @@ apply_python() {
   [ -z "$made" ] || reuse_image "$noted.reused" # full
   fits_before # full
   compile_ahead "$SETUP_DIR/installed" # full
-  install_sources ${again[@]+"${again[@]}"}
+  install_sources "${again[@]}"
   : >"$SETUP_DIR/installed" # full
   fits_after # full
-  "$VENV_DIR/bin/python" -c 'import importlib.metadata as m; [d.name for d in m.distributions()]' ||
+  # What importlib.metadata loads takes four times as long as all of them.
+  "$VENV_DIR/bin/python" -c 'import glob, sys; [open(f, "rb").read() for p in sys.path for f in glob.glob(p + "/*.dist-info/METADATA")]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
-  packages_in "$VENV_DIR" | write_file "$noted.folders" 600
+  packages=$(packages_in "$VENV_DIR")
+  write_file "$noted.folders" 600 "${packages:+$packages$'\n'}"
   printf '%s\n' "$VENV_DIR" >"$noted.venv"
   rm -f "$noted.building"
 }
@@ -83,7 +86,7 @@ make_environment() {
   python=$(find_python) || no_such_python
   [ "$INSTALLER" = uv ] || seed=(--seed)
   with_retries run_uv venv --quiet --allow-existing --no-project --python "$python" \
-    ${seed[@]+"${seed[@]}"} "$VENV_DIR"
+    "${seed[@]}" "$VENV_DIR"
   : >"$VENV_DIR/.boxstrap"
 }
 
@@ -93,14 +96,14 @@ fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *)
 # The box's own interpreters first; uv brings one only where none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
-  PATH=$(image_path)$PATH # full
+  ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH # full
   [ -n "$PYTHON_VERSION" ] || wanted=()
-  run_uv python find --python-preference only-system --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
-    run_uv python find --no-python-downloads ${wanted[@]+"${wanted[@]}"} 2>/dev/null ||
+  run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
+    run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     {
       # The repository says from where: it is none for our own tools.
       UV_SETTINGS+=(UV_PYTHON_INSTALL_DIR="$BOX_HOME/pythons")
-      with_retries run_uv python install --no-bin ${wanted[@]+"${wanted[@]}"} >&2 && run_uv python find ${wanted[@]+"${wanted[@]}"}
+      with_retries run_uv python install --no-bin "${wanted[@]}" >&2 && run_uv python find "${wanted[@]}"
     }
 }
 

@@ -27,6 +27,8 @@ apply_repo() {
 
 # Its ref comes last: objects that are there without it may still be on their way.
 has_commit() {
+  # Waiting asks twenty times a second, on a core that others need: where no ref can be, git is not asked.
+  [ -e "$REPO_STORE/refs/boxstrap/$REPO_SNAPSHOT" ] || [ -e "$REPO_STORE/packed-refs" ] || [ -d "$REPO_STORE/reftable" ] || return # full
   store_right || return # full
   store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1
 }
@@ -74,9 +76,12 @@ not_fetched() {
     "access: over-ssh sends it from your machine instead, and needs no credential here"
 }
 
+# As git writes it, or without the word at all, it is seen in the text of the file: git need not be asked.
 identity_right() {
   local set
   [ -n "$GIT_USER_NAME$GIT_USER_EMAIL" ] || return 0
+  read_text "$REPO_DIR/.git/config" && [[ ${TEXT,,} == *'[user'* ]] || return
+  [[ $TEXT != *$'\n[user]\n\tname = '"$GIT_USER_NAME"$'\n\temail = '"$GIT_USER_EMAIL"$'\n'* ]] || return 0
   set=$'\n'$(work_git config --local --get-regexp '^user[.]')$'\n'
   { [ -z "$GIT_USER_NAME" ] || [[ $set == *$'\n'"user.name $GIT_USER_NAME"$'\n'* ]]; } &&
     { [ -z "$GIT_USER_EMAIL" ] || [[ $set == *$'\n'"user.email $GIT_USER_EMAIL"$'\n'* ]]; }
@@ -84,6 +89,14 @@ identity_right() {
 
 # In this repository alone; the box's own settings are not ours.
 set_identity() {
+  if identity_right || begin_identity; then return; fi # full
   [ -z "$GIT_USER_NAME" ] || work_git config --local user.name "$GIT_USER_NAME"
   [ -z "$GIT_USER_EMAIL" ] || work_git config --local user.email "$GIT_USER_EMAIL"
+}
+
+# In a tree that has none, names of plain characters are written as git writes them; 1 where git is to write.
+begin_identity() {
+  local plain='^[A-Za-z0-9._+@-]+( [A-Za-z0-9._+@-]+)*$'
+  [[ $GIT_USER_NAME =~ $plain && $GIT_USER_EMAIL =~ $plain && $TEXT == *$'\n' && ${TEXT,,} != *'[user'* ]] &&
+    printf '[user]\n\tname = %s\n\temail = %s\n' "$GIT_USER_NAME" "$GIT_USER_EMAIL" >>"$REPO_DIR/.git/config"
 }

@@ -16,8 +16,10 @@ RC_FILES=(
 inputs_shell() { inputs v1 "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}" "$SECRETS_ID"; }
 
 check_shell() {
-  [ -f "$ENV_FILE" ] && home_linked && [ -z "$(rc_missing)" ] &&
-    { [ -n "$IS_LOCAL" ] || [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]; }
+  find_rc_missing
+  [ -f "$ENV_FILE" ] && home_linked && [ "${#RC_MISSING[@]}" -eq 0 ] || return
+  [ -n "$IS_LOCAL" ] || # full
+    [ ! -w "$HOME" ] || [ -f "$HOME/.no_auto_tmux" ]
 }
 
 apply_shell() {
@@ -30,12 +32,16 @@ apply_shell() {
   fi
   [ -f "$HOME/.no_auto_tmux" ] || : >"$HOME/.no_auto_tmux"
   local row
-  rc_missing | while IFS= read -r row; do add_first_line "$HOME/${row%%|*}" "$row"; done
+  find_rc_missing
+  for row in "${RC_MISSING[@]}"; do add_first_line "$HOME/${row%%|*}" "$row"; done
 }
 
-rc_missing() {
+# The rows of RC_FILES whose line is not in their file, in RC_MISSING.
+find_rc_missing() {
   local row file line where
-  [ -z "$IS_LOCAL" ] && [ -w "$HOME" ] || return 0
+  RC_MISSING=()
+  [ -z "$IS_LOCAL" ] || return 0 # full
+  [ -w "$HOME" ] || return 0
   for row in "${RC_FILES[@]}"; do
     file=$HOME/${row%%|*} where=${row##*|} line=${row#*|}
     line=${line%|*}
@@ -44,7 +50,7 @@ rc_missing() {
       file) [ -f "$file" ] || continue ;;
       *) have "$where" || continue ;;
     esac
-    is_line "$file" "$line # boxstrap" || printf '%s\n' "$row"
+    is_line "$file" "$line # boxstrap" || RC_MISSING+=("$row")
   done
 }
 
@@ -68,13 +74,20 @@ add_first_line() {
 
 # Profile's values and secrets, in each shell's own quoting.
 write_env() {
-  local secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
-  [ -n "$SECRETS_ID" ] || rm -f "$secrets" "$secrets.ids"
+  local i PAIRS=() secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
+  [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] || # full
+    rm -f "$secrets" "$secrets.ids"
   if [ "${#SECRET_IDS[@]}" -gt 0 ]; then complete_secrets; sent=; fi # full
   [ ! -f "$sent" ] || write_file "$secrets" 600 <"$sent"
-  write_file "$ENV_FILE" 600 "$(as_shell sh < <(env_pairs "$secrets"))"$'\n'
-  write_file "$ENV_FILE.fish" 600 "$(as_shell fish < <(env_pairs "$secrets"))"$'\n' # full
-  write_file "$ENV_FILE.csh" 600 "$(as_shell csh < <(env_pairs "$secrets"))"$'\n' # full
+  # The profile's, then the secrets: NAME=VALUE each.
+  for i in "${!ENV_NAMES[@]}"; do PAIRS+=("${ENV_NAMES[i]}=${ENV_VALUES[i]}"); done
+  [ ! -f "$secrets" ] || mapfile -t -d '' -O "${#PAIRS[@]}" PAIRS <"$secrets"
+  as_shell sh
+  write_file "$ENV_FILE" 600 "${QUOTED:-$'\n'}"
+  as_shell fish # full
+  write_file "$ENV_FILE.fish" 600 "${QUOTED:-$'\n'}" # full
+  as_shell csh # full
+  write_file "$ENV_FILE.csh" 600 "${QUOTED:-$'\n'}" # full
 }
 
 # What came with this setup, and what did not, since it is here already. The ids tell later setups which they are.
@@ -101,7 +114,7 @@ secret_of() {
 # wipe_secrets NAME...: takes what the box holds, and these, out of the environment files, by the very text
 # that was written. A file that sets one of them yet goes as a whole: the next setup writes it again.
 wipe_secrets() {
-  local pair shell file text piece names=("$@")
+  local pair shell file text PAIRS names=("$@")
   while IFS= read -r -d '' pair; do
     names+=("${pair%%=*}")
     printf 'wiped\t%s\n' "${pair%%=*}"
@@ -110,8 +123,9 @@ wipe_secrets() {
       [ "$shell" = sh ] || file=$ENV_FILE.$shell
       [ -f "$file" ] || continue
       text=$(<"$file")$'\n'
-      piece=$(printf '%s\0' "$pair" | as_shell "$shell")$'\n'
-      write_file "$file" 600 "${text/"$piece"/}"
+      PAIRS=("$pair")
+      as_shell "$shell"
+      write_file "$file" 600 "${text/"$QUOTED"/}"
     done
   done < <(cat "$BOX_HOME/secrets" 2>/dev/null)
   for pair in ${names[@]+"${names[@]}"}; do
@@ -126,30 +140,26 @@ wipe_secrets() {
   [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 ''
 }
 
-# env_pairs SECRETS: NAME=VALUE, each ended by a NUL; those of the file behind the profile's.
-env_pairs() {
-  local i
-  for i in "${!ENV_NAMES[@]}"; do printf '%s=%s\0' "${ENV_NAMES[i]}" "${ENV_VALUES[i]}"; done
-  [ ! -f "$1" ] || cat "$1"
-}
-
+# as_shell SHELL: what sets PAIRS there, in QUOTED.
 as_shell() {
-  local pair name value quote="'"
-  while IFS= read -r -d '' pair; do
+  local pair name value line quote="'"
+  QUOTED=
+  for pair in "${PAIRS[@]}"; do
     name=${pair%%=*} value=${pair#*=}
     case $1 in # full
       sh) # full
-        printf "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}"
+        printf -v line "export %s='%s'\n" "$name" "${value//$quote/$quote\\$quote$quote}"
         ;; # full
       fish) # full
         value=${value//\\/\\\\} # full
-        printf "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}" # full
+        printf -v line "set -gx %s '%s'\n" "$name" "${value//$quote/\\$quote}" # full
         ;; # full
       csh) # full
         value=${value//$quote/$quote\\$quote$quote} # full
         value=${value//!/\\!} # full
-        printf "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}" # full
+        printf -v line "setenv %s '%s'\n" "$name" "${value//$'\n'/\\$'\n'}" # full
         ;; # full
     esac # full
+    QUOTED+=$line
   done
 }

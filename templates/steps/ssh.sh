@@ -6,7 +6,7 @@ inputs_ssh() { inputs v1 "${AUTHORIZED_KEYS[@]-}" "${KNOWN_HOSTS[@]-}"; }
 check_ssh() {
   local key
   can_write_ssh || return 0
-  for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
+  for key in "${AUTHORIZED_KEYS[@]}"; do
     authorized "$key" || return 1
   done
   find_unknown
@@ -21,7 +21,7 @@ apply_ssh() {
     return
   fi
   mkdir -p "$HOME/.ssh"
-  for key in ${AUTHORIZED_KEYS[@]+"${AUTHORIZED_KEYS[@]}"}; do
+  for key in "${AUTHORIZED_KEYS[@]}"; do
     authorized "$key" || add_lines "$HOME/.ssh/authorized_keys" "$key"
   done
   find_unknown
@@ -48,7 +48,7 @@ authorized() {
 
 modes_right() {
   [ -d "$HOME/.ssh" ] || return 0
-  case $(stat -Lc %a -- "$HOME/.ssh" "$HOME/.ssh/authorized_keys" 2>/dev/null) in 700 | 700$'\n'600) ;; *) return 1 ;; esac
+  case $(exec stat -Lc %a -- "$HOME/.ssh" "$HOME/.ssh/authorized_keys" 2>/dev/null) in 700 | 700$'\n'600) ;; *) return 1 ;; esac
 }
 
 # Those of KNOWN_HOSTS that are not known here, in UNKNOWN_HOSTS.

@@ -21,22 +21,21 @@ apply_tools() {
   local row names=()
   find_missing
   if ! can_install; then
-    for row in ${MISSING_TOOLS[@]+"${MISSING_TOOLS[@]}"}; do
+    for row in "${MISSING_TOOLS[@]}"; do
       caution "${row##*|}" "${row%%|*} is not here, and it cannot be installed without root or sudo"
     done
-    if [ "${#PACKAGES[@]}" -gt 0 ] && [ -z "$IS_LOCAL" ]; then
-      caution missing-tools "packages asked for, not installed: ${PACKAGES[*]}"
-    fi
+    [ -n "$IS_LOCAL" ] || # full
+      [ "${#PACKAGES[@]}" -eq 0 ] || caution missing-tools "packages asked for, not installed: ${PACKAGES[*]}"
     return
   fi
   [ "$(manager)" != apt-get ] || mend_dpkg || : # full
-  for row in ${MISSING_TOOLS[@]+"${MISSING_TOOLS[@]}"}; do
+  for row in "${MISSING_TOOLS[@]}"; do
     row=${row#*|}
     names+=("${row%%|*}")
   done
   # Certificates come with most images, not with the barest.
   [ "${#names[@]}" -eq 0 ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || names+=(ca-certificates)
-  names+=(${PACKAGES[@]+"${PACKAGES[@]}"})
+  names+=("${PACKAGES[@]}")
   [ "${#names[@]}" -eq 0 ] || install_packages "${names[@]}"
 }
 

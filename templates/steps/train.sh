@@ -3,28 +3,26 @@
 
 # As its run calls the work: one of an earlier version or of the minimal edition has another word for it.
 inputs_train() {
-  local dir
   find_work
   INPUTS=$WORK
   is_line "$STAMP" "$WORK" || # full
-    ! dir=$(run_of "$WORK") || read -r INPUTS <"$dir/work"
+    ! find_run_of "$WORK" || read -r INPUTS <"$RUN_OF/work"
 }
 
 check_train() {
-  local dir
   find_work
-  dir=$(run_of "$WORK") && ! in_state "$dir" waiting || return
+  find_run_of "$WORK" && ! in_state "$RUN_OF" waiting || return
   { [ -z "${RESUME-}" ] || [ -z "$(died_runs)" ]; } || return # full
   is_queue_attended || return # full
   # Begun again, who puts results there may take a moment, or end at once: no reason for a setup to fail.
-  [ -e "${SETUP_DIR:-/nonexistent}/uploads" ] || [ -z "$(idle_uploads)" ] || return # full
-  has_session "$dir" # full
+  [ -e "${SETUP_DIR:-/nonexistent}/uploads" ] || ! has_idle_uploads || return # full
+  has_session "$RUN_OF" # full
 }
 
 # is_of_this_work RUN
 is_of_this_work() {
   find_work
-  [ "$(run_of "$WORK")" = "$1" ]
+  find_run_of "$WORK" && [ "$RUN_OF" = "$1" ]
 }
 
 apply_train() {
@@ -34,9 +32,9 @@ apply_train() {
   revive_uploads # full
   # Made, but never begun (the power went): it is begun now. It cannot have run before.
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
-  if [ -n "$RESTART" ] || ! RUN_DIR=$(run_of "$WORK"); then
+  if [ -n "$RESTART" ] || ! find_run_of "$WORK"; then
     new_run "$WORK"
-  elif ! in_state "$RUN_DIR" waiting; then
+  elif RUN_DIR=$RUN_OF && ! in_state "$RUN_DIR" waiting; then
     has_session "$RUN_DIR" || new_session "$RUN_DIR" window.sh "$RUN_DIR" || # full
       fail no-tmux 'tmux would not start a session' # full
     return 0

@@ -24,6 +24,7 @@ from tests.bench import (
     status,
     sync,
     transfer,
+    uv,
     verify,
 )
 from tests.bench.clock import BenchError
@@ -34,7 +35,7 @@ from tests.bench.table import BenchRow, as_text
 from tests.bench.tell import load
 from tests.boxes import RigError
 
-_PARTS = ("fresh", "again", "verify", "logs", "start", "status", "sync", "run")
+_PARTS = ("fresh", "uv", "again", "verify", "logs", "start", "status", "sync", "run")
 _ALONE = ("init", "reuse", "biglog", "transfer")
 """Measured only where they are asked for: whole builds, minutes of writing."""
 
@@ -50,8 +51,9 @@ def main() -> int:
     with Stage(asked.cores) as stage:
         if "fresh" in parts:
             found, places = fresh.measure(stage, asked.runs, asked.peers_runs, asked.patience)
-            fetching = fresh.fetch_plainly(stage, asked.runs)
-            rows += fresh.rows(found, asked.cores or os.cpu_count() or 1, fetching)
+            rows += fresh.rows(found, asked.cores or os.cpu_count() or 1)
+        if "uv" in parts:
+            rows += uv.measure(stage, 2 * asked.again_runs, asked.patience)
         if "again" in parts:
             quiet.wait(asked.patience)
             rows += again.measure(stage, asked.again_runs, places, with_peers=asked.peers_runs > 0)

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import platform
-import re
-import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from urllib.parse import urljoin
-from urllib.request import urlopen
 
-from bootstrap.render.uv_release import WHEELS
 from tests.bench import clock, quiet
 from tests.bench.breakdown import Moments, moments
 from tests.bench.clock import BenchError
@@ -24,8 +18,7 @@ from tests.bench.tell import tell
 
 GROUP = "fresh: from the command to the first training step"
 _STEP_LIMIT_S = 120
-_OF_BARE, _OF_BARE_ON_ONE_CORE = 0.85, 1.05
-_FOR_UV_S, _OF_CURL = 1.0, 1.15
+_OF_BARE, _OF_BARE_ON_ONE_CORE, _FOR_UV_S = 0.85, 1.05, 1.0
 
 
 @dataclass
@@ -121,33 +114,16 @@ def warm(stage: Stage) -> None:
     place.box.stop()
 
 
-def fetch_plainly(stage: Stage, runs: int) -> list[float]:
-    """Seconds that `curl` and `sha256sum` of uv's wheel take on a box."""
-    page = f"{stage.rig.mirror.index_url}uv/"
-    name = WHEELS[f"{platform.system()}-{platform.machine()}"][0]
-    with urlopen(page) as answer:
-        found = re.search(rf'href="([^"#]*{re.escape(name)})', answer.read().decode())
-    if found is None:
-        raise BenchError(f"{page} has no {name}")
-    place = stage.box("vast-nouv")
-    link = shlex.quote(urljoin(page, found[1]))
-    timed = f"TIMEFORMAT=%R; time {{ curl -fsSo wheel {link} && sha256sum wheel >sum; }}"
-    seconds = [float(place.box.run(["bash", "-c", f"{{ {timed}; }} 2>&1"])) for _ in range(runs)]
-    place.box.stop()
-    return seconds
-
-
-def rows(found: dict[str, FreshBench], cores: int, fetching: Sequence[float]) -> list[BenchRow]:
+def rows(found: dict[str, FreshBench], cores: int) -> list[BenchRow]:
     """The figures, with the bars of those that have one."""
     bare = median(found[BARE.key].first_step)
     ours = median(found[BOXSTRAP.key].first_step)
     share = _OF_BARE if cores > 1 else _OF_BARE_ON_ONE_CORE
-    for_uv = max(_FOR_UV_S, _OF_CURL * median(fetching))
     bars = {
         BOXSTRAP.key: Bar(share * bare, f"{share} of (d); it is {ours / bare:.2f}"),
-        BOXSTRAP_NOUV.key: Bar(ours + for_uv, f"{for_uv:.2f} s over boxstrap with uv there"),
+        BOXSTRAP_NOUV.key: Bar(ours + _FOR_UV_S, f"{_FOR_UV_S:.0f} s over boxstrap with uv there"),
     }
-    shown = [
+    return [
         BenchRow(
             GROUP,
             competitor.name,
@@ -160,4 +136,3 @@ def rows(found: dict[str, FreshBench], cores: int, fetching: Sequence[float]) ->
         for competitor in (BARE, BOXSTRAP, BOXSTRAP_NOUV, *SLOW)
         if competitor.key in found
     ]
-    return [*shown, BenchRow(GROUP, "curl and sha256sum of uv's wheel", fetching)]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tests.boxes import claims, net, places, provision
-from tests.boxes.kinds import OWN_BASH, PATH
+from tests.boxes.inside import folders_in, inside, put_owned
+from tests.boxes.keys import fingerprint
+from tests.boxes.kinds import OWN_BASH
 from tests.boxes.proc import RigError, sh
 from tests.boxes.provision import BoxSpec
+from tests.boxes.startup import PATH
+
+_Result = TypeVar("_Result")
 
 _START_LIMIT = 15.0
 
@@ -33,6 +40,14 @@ rm -f /run/dpkg-lock-held
 setsid perl -e "$1" "$2" </dev/null >/dev/null 2>&1 &
 for _ in {1..100}; do [ ! -e /run/dpkg-lock-held ] || { echo $!; exit; }; sleep 0.05; done
 exit 1
+"""
+_KILL_SSHD = """
+for p in /proc/[0-9]*; do
+  read -r name 2>/dev/null <$p/comm && [ "$name" = sshd ] && kill -9 "${p#/proc/}" && killed+=("$p")
+done
+for p in "${killed[@]}"; do
+  while read -r _ _ state _ 2>/dev/null <$p/stat && [ "$state" != Z ]; do sleep 0.01; done
+done
 """
 
 
@@ -62,6 +77,7 @@ class Box:
         self.log = spec.folder / "console"
         self._outer: subprocess.Popen[str] | None = None
         self._init = 0
+        self._is_lossy = False
         provision.lay_out(spec)
         self._learn_host_key()
         self.power_on()
@@ -79,7 +95,7 @@ class Box:
     @property
     def known_fingerprint(self) -> str:
         """SHA256:… of the host key that sshd shows now."""
-        return self._fingerprint
+        return fingerprint(self._public)
 
     @property
     def host_key(self) -> str:
@@ -128,19 +144,25 @@ class Box:
         argv = ["bash", "-c", command] if isinstance(command, str) else list(command)
         who = user or "root"
         home = "/root" if who == "root" else f"/home/{who}"
-        inside = ["/usr/bin/env", "-i", f"HOME={home}", f"USER={who}", f"PATH={PATH}:{OWN_BASH}"]
-        inside += ["LC_ALL=C.UTF-8", "TERM=dumb", *argv]
+        env = {"HOME": home, "USER": who, "PATH": f"{PATH}:{OWN_BASH}"}
+        env |= {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
         if who != "root":
-            inside = ["/usr/sbin/runuser", "-u", who, "--", *inside]
-        done = subprocess.run(
-            ["nsenter", "-t", str(self._alive()), "-m", "-u", "-i", "-n", "-p", "--", *inside],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=timeout,
-            check=False,
+            clean = ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items())]
+            argv = ["/usr/sbin/runuser", "-u", who, "--", *clean, *argv]
+        done = self._inside(
+            partial(
+                subprocess.run,
+                argv,
+                env=env,
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                text=True,
+                errors="surrogateescape",
+                timeout=timeout,
+                check=False,
+            ),
+            argv[-1],
         )
         if check and done.returncode != 0:
             raise CommandError(
@@ -150,16 +172,23 @@ class Box:
 
     def read(self, path: str) -> str:
         """A file's text."""
-        return self.run(["cat", "--", path])
+        return self._inside(partial(Path(path).read_text, errors="surrogateescape"), path)
 
     def exists(self, path: str) -> bool:
         """Whether a path is there, of whatever type."""
-        return self.run(f'[ -e "{path}" ] || [ -L "{path}" ] && echo yes', check=False) != ""
+        return self._inside(partial(os.path.lexists, path), path)
+
+    def real(self, path: str) -> str:
+        """Where a path leads when each link in it is followed."""
+        return self._inside(lambda: os.path.realpath(path), path)
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder, in order."""
+        return self._inside(partial(folders_in, path), path)
 
     def write(self, path: str, text: str, *, mode: str = "0644", owner: str = "root") -> None:
         """Write a file, its folder included."""
-        script = 'mkdir -p "$(dirname "$1")"; cat >"$1"; chmod "$2" "$1"; chown "$3": "$1"'
-        self.run(["bash", "-euc", script, "bash", path, mode, owner], stdin=text)
+        self._inside(partial(put_owned, Path(path), text, int(mode, 8), owner), path)
 
     def listing(self, paths: Sequence[str] = ("/",)) -> str:
         """Everything under `paths`: mode, owner, size, times, and a checksum per file.
@@ -187,6 +216,7 @@ class Box:
         if self._outer is not None:
             raise RigError(f"{self.name} is on already")
         spec = self._spec
+        provision.clear_work(spec)
         with self.log.open("a") as console:
             self._outer = subprocess.Popen(
                 [
@@ -235,7 +265,8 @@ class Box:
             outer.kill()
             outer.wait()
         outer.stdout.close()
-        net.drop(self._spec.subnet, self._spec.index, 0)
+        if self._is_lossy:
+            self.loss(0)
         net.unplug(self._spec.subnet, self._spec.index)
 
     def keep(self, layer: Path) -> None:
@@ -262,12 +293,13 @@ class Box:
 
     def heal(self) -> None:
         """Plug its cable in again; also ends blackhole() and loss()."""
-        self.loss(0)
+        if self._is_lossy:
+            self.loss(0)
         net.switch(self._spec.subnet, self._spec.index, on=True)
 
     def blackhole(self, port: int | None = None) -> None:
         """Drop every packet to and from it, or its `port` alone, telling nobody."""
-        net.drop(self._spec.subnet, self._spec.index, 100, port)
+        self._drop(100, port)
 
     def unblackhole(self) -> None:
         """Let packets through again."""
@@ -275,7 +307,12 @@ class Box:
 
     def loss(self, percent: float) -> None:
         """Lose this share of the packets in each direction (steps of 0.1)."""
-        net.drop(self._spec.subnet, self._spec.index, percent)
+        self._drop(percent)
+
+    def _drop(self, percent: float, port: int | None = None) -> None:
+        self._is_lossy = True
+        net.drop(self._spec.subnet, self._spec.index, percent, port)
+        self._is_lossy = percent > 0
 
     def limit(self, mb_s: float) -> None:
         """Make its link carry no more than so many MB a second, each way; 0 ends that."""
@@ -310,41 +347,53 @@ class Box:
         self.start_sshd()
 
     def kill_sshd(self) -> None:
-        """kill -9 the listener and every login with it; what they started lives on."""
-        script = '[ "$(cat $p/comm)" != sshd ] || kill -9 ${p#/proc/}'
-        self.run(f"for p in /proc/[0-9]*; do {script}; done 2>/dev/null; true")
+        """kill -9 the listener and every login with it; what they started lives on.
+
+        They are gone when this returns: who is on its way out holds the port yet.
+        """
+        self.run(_KILL_SSHD)
 
     def start_sshd(self) -> None:
         """Start the listener again; returns when it answers."""
         assert self._outer is not None
         assert self._outer.stdin is not None
+        self._told_by_sshd.write_text("")
         self._outer.stdin.write("sshd\n")
         self._outer.stdin.flush()
         self.wait_for_sshd()
 
     def wait_for_sshd(self, limit: float = _START_LIMIT) -> None:
-        """Wait until sshd greets; RigError after `limit` seconds or when the box died."""
-        end = time.monotonic() + limit
+        """Wait until sshd listens; RigError after `limit` seconds or when the box died."""
+        spec, end = self._spec, time.monotonic() + limit
         while self.is_on and time.monotonic() < end:
-            with (
-                contextlib.suppress(OSError),
-                # A lost first packet costs a second: rather knock anew.
-                socket.create_connection((self.address, self.port), timeout=0.1) as line,
-            ):
-                line.settimeout(2)
-                if line.recv(4) == b"SSH-":
-                    return
+            if self._listens() and net.answers(spec.subnet, spec.index):
+                return
             time.sleep(0.005)
         raise RigError(f"{self.name}: no sshd:\n{self.log.read_text()[-2000:]}")
 
     # -- inner matters
+
+    def _listens(self) -> bool:
+        """Whether its sshd has said so. To knock would have it start a program each time."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._told_by_sshd.stat().st_size > 0
+        return False
+
+    @property
+    def _told_by_sshd(self) -> Path:
+        """The file that it writes once it listens; it is emptied before a start."""
+        return self.root / "run/sshd.pid"
 
     def _alive(self) -> int:
         if not self.is_on:
             raise RigError(f"{self.name} is off")
         return self._init
 
+    def _inside(self, work: Callable[[], _Result], what: str) -> _Result:
+        try:
+            return inside(self._alive(), work)
+        except OSError as error:
+            raise CommandError(f"{self.name}: {what[:200]}", 127, "", str(error)) from error
+
     def _learn_host_key(self) -> None:
-        public = self._spec.folder / "host_key.pub"
-        self._public = public.read_text()
-        self._fingerprint = sh(["ssh-keygen", "-lf", str(public)]).split()[1]
+        self._public = (self._spec.folder / "host_key.pub").read_text()

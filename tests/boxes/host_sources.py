@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from tests.boxes import places
 from tests.boxes.proc import RigError, sh
 
 BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
@@ -66,7 +67,10 @@ def codename() -> str:
 def apt_sources() -> tuple[AptSource, ...]:
     """Debian's sources of this machine, the release itself first; others' are left out."""
     form = "$(CREATED_BY)|$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMPONENT)"
-    rows = [line.split("|") for line in sh(["apt-get", "indextargets", "--format", form]).split()]
+    # What it makes of the packages' lists is kept: a container's apt makes it for each question.
+    kept = f"Dir::Cache::pkgcache={places.cache()}/pkgcache.bin"
+    listed = sh(["apt-get", "indextargets", "-o", kept, "--format", form])
+    rows = [line.split("|") for line in listed.split()]
     rows = [row for row in rows if len(row) == 5 and row[0] == "Packages"]
     release = codename()
     # Origin is known only after an `apt-get update`; before it, go by the release's name.

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+from tests.boxes import startup
+from tests.boxes.startup import PATH
 
 #: Where a kind without bash keeps one for the rig, out of every PATH.
 OWN_BASH = "/opt/rig"
@@ -56,92 +57,6 @@ class ResolvedKind:
         return "/root" if self.user == "root" else f"/home/{self.user}"
 
 
-_VAST_ENV = {
-    "CONTAINER_ID": "21843570",
-    "CONTAINER_API_KEY": "rig-container-key",
-    "VAST_CONTAINERLABEL": "C.21843570",
-    "PUBLIC_IPADDR": "203.0.113.7",
-    "VAST_TCP_PORT_22": "46769",
-    "GPU_COUNT": "1",
-    "DATA_DIRECTORY": "/workspace/",
-    "WORKSPACE": "/workspace",
-    "JUPYTER_TOKEN": "rig-jupyter-token",
-}
-
-# The provider puts auto-tmux in front of everything else in root's .bashrc, and
-# bash reads that file for `ssh box command` too.
-_VAST_BASHRC = """\
-if [ -n "$SSH_CONNECTION" ] && [ -z "$TMUX" ] && [ ! -e ~/.no_auto_tmux ]; then
-  tmux attach-session -t ssh_tmux || tmux new-session -s ssh_tmux
-fi
-[ -z "$PS1" ] && return
-PS1='(main) \\u@C.21843570:\\w\\$ '
-### Entrypoint setup ###
-cd ${WORKSPACE}
-set -a
-. /etc/environment
-set +a
-. /venv/main/bin/activate
-### End entrypoint setup ###
-"""
-
-_VAST_ENVIRONMENT = (
-    "# Template controlled environment for C.21843570\n"
-    f'PATH="/opt/instance-tools/bin:{PATH}"\n'
-    + "".join(f'{name}="{value}"\n' for name, value in _VAST_ENV.items())
-)
-
-_RUNPOD_ENV = {
-    "RUNPOD_POD_ID": "k3x0rigpod7a1b",
-    "RUNPOD_API_KEY": "rig-pod-key",
-    "RUNPOD_GPU_COUNT": "1",
-    "RUNPOD_DC_ID": "EU-RO-1",
-    "RUNPOD_CPU_COUNT": "8",
-    "RUNPOD_MEM_GB": "50",
-    "RUNPOD_PUBLIC_IP": "203.0.113.9",
-    "RUNPOD_TCP_PORT_22": "22022",
-    "RUNPOD_VOLUME_ID": "rigvolume",
-    "PIP_BREAK_SYSTEM_PACKAGES": "1",
-}
-
-_RUNPOD_BASHRC = """\
-source /etc/rp_environment
-cat /etc/rig-banner
-"""
-
-_RUNPOD_BANNER = r"""
- ____              ____           _
-|  _ \ _   _ _ __ |  _ \ ___   __| |
-| |_) | | | | '_ \| |_) / _ \ / _` |
-|_| \_\\__,_|_| |_|_|   \___/ \__,_|
-
-For detailed documentation and guides, read the provider's pages.
-"""
-
-# A start-up file of somebody who likes to be greeted: output on both streams, in
-# colours, without a last newline, an alias and a function that shadow tools, an
-# unfriendly umask and options, and a question to a terminal that isn't there.
-_NOISY_RC = """\
-printf '\\033[1;32mWelcome back!\\033[0m\\r\\n'
-echo 'warning: your quota is 97 % full' >&2
-stty erase '^H'
-alias ls='ls --color=always' cat='cat -n' git='echo git'
-rm() { echo "rm is disabled"; }
-export -f rm
-umask 0077
-export GREP_OPTIONS=--color=always LC_ALL=xx_YY.UTF-8 PYTHONSTARTUP=/nowhere BASH_ENV=
-printf 'no newline at the end'
-"""
-
-_NOISY_BUILD = """
-printf 'echo "profile of $USER"\\n' >>~/.bash_profile
-printf '. ~/.bashrc\\n' >>~/.bash_profile
-printf 'Banner /etc/ssh/banner\\nPrintMotd yes\\n' >>/etc/ssh/sshd_config.d/noise.conf
-printf 'Authorized use only.\\n' >/etc/ssh/banner
-printf 'News of the day\\n' >/etc/motd
-"""
-
-
 def _user(name: str, *, sudo: bool) -> str:
     """Make an ordinary user with number 1000; the rig's key goes into its home later."""
     lines = f"useradd --create-home --shell /bin/bash --uid 1000 {name}\npasswd -l root\n"
@@ -159,9 +74,9 @@ _ROWS = (
         "vast-nouv",
         "a Vast.ai container whose image brings no uv",
         packages=(*_PYTHON, "git", "tmux", "rsync", "curl", "wget", "procps", "less", "vim-tiny"),
-        files={"/root/.bashrc": _VAST_BASHRC, "/etc/environment": _VAST_ENVIRONMENT},
+        files={"/root/.bashrc": startup.VAST_BASHRC, "/etc/environment": startup.VAST_ENVIRONMENT},
         build="mkdir -p /workspace /opt/instance-tools/bin; python3 -m venv /venv/main\n",
-        environ=_VAST_ENV,
+        environ=startup.VAST_ENV,
     ),
     Kind(
         "vast",
@@ -179,15 +94,15 @@ _ROWS = (
         "a RunPod pod: root, no tmux, no rsync, .bashrc prints a banner, /workspace",
         packages=(*_PYTHON, "git", "curl", "procps"),
         files={
-            "/root/.bashrc": _RUNPOD_BASHRC,
-            "/etc/rig-banner": _RUNPOD_BANNER,
+            "/root/.bashrc": startup.RUNPOD_BASHRC,
+            "/etc/rig-banner": startup.RUNPOD_BANNER,
             "/etc/rp_environment": "".join(
                 f'export {name}="{value}"\n'
-                for name, value in {**_RUNPOD_ENV, "PATH": PATH}.items()
+                for name, value in {**startup.RUNPOD_ENV, "PATH": PATH}.items()
             ),
         },
         build="mkdir -p /workspace\n",
-        environ=_RUNPOD_ENV,
+        environ=startup.RUNPOD_ENV,
     ),
     Kind(
         "lambda",
@@ -230,8 +145,8 @@ _ROWS = (
         "noisy",
         "a Vast.ai container whose start-up files print, alias and shadow",
         extends="vast-nouv",
-        files={"/root/.bashrc": _NOISY_RC},
-        build=_NOISY_BUILD,
+        files={"/root/.bashrc": startup.NOISY_RC},
+        build=startup.NOISY_BUILD,
     ),
     Kind(
         "rohome",

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.boxes.inside import folders_in
+from tests.boxes.ports import free_port
 from tests.boxes.proc import RigError, need, sh
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -33,7 +35,7 @@ class LoopbackBox:
         need("ssh-keygen")
         self._folder = Path(tempfile.mkdtemp(prefix="boxstrap-loopback-"))
         self.user = getpass.getuser()
-        self.address, self.port = "127.0.0.1", _free_port()
+        self.address, self.port = "127.0.0.1", free_port()
         self.home = str(self._folder / "home")
         self.identity = self._folder / "id"
         (self._folder / "home/.ssh").mkdir(parents=True, mode=0o700)
@@ -74,6 +76,14 @@ class LoopbackBox:
         """Whether a path is there, of whatever type."""
         return os.path.lexists(path)
 
+    def real(self, path: str) -> str:
+        """Where a path leads when each link in it is followed."""
+        return os.path.realpath(path)
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the folders in a folder, in order."""
+        return folders_in(path)
+
     def new_host_key(self) -> None:
         """Give it another host key, as a new box at the same address has."""
         self.kill_sshd()
@@ -85,7 +95,7 @@ class LoopbackBox:
     def move(self) -> None:
         """Let it come back at another port, as a container that was restarted does."""
         self.kill_sshd()
-        self.port = _free_port()
+        self.port = free_port()
         self._configure()
         self.start_sshd()
 
@@ -152,12 +162,6 @@ class LoopbackBox:
             f"SetEnv HOME={self.home} PATH={_PATH}{self._variables}",
         )
         (self._folder / "config").write_text("".join(f"{line}\n" for line in lines))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _keygen(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 
 from tests.boxes.claims import Subnet
@@ -48,6 +49,18 @@ def plug_in(subnet: Subnet, index: int, pid: int) -> None:
         f"neigh replace {subnet.address(index)} lladdr {subnet.mac(index)}"
         f" dev {subnet.bridge} nud permanent\n",
     )
+
+
+def answers(subnet: Subnet, index: int) -> bool:
+    """Whether packets reach a box and come back. Asked is a port that is closed."""
+    try:
+        # A lost first packet costs a second: rather ask anew.
+        socket.create_connection((subnet.address(index), 1), timeout=0.1).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def unplug(subnet: Subnet, index: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from tests.boxes import images
 from tests.boxes.claims import Subnet
+from tests.boxes.keys import make_key
 from tests.boxes.kinds import ResolvedKind
 from tests.boxes.proc import sh
 
@@ -73,10 +75,17 @@ def lay_out(spec: BoxSpec) -> None:
         sh(["mke2fs", "-q", "-t", "ext4", "-m", "0", str(image)])
 
 
+def clear_work(spec: BoxSpec) -> None:
+    """The overlay's own folder, empty for a start, and the place where the box is mounted."""
+    work = spec.folder / "work"
+    if work.exists():
+        shutil.rmtree(work)
+    work.mkdir()
+    (spec.folder / "root").mkdir(exist_ok=True)
+
+
 def make_host_key(spec: BoxSpec) -> Path:
     """A new host key beside the overlay; the private file's path."""
     key = spec.folder / "host_key"
-    for left in (key, key.with_suffix(".pub")):
-        left.unlink(missing_ok=True)
-    sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", spec.name, "-f", str(key)])
+    make_key(key, spec.name)
     return key

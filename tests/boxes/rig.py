@@ -12,11 +12,13 @@ from types import TracebackType
 from tests.boxes import claims, host_sources, images, kinds, net, places
 from tests.boxes.box import Box
 from tests.boxes.delay import DelayProxy
+from tests.boxes.keys import make_key
 from tests.boxes.mirror import Mirror
-from tests.boxes.proc import RigError, need, sh
+from tests.boxes.proc import RigError, need
 from tests.boxes.provision import BoxSpec
+from tests.boxes.startup import PATH
 
-_PROGRAMS = ("ip", "nft", "unshare", "nsenter", "ssh-keygen", "apt-get")
+_PROGRAMS = ("ip", "nft", "unshare", "nsenter", "apt-get")
 
 
 class Rig:
@@ -45,20 +47,7 @@ class Rig:
         try:
             net.set_up(self._claim.subnet)
             self.identity = self._claim.folder / "id"
-            sh(
-                [
-                    "ssh-keygen",
-                    "-q",
-                    "-t",
-                    "ed25519",
-                    "-N",
-                    "",
-                    "-C",
-                    "rig",
-                    "-f",
-                    str(self.identity),
-                ]
-            )
+            make_key(self.identity, "rig")
             self._mtu = host_sources.uplink_mtu()
             if mirror:
                 self._mirror = Mirror(self._claim.subnet.gateway)
@@ -102,7 +91,7 @@ class Rig:
         if index > 254:
             raise RigError("a rig holds 253 boxes in its life: start another one")
         label = name or f"{kind}-{index}"
-        variables = {"PATH": kinds.PATH, "HOME": "/root", "HOSTNAME": label}
+        variables = {"PATH": PATH, "HOME": "/root", "HOSTNAME": label}
         box = Box(
             BoxSpec(
                 kind=whole,

@@ -12,6 +12,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from tests.boxes.ports import free_port
+
 REGION = "us-east-1"
 
 
@@ -24,9 +26,7 @@ class S3Server:
     def __init__(self, listen: str, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as free:
-            free.bind((listen, 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port(listen)
         self.endpoint = f"http://{listen}:{self.port}"
         self._asked = folder.with_suffix(".asked")
         self._clock = folder.with_suffix(".clock")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
 from tests.boxes import Box, CommandError, Rig, RigError, claims
-from tests.boxes.delay import DelayProxy
 from tests.boxes.places import CLAIMS
 from tests.boxes.proc import REPOSITORY
 
@@ -159,65 +155,6 @@ def test_power_off_keeps_the_files_and_ends_the_processes(box: Start) -> None:
     assert "sleep 500" not in made.run("ps -eo args")
 
 
-def test_a_cut_link_heals(box: Start) -> None:
-    made = box("bare")
-    made.cut()
-    assert ssh(made, "true", "-oConnectTimeout=1").returncode == 255
-    made.heal()
-    assert ssh(made, "true").returncode == 0
-
-
-def test_a_black_hole_is_silent_for_both_sides_and_ends(box: Start) -> None:
-    made = box("bare")
-    with subprocess.Popen(
-        made.ssh_command("echo on; sleep 1; echo late; cat"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as client:
-        assert client.stdout is not None
-        assert client.stdout.readline() == "on\n"
-        made.blackhole()
-        time.sleep(2)
-        assert client.poll() is None  # nobody was told
-        assert "timed out" in ssh(made, "true", "-oConnectTimeout=1").stderr
-        made.unblackhole()
-        assert client.stdout.readline() == "late\n"  # TCP sent it again
-        client.kill()
-
-
-COUNT_DATAGRAMS = """
-import socket
-door = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-door.bind(("", 9999))
-print("ready", flush=True)
-count = 0
-door.settimeout(10)
-while door.recv(100) != b"end":
-    count += 1
-    door.settimeout(1)
-print(count)
-"""
-
-
-def test_lossy_links_lose_about_what_was_asked(box: Start) -> None:
-    made = box("runpod")
-    counter = made.ssh_command(f"python3 -c '{COUNT_DATAGRAMS}'")
-    with subprocess.Popen(counter, stdout=subprocess.PIPE, text=True) as client:
-        assert client.stdout is not None
-        while client.stdout.readline() != "ready\n":
-            pass  # the banner
-        made.loss(20)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
-            for _ in range(1000):
-                line.sendto(b"x", (made.address, 9999))
-                time.sleep(0.0005)
-            made.heal()
-            line.sendto(b"end", (made.address, 9999))
-        arrived = int(client.stdout.readline())
-    assert 700 < arrived < 900
-
-
 def test_a_new_host_key_is_noticed_by_the_real_client(box: Start) -> None:
     made = box("bare")
     known = made.ssh_command("true")
@@ -226,6 +163,8 @@ def test_a_new_host_key_is_noticed_by_the_real_client(box: Start) -> None:
     pins = Path(next(word for word in known if word.startswith("UserKnown")).partition("=")[2])
     old = pins.read_text()
     made.new_host_key()
+    public = made.run("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    assert made.known_fingerprint in public.split()
     assert made.known_fingerprint != before
     pins.write_text(old)
     done = subprocess.run(known, capture_output=True, text=True, check=False)
@@ -254,47 +193,6 @@ def test_a_box_comes_up_in_less_than_a_second(rig: Rig) -> None:
     start = time.monotonic()
     rig.start("bare").stop()
     assert time.monotonic() - start < 1
-
-
-def test_delay_costs_its_round_trips_and_no_bandwidth(box: Start, rig: Rig) -> None:
-    made = box("bare")
-    host, port = rig.delay_proxy(made, 0.1)
-    argv = made.ssh_command("true")
-    argv[-2] = f"{made.user}@{host}"
-    argv[1:1] = ["-p", str(port), "-o", f"HostKeyAlias={made.address}"]
-    start = time.monotonic()
-    assert subprocess.run(argv, check=False).returncode == 0
-    took = time.monotonic() - start
-    assert 0.6 < took < 5  # a login is some seven round trips
-
-
-def test_delay_takes_no_bandwidth() -> None:
-    with zero_server(512 << 20) as port:
-        proxy = DelayProxy("127.0.0.1", port, 0.1)
-        start = time.monotonic()
-        with socket.create_connection((proxy.host, proxy.port), timeout=60) as line:
-            size = sum(len(piece) for piece in iter(lambda: line.recv(1 << 20), b""))
-        rate = size / (time.monotonic() - start) / 1e6
-        proxy.close()
-    assert size == 512 << 20
-    assert rate > 100  # MB/s; 260 where nothing else runs
-
-
-@contextmanager
-def zero_server(size: int) -> Iterator[int]:
-    """A server that sends so many zeros to whoever comes; its port."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-
-        def serve() -> None:
-            line, _ = door.accept()
-            with line:
-                for _ in range(size >> 20):
-                    line.sendall(bytes(1 << 20))
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield door.getsockname()[1]
-        thread.join()
 
 
 def test_the_mirror_serves_pip_uv_and_apt_and_breaks_on_order(mirror_rig: Rig) -> None:

@@ -36,7 +36,7 @@ def one_training(box: Box, commit: str) -> None:
     assert box.run("ls -d /workspace/*/") == "/workspace/homework/\n"
     assert box.run("git -C /workspace/homework rev-parse HEAD").strip() == commit
     assert box.run("ls -d /workspace/.boxstrap/runs/*/*").count("train-") == 1
-    assert box.run("pgrep -fc '[t]rain.py'").strip() == "1"
+    assert box.run("pgrep -fc 'bin/python [t]rain.py'").strip() == "1"
 
 
 @pytest.mark.sampled

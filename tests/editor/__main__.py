@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import urllib.request
 from pathlib import Path
 
 from tests.boxes import Rig
+from tests.boxes.ports import free_port
 from tests.browser import MissingError, browse, need
 from tests.editor.programs import install, server_folder
 from tests.main_job.rented import Rented
@@ -102,7 +102,7 @@ def _carry(user: Settled, programs: Path, node: str) -> None:
 
 def _serve(user: Settled) -> int:
     """Start the server over the connection that Remote-SSH would make; it is gone afterwards."""
-    command = ["ssh", "-T", "-D", str(_free_port()), "my-box", "bash"]
+    command = ["ssh", "-T", "-D", str(free_port()), "my-box", "bash"]
     done = subprocess.run(
         user.inside(*command), input=START, env=user.env, capture_output=True, text=True,
         timeout=60, check=True,
@@ -113,7 +113,7 @@ def _serve(user: Settled) -> int:
 
 
 def _look(user: Settled, port: int, folder: str, picture: Path) -> None:
-    here = _free_port()
+    here = free_port()
     tunnel = subprocess.Popen(
         user.inside("ssh", "-N", "-L", f"{here}:127.0.0.1:{port}", "my-box"), env=user.env
     )
@@ -137,12 +137,6 @@ def _await(url: str) -> None:
             if time.monotonic() > limit:
                 raise
             time.sleep(0.2)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ MARKS = (
     *("python start", "python ok", "train start", "run made", "run begun", "training", "train ok"),
 )
 """What can be seen on a box while it works; steps that have nothing to do are never seen."""
+OF_A_SETUP = ("setup.sh", "pid")
+OF_A_RUN = {"run made": "command", "run begun": "pid"}
+"""Marks that are a file in the folder of a setup or of a run."""
 MOST_TRIES = 6
 """How often the same command may be needed after a kill."""
 ENDS = {0, 3, 7, -9}
@@ -67,34 +70,32 @@ class Eye:
     _known: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._known = {place.name for place in self._home.glob("setups/*")}
-        self._known |= {str(place) for place in self._home.glob("runs/*/*")}
+        self._known = {_named(place) for place in (*self._new("setups/*"), *self._new("runs/*/*"))}
         self._begun = begun(self.rented)
 
     @property
     def _home(self) -> Path:
         return self.rented.box.root / f"{WORKDIR}/.boxstrap"[1:]
 
-    def marks(self) -> list[str]:
-        """What can be seen by now, of the setups that began after this eye was opened."""
-        found = []
-        for setup in sorted(self._home.glob("setups/*")):
-            if setup.name in self._known:
-                continue
-            found += [name for name in ("setup.sh", "pid") if (setup / name).exists()]
-            found += _told(setup / "events.jsonl")
-        if next(self._home.glob("store/*/objects/*incoming*"), None):
-            found.append("objects")
-        runs = [run for run in self._home.glob("runs/*/*") if str(run) not in self._known]
-        found += ["run made" for run in runs if (run / "command").exists()]
-        found += ["run begun" for run in runs if (run / "pid").exists()]
-        if begun(self.rented) > self._begun:
-            found.append("training")
-        return found
+    def sees(self, mark: str) -> bool:
+        """Whether this can be seen by now, of the setups that began after this eye was opened."""
+        if mark == "objects":
+            return next(self._home.glob("store/*/objects/*incoming*"), None) is not None
+        if mark == "training":
+            return begun(self.rented) > self._begun
+        if mark in OF_A_RUN:
+            return any((run / OF_A_RUN[mark]).exists() for run in self._new("runs/*/*"))
+        setups = self._new("setups/*")
+        if mark in OF_A_SETUP:
+            return any((setup / mark).exists() for setup in setups)
+        return any(mark in _told(setup / "events.jsonl") for setup in setups)
+
+    def _new(self, pattern: str) -> list[Path]:
+        return [place for place in self._home.glob(pattern) if _named(place) not in self._known]
 
     def await_moment(self, moment: Moment, usual_s: float, going: Running) -> bool:
         """Wait for it; False where the command was over before."""
-        if moment.mark and not self._await(lambda: moment.mark in self.marks(), going):
+        if moment.mark and not self._await(lambda: self.sees(moment.mark), going):
             return False
         end = time.monotonic() + moment.after_s + moment.share * usual_s
         return self._await(lambda: time.monotonic() >= end, going)
@@ -105,7 +106,7 @@ class Eye:
 
         def is_there() -> bool:
             found[:] = [
-                p for p in self._home.glob("setups/*/pid") if p.parent.name not in self._known
+                place / "pid" for place in self._new("setups/*") if (place / "pid").exists()
             ]
             return bool(found)
 
@@ -118,6 +119,11 @@ class Eye:
                 return False
             time.sleep(0.004)
         return True
+
+
+def _named(place: Path) -> str:
+    """The same after the box's power was off."""
+    return f"{place.parent.name}/{place.name}"
 
 
 def _told(events: Path) -> list[str]:

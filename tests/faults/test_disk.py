@@ -17,6 +17,7 @@ from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -25,18 +26,18 @@ MB = 1_000_000
 
 
 def large_commit(repository: UserRepository) -> None:
-    """80 MB that don't compress."""
+    """30 MB that don't compress."""
     repository.git("config", "core.compression", "0")  # trying takes its time
-    (repository.root / "data.bin").write_bytes(os.urandom(80 * MB))
+    (repository.root / "data.bin").write_bytes(os.urandom(30 * MB))
     repository.commit({})
 
 
 def large_package(repository: UserRepository) -> None:
-    """A wheel of 300 MB unpacked, and a few hundred KB as it lies in the commit."""
+    """A wheel of 80 MB unpacked, and less than 100 KB as it lies in the commit."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as wheel:
         wheel.writestr("large/__init__.py", "")
-        wheel.writestr("large/zeros.bin", bytes(300 * MB))
+        wheel.writestr("large/zeros.bin", bytes(80 * MB))
         wheel.writestr(
             "large-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: large\nVersion: 1\n"
         )
@@ -48,15 +49,18 @@ def large_package(repository: UserRepository) -> None:
 
 # Which step it hits, MB that are left, and what doesn't fit into them.
 ROWS: tuple[tuple[str, int, Callable[[UserRepository], None]], ...] = (
-    ("repo", 60, large_commit),
-    ("python", 150, large_package),
+    ("repo", 20, large_commit),
+    ("python", 40, large_package),
 )
 
 
-def test_a_disk_that_becomes_full(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+def test_a_disk_that_becomes_full(
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+) -> None:
     def one(row: tuple[str, int, Callable[[UserRepository], None]]) -> None:
         step, left_mb, grow = row
-        rented = Rented(User(tmp_path / step), mirror_rig.start("vast", disk="900M"))
+        box = start_used(mirror_rig, "vast", shared_folder, disk="900M")
+        rented = Rented(User(tmp_path / step), box)
         grow(rented.user.repository())
         with faults.attempt("disk full", {"repo": "clone", "python": "environment"}[step]) as row_:
             rented.box.fill_disk(left_mb)
@@ -89,7 +93,7 @@ def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) 
 
 
 def test_a_run_on_a_full_disk_is_not_begun(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast", disk="900M")
+    rented = rent("vast", used=True, disk="900M")
     rented.user.repository()
     rented.run("setup").must(0)
     with faults.attempt("disk full", "run") as attempt:

@@ -135,6 +135,8 @@ def test_no_folder_for_temporary_files(user: User, faults: Faults) -> None:
     repository = user.repository()
     place, told = str(repository.root), "there is no folder for temporary files"
     user.env["TMPDIR"] = "/proc"
+    # The tests' own ssh makes its configuration when it is first run.
+    subprocess.run(["ssh", "-V"], env=user.env, capture_output=True, check=True)
     argv = ["unshare", "-m", "sh", "-c", f'cd "{place}"; {NOWHERE}', "sh"]
     for task in (("render",), ("status",), ("setup", "--host", "root@127.0.0.1:1")):
         with faults.attempt("disk here read-only", f"temporary files, {task[0]}") as attempt:
@@ -179,7 +181,7 @@ SPOIL: dict[str, tuple[Change, Change, str]] = {
 def test_a_state_folder_that_takes_nothing(rent: Rent, faults: Faults, how: str) -> None:
     """A first contact stops before anything is sent; a known box is set up all the same."""
     spoil, mend, why = SPOIL[how]
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     rented.user.repository()
     with small_state(rented) as state:
         before = content(state)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.boxes import Rig
 from tests.cli import User
-from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.faults.program import with_numbers
 from tests.main_job.rented import Rented
@@ -18,15 +18,26 @@ pytestmark = pytest.mark.boxes
 HOLDER = "unattended-upgr"
 
 
-def rented_pod(rig: Rig, folder: Path) -> Rented:
-    """A box whose tools have to be installed."""
-    rented = Rented(User(folder / "home"), rig.start("runpod"))
+def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+    """On a box whose tools have to be installed."""
+    rented = Rented(User(tmp_path / "home"), mirror_rig.start("runpod"))
     rented.user.repository()
-    return rented
+    with faults.attempt("dpkg's lock held for ever") as attempt:
+        holder = rented.box.hold_dpkg_lock()
+        impatient = replace(rented, program=with_numbers(tmp_path, LOCK_PATIENCE_S=5))
+        failed = impatient.run("setup").must(7)
+        assert "the step tools failed: another run of the package manager" in failed.err
+        assert f"(process {holder})" in failed.err
+        assert f"process {holder} ({HOLDER}) has held the lock" in failed.err
+        assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # it lives
+        assert not rented.box.exists(f"{rented.folder}/steps/tools.ok")
+        rented.box.run(f"kill {holder}")
+        attempt.outcome("named, exit 7; then finished")
+        held_for_a_while(rented, faults)
+    rented.box.stop()
 
 
-def held_for_a_while(rig: Rig, folder: Path, faults: Faults) -> None:
-    rented = rented_pod(rig, folder)
+def held_for_a_while(rented: Rented, faults: Faults) -> None:
     with faults.attempt("dpkg's lock held for 90 s") as attempt:
         holder = rented.box.hold_dpkg_lock(90)
         attempt.begin()
@@ -42,24 +53,3 @@ def held_for_a_while(rig: Rig, folder: Path, faults: Faults) -> None:
         assert f"process {holder} ({HOLDER}) holds the lock" in log
         assert rented.box.exists("/usr/bin/tmux")
         attempt.outcome("waited for")
-
-
-def held_for_ever(rig: Rig, folder: Path, faults: Faults) -> None:
-    rented = rented_pod(rig, folder)
-    rented.program = with_numbers(folder, LOCK_PATIENCE_S=5)
-    with faults.attempt("dpkg's lock held for ever") as attempt:
-        holder = rented.box.hold_dpkg_lock()
-        failed = rented.run("setup").must(7)
-        assert "the step tools failed: another run of the package manager" in failed.err
-        assert f"(process {holder})" in failed.err
-        assert f"process {holder} ({HOLDER}) has held the lock" in failed.err
-        assert f"{holder}\n" in rented.box.run("pgrep -f unattended-upgr")  # it lives
-        assert not rented.box.exists(f"{rented.folder}/steps/tools.ok")
-        rented.box.run(f"kill {holder}")
-        assert "step 1 loss" in rented.run("setup").must(0).out
-        attempt.outcome("named, exit 7; then finished")
-
-
-def test_another_package_run(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
-    rows = {"a-while": held_for_a_while, "for-ever": held_for_ever}
-    at_once(lambda row: rows[row](mirror_rig, tmp_path / row, faults), rows)

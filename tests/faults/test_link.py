@@ -18,6 +18,7 @@ from tests.faults.plugin import Faults
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_step, go_on, seen, slow
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -26,6 +27,8 @@ NOTICED_S = 20
 SSH = 22
 STEPS = [name for name in NAMES if name not in ("smoke", "data", "prepare", "lease")]
 """Of a profile that asks for no GPU."""
+ON_A_FIRST_SETUP = ("preflight", "tools", "agent", "ssh", "gpu")
+"""A box that was set up before has nothing to do in them."""
 # A training that is silent at first: the wait for its first lines can be cut, too.
 SILENT = """\
 import time
@@ -91,9 +94,14 @@ def assert_each_line_once(rented: Rented, done: Completed) -> None:
         assert done.err.count(f"{step:9}  start") <= 1, done.err
 
 
-def test_a_black_hole_at_each_step(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
+def test_a_black_hole_at_each_step(
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+) -> None:
     def one(step: str) -> None:
-        box = mirror_rig.start("vast")
+        if step in ON_A_FIRST_SETUP:
+            box = mirror_rig.start("vast")
+        else:
+            box = start_used(mirror_rig, "vast", shared_folder)
         rented = rented_by(tmp_path / step, box)
         repository = slow(rented)
         if step == "train":
@@ -109,12 +117,13 @@ def test_a_black_hole_at_each_step(mirror_rig: Rig, tmp_path: Path, faults: Faul
 
 
 def test_a_black_hole_before_the_setup_is_under_way(
-    mirror_rig: Rig, tmp_path: Path, faults: Faults
+    mirror_rig: Rig, tmp_path: Path, shared_folder: Path, faults: Faults
 ) -> None:
     """Whether a setup was launched when the answer got lost is asked, and it is launched once."""
 
     def one(nth: int) -> None:
-        box = mirror_rig.start("vast", files={"/root/.bashrc": HOLD.format(nth=nth)})
+        hold = {"/root/.bashrc": HOLD.format(nth=nth)}
+        box = start_used(mirror_rig, "vast", shared_folder, files=hold)
         rented = rented_by(tmp_path / str(nth), box)
         slow(rented)
         go_on(rented)
@@ -130,7 +139,7 @@ def test_a_black_hole_before_the_setup_is_under_way(
 
 
 def test_a_log_that_is_followed_through_a_black_hole(rent: Rent, faults: Faults) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     counting = "import time\nfor n in range(400):\n    print('line', n, flush=True)\n"
     rented.user.repository(train__py=counting + "    time.sleep(0.05)\n")
     rented.run("setup").must(0)

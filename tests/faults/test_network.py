@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.boxes import Rig
+from tests.boxes import Box, Rig
 from tests.boxes.git_server import GitServer
 from tests.cli import Completed, User
 from tests.faults.at_once import at_once
 from tests.faults.plugin import Faults
 from tests.main_job.rented import Rented
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -26,7 +28,7 @@ NAME = "packages.rig.test"
 
 @dataclass
 class NetworkWorld:
-    """A box, who rented it, and all that it reaches: its own, so that no other box is hit."""
+    """A box, who rented it, and the rig with all that it reaches."""
 
     rented: Rented
     rig: Rig
@@ -52,6 +54,8 @@ class NetworkCase:
     step: str = "agent"
     tries_again: bool = True
     at_most_s: float = 150
+    own_mirror: bool = False
+    """Whether the mirror breaks: one of its own, so that no other box is hit."""
 
 
 def no_names(world: NetworkWorld) -> None:
@@ -71,11 +75,13 @@ CASES = (
         *("index answers 503", "uv", INDEX_SAYS),
         lambda world: world.rig.mirror.break_with(503),
         lambda world: world.rig.mirror.mend(),
+        own_mirror=True,
     ),
     NetworkCase(
         *("index answers 503", "apt", INDEX_SAYS),
         lambda world: world.rig.mirror.break_with(503),
         lambda world: world.rig.mirror.mend(),
+        own_mirror=True,
         kind="runpod",
         step="tools",
     ),
@@ -83,20 +89,21 @@ CASES = (
         *("index stalls", "uv", INDEX_SAYS),
         lambda world: world.rig.mirror.stall(),
         lambda world: world.rig.mirror.mend(),
+        own_mirror=True,
         tries_again=False,  # uv did, for over a minute
     ),
     NetworkCase(
         *("index stalls", "no uv", INDEX_SAYS),
         lambda world: world.rig.mirror.stall(),
         lambda world: world.rig.mirror.mend(),
+        own_mirror=True,
         kind="vast-nouv",
     ),
 )
 
 
-def world_for(kind: str, folder: Path) -> NetworkWorld:
-    rig = Rig(mirror=True)
-    rented = Rented(User(folder / "home"), rig.start(kind))
+def world_for(rig: Rig, box: Box, folder: Path) -> NetworkWorld:
+    rented = Rented(User(folder / "home"), box)
     rented.user.repository(requirements__txt="iniconfig>=2\n")
     return NetworkWorld(rented, rig, folder)
 
@@ -126,11 +133,14 @@ def stopped_then_finished(
         attempt.outcome("named, exit 7; then finished")
 
 
-def test_names_and_indexes_that_do_not_answer(tmp_path: Path, faults: Faults) -> None:
+def test_names_and_indexes_that_do_not_answer(
+    mirror_rig: Rig, tmp_path: Path, faults: Faults
+) -> None:
     def one(case: NetworkCase) -> None:
-        world = world_for(case.kind, tmp_path / f"{case.fault} {case.at}")
-        with world.rig:
+        with Rig(mirror=True) if case.own_mirror else nullcontext(mirror_rig) as rig:
+            world = world_for(rig, rig.start(case.kind), tmp_path / f"{case.fault} {case.at}")
             stopped_then_finished(world, case, faults)
+            world.rented.box.stop()
 
     at_once(one, CASES)
 
@@ -142,10 +152,13 @@ GIT_CASES = (
 )
 
 
-def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> None:
+def test_a_git_server_that_is_out_of_order(
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+) -> None:
     def one(row: tuple[str, Callable[[GitServer], None], bool]) -> None:
         fault, break_, tries_again = row
-        world = world_for("vast", tmp_path / fault)
+        box = start_used(mirror_rig, "vast", shared_folder)
+        world = world_for(mirror_rig, box, tmp_path / fault)
         server = GitServer(world.rig.mirror.host, world.folder)
         case = NetworkCase(
             *(fault, "access: url", GIT_SAYS),
@@ -155,8 +168,8 @@ def test_a_git_server_that_is_out_of_order(tmp_path: Path, faults: Faults) -> No
             tries_again=tries_again,
         )
         serve(world, server)
-        with world.rig:
-            stopped_then_finished(world, case, faults, "--set", "git.access=url")
+        stopped_then_finished(world, case, faults, "--set", "git.access=url")
+        box.stop()
         server.close()
 
     at_once(one, GIT_CASES)
@@ -174,17 +187,19 @@ def serve(world: NetworkWorld, server: GitServer) -> None:
     subprocess.run(argv, check=True, env=world.rented.user.env)
 
 
-def test_every_fifth_packet_lost(tmp_path: Path, faults: Faults) -> None:
+def test_every_fifth_packet_lost(mirror_rig: Rig, tmp_path: Path, faults: Faults) -> None:
     """In both directions, of the link and of all that the box fetches."""
 
     def one(number: int) -> Completed:
-        world = world_for("vast", tmp_path / str(number))
-        with world.rig, faults.attempt("20 % of packets lost") as attempt:
-            world.rented.box.loss(20)
+        box = mirror_rig.start("vast")
+        world = world_for(mirror_rig, box, tmp_path / str(number))
+        with faults.attempt("20 % of packets lost") as attempt:
+            box.loss(20)
             done = world.rented.run("setup").must(0)
             assert "step 1 loss" in done.out
             assert world.rented.runs() == ["train-1"]
             attempt.outcome("finished")
+        box.stop()
         return done
 
     at_once(one, range(2))

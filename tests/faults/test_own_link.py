@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.boxes import Rig
 from tests.boxes.git_server import GitServer
 from tests.faults.at_once import at_once
 from tests.faults.kills import Eye, Moment
 from tests.faults.plugin import Faults
 from tests.faults.test_network import serve, world_for
+from tests.main_job.used import start_used
 
 pytestmark = pytest.mark.boxes
 
@@ -46,26 +48,33 @@ ROWS = (
 )
 
 
-def test_it_is_gone_for_half_a_minute(tmp_path: Path, faults: Faults) -> None:
+def test_it_is_gone_for_half_a_minute(
+    mirror_rig: Rig, shared_folder: Path, tmp_path: Path, faults: Faults
+) -> None:
     def one(row: LinkFault) -> None:
-        world = world_for(row.kind, tmp_path / row.fetched)
+        if row.step == "python":
+            box = start_used(mirror_rig, row.kind, shared_folder)
+        else:
+            box = mirror_rig.start(row.kind)
+        world = world_for(mirror_rig, box, tmp_path / row.fetched)
         server = GitServer(world.rig.mirror.host, world.folder)
         serve(world, server)
-        with world.rig, faults.attempt(f"own link gone for {GONE_S} s", row.fetched) as attempt:
+        with faults.attempt(f"own link gone for {GONE_S} s", row.fetched) as attempt:
             rented = world.rented
             eye = Eye(rented)
             going = rented.begin("setup", *row.options)
             assert eye.await_moment(Moment(mark=row.mark), 0, going), going.end().text
-            rented.box.cut()
+            box.cut()
             time.sleep(GONE_S)
-            assert rented.box.run("ls /workspace/.boxstrap/runs 2>/dev/null || true") == ""
-            rented.box.heal()
+            assert box.run("ls /workspace/.boxstrap/runs 2>/dev/null || true") == ""
+            box.heal()
             done = going.end(120).must(0)
             assert "step 1 loss" in done.out
             assert rented.runs() == ["train-1"]
             log = rented.run("logs", "--step", row.step).must(0).out
             assert row.tries_itself or "trying again in" in log, log
             attempt.outcome("waited for, then finished")
+        box.stop()
         server.close()
 
     at_once(one, ROWS)

@@ -125,7 +125,7 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
 def test_sync_killed_at_a_random_moment(
     rent: Rent, seeded: random.Random, faults: Faults, request: pytest.FixtureRequest
 ) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     repository = rented.user.repository(
         boxstrap__yaml=PROFILE, notes__txt="notes\n", **{"__gitignore": "out/\n"}
     )

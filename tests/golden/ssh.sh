@@ -154,6 +154,8 @@ REPO_STEPS='repo python train'
 
 # (templates/lib/engine.sh)
 
+# (templates/lib/work.sh)
+
 # (templates/lib/runs.sh)
 
 # (templates/lib/resume.sh)
@@ -169,6 +171,8 @@ REPO_STEPS='repo python train'
 # (templates/lib/dependencies.sh)
 
 # (templates/lib/sources.sh)
+
+# (templates/lib/uv_progress.sh)
 
 # (templates/lib/conda.sh)
 

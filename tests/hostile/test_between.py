@@ -41,7 +41,7 @@ TASKS = (
 
 @pytest.fixture
 def rented(rent: Rent) -> Rented:
-    return rent("vast")
+    return rent("vast", used=True)
 
 
 @pytest.fixture

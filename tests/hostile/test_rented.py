@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import encodebytes
 from pathlib import Path
 
 import pytest
@@ -29,14 +30,23 @@ time.sleep(600)
 """
 
 
-def hits(rented: Rented, word: str) -> set[str]:
-    """The files of the whole disk that hold it, as text or in base64."""
-    script = """
-    for word in "$1" "$(printf %s "$1" | base64)"; do
-      grep -rlsaF --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev -- "${word%%=*}" /
-    done; true
+def hits(rented: Rented, *words: str) -> list[set[str]]:
+    """For each word the files of the whole disk that hold it, as text or in base64.
+
+    The disk is gone through once for all of them.
     """
-    return set(rented.box.run(["/bin/bash", "-c", script, "bash", word], timeout=300).split())
+    forms = {
+        word: [word, *encodebytes(word.encode()).decode().rstrip("=\n").split()] for word in words
+    }
+    kept_out = [f"--exclude-dir={name}" for name in ("proc", "sys", "dev")]
+    said = rented.box.run(
+        ["grep", "-rsaoFZ", *kept_out, "-f", "-", "/"],
+        stdin="\n".join(form for each in forms.values() for form in each),
+        check=False,
+        timeout=300,
+    )
+    found = [line.split("\0") for line in said.splitlines()]
+    return [{file for file, form in found if form in forms[word]} for word in words]
 
 
 def shown_in_processes(rented: Rented, word: str) -> str:
@@ -72,12 +82,11 @@ def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
     key_line = Path(rented.box.identity).read_text().splitlines()[2]
     with faults.attempt("planted key or token on the box's disk", at="after a failed setup"):
         failed = rented.run("setup", RIG_TOKEN=CANARY).must(7)
-        assert hits(rented, TOKEN) == set()
-        assert hits(rented, key_line) == set()
+        token, key, canary = hits(rented, TOKEN, key_line, CANARY)
+        assert (token, key) == (set(), set())
     with faults.attempt("secret in ps, logs, history, script", at="after a failed setup"):
         assert CANARY not in failed.text
-        found = hits(rented, CANARY)
-        assert found <= _of_secrets(rented)
+        assert canary <= _of_secrets(rented)
         assert shown_in_processes(rented, CANARY) == ""
         assert loose_modes(rented) == ""
     # Another one was killed before any step took its secrets.
@@ -88,15 +97,15 @@ def test_no_key_and_no_secret_lies_about(rent: Rent, faults: Faults) -> None:
     done = rented.run("setup", RIG_TOKEN=CANARY).must(0)
     assert f"step 1 {len(CANARY)}" in done.out, "the training has it"
     with faults.attempt("planted key or token on the box's disk", at="while it trains"):
-        assert hits(rented, TOKEN) == set()
-        assert hits(rented, key_line) == set()
+        assert hits(rented, TOKEN, key_line) == [set(), set()]
         rented.box.write("/var/tmp/planted", f"x {TOKEN} {key_line}")
-        assert hits(rented, TOKEN) == hits(rented, key_line) == {"/var/tmp/planted"}
     with faults.attempt("secret in ps, logs, history, script", at="while it trains"):
         told = [rented.run(*task.split()).text for task in ("status", "status --json", "logs")]
         told += [rented.run("logs", "--step", step).text for step in ("shell", "train", "python")]
         assert not [text for text in (*told, done.text) if CANARY in text]
-        assert {f"{rented.folder}/env"} <= hits(rented, CANARY) <= _of_secrets(rented)
+        token, key, canary = hits(rented, TOKEN, key_line, CANARY)
+        assert token == key == {"/var/tmp/planted"}, "such files are found"
+        assert {f"{rented.folder}/env"} <= canary <= _of_secrets(rented)
         assert shown_in_processes(rented, CANARY) == ""
         tmux = rented.as_user(
             "tmux -L boxstrap show-environment -g; tmux -L boxstrap show-environment -t train;"
@@ -219,7 +228,7 @@ LEADS = {
 @pytest.mark.parametrize("name", [*LEADS, "env"])
 def test_a_repository_does_not_lead_our_own_tools(rent: Rent, faults: Faults, name: str) -> None:
     """Not where set-up is begun in the repository's own folder, nor by its profile's `env`."""
-    rented = rent("vast")
+    rented = rent("vast", used=name == "env")  # where it is built again, a first time says nothing
     profile = "version: 1\ngpu: {require: false}\ntrain: {command: echo step 1}\n"
     if name == "env":
         profile += f'env: {{UV_DEFAULT_INDEX: "{EVIL}", PIP_INDEX_URL: "{EVIL}"}}\n'

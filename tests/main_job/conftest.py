@@ -20,13 +20,13 @@ Rent = Callable[..., Rented]
 def rent(mirror_rig: Rig, user: User, shared_folder: Path) -> Iterator[Rent]:
     """Rent a box: `rent("vast")`. It is given back at the end of the test.
 
-    `used=True`: it was set up before, for another repository (`used.py`).
+    `used=True`: it was set up before, for another repository (`used.py`); `by` an earlier program.
     """
     boxes: list[Box] = []
 
-    def start(kind: str, *, used: bool = False, **variant: Any) -> Rented:
-        if used:
-            boxes.append(start_used(mirror_rig, kind, shared_folder, **variant))
+    def start(kind: str, *, used: bool = False, by: Path | None = None, **variant: Any) -> Rented:
+        if used or by:
+            boxes.append(start_used(mirror_rig, kind, shared_folder, by, **variant))
         else:
             boxes.append(mirror_rig.start(kind, **variant))
         return Rented(user, boxes[-1])

@@ -53,7 +53,7 @@ class Rented:
     @property
     def folder(self) -> str:
         """boxstrap's folder on the box."""
-        return self.as_user('readlink -f "$HOME/.boxstrap"').strip()
+        return self.box.real(f"{self.box.home}/.boxstrap")
 
     @property
     def tree(self) -> str:
@@ -62,10 +62,8 @@ class Rented:
 
     def runs(self) -> list[str]:
         """The names of the runs that were ever begun."""
-        found = self.as_user(
-            'find -L "$HOME/.boxstrap/runs" -mindepth 2 -maxdepth 2 -type d -printf "%f\\n"'
-        )
-        return sorted(found.split())
+        place, folders = f"{self.folder}/runs", self.box.folders
+        return sorted(name for key in folders(place) for name in folders(f"{place}/{key}"))
 
     def trainings(self) -> int:
         """How many trainings are alive: processes whose command is ours."""

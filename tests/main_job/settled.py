@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cli import BIN, PATH, Running, User, own_ssh
+from tests.cli import BIN, PATH, Running, User, forget_own_ssh
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
 
@@ -65,5 +65,5 @@ class Settled(User):
                     capture_output=True,
                     check=False,
                 )
-        for folder in (self.home, own_ssh(self.home)):
-            shutil.rmtree(folder)
+        shutil.rmtree(self.home)
+        forget_own_ssh(self.home)

@@ -106,7 +106,7 @@ def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
 
 
 def test_a_box_that_has_nothing_and_an_environment_that_is_anothers(rent: Rent, alias: str) -> None:
-    rented = rent("bare", used=True)
+    rented = rent("bare")
     rented.box.write("/etc/conda/condarc", alias)
     repository = rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
     repository.commit({"envs/environment.yml": FILE, "envs/more.txt": "pathspec\n"})

@@ -34,7 +34,7 @@ def account() -> Iterator[SimulatedAccount]:
 
 
 def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount) -> None:
-    rented = rent("vast")
+    rented = rent("vast", used=True)
     user, box = rented.user, rented.box
     user.env |= account.environment()
     user.env["BOXSTRAP_SSH_CONFIG"] = str(user.home / ".ssh/config")

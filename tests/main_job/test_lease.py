@@ -1,20 +1,37 @@
-"""A lease that a setup sets: who holds it is said, and a person alone extends it."""
+"""A lease that a setup sets: who holds it is said, a person alone extends it, and it destroys what
+was pulled."""
 
 from __future__ import annotations
 
+import subprocess
+import time
+from collections.abc import Callable
+
 import pytest
 
-from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
+from tests.main_job.rented import Rented
+from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
 
 pytestmark = pytest.mark.boxes
-LONG = "import time\nprint('step 1', flush=True)\ntime.sleep(600)\n"
+PROFILE = """\
+version: 1
+gpu: {require: false}
+train: {command: python train.py, results: [out/]}
+"""
+LONG = """\
+import time
+open("out/log", "w").write("step 1")
+print("step 1", flush=True)
+time.sleep(600)
+"""
+OWN_ID = "21843570"
 LEASE = ("--set", "lease.hours=5", "--set", "lease.idle=2h")
 
 
 def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG)
+    rented = rent("vast", used=True, environ={"CONTAINER_API_KEY": KEY})
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=LONG, **{".gitignore": "out/\n"})
     hook = "/root/onstart.sh"
     rented.box.run(f"printf '%s\\n' '#!/bin/bash' 'env >>/etc/environment' 'exec true' >{hook}")
     made = rented.run("setup", *LEASE).must(0)
@@ -57,3 +74,61 @@ def test_a_box_that_cant_ask_its_account_says_so_and_is_extended(rent: Rent) -> 
     assert "nothing ends this box" in rented.run("lease", "--release").must(0).out
     assert rented.status()["lease"] is None
     assert "has no lease" in rented.run("lease").must(2).err
+    with simulated("vast") as account:
+        account.boxes = [SimulatedBox(OWN_ID), SimulatedBox("2000")]
+        _only_what_was_pulled_is_destroyed(rented, account, hook)
+
+
+def _only_what_was_pulled_is_destroyed(
+    rented: Rented, account: SimulatedAccount, hook: str
+) -> None:
+    """The box's own programs, and an account that it comes to by a tunnel."""
+    rented.run("setup", "--set", "lease.hours=9", "--set", "lease.then=destroy").must(0)
+    rented.run("stop").must(0)
+    rented.run("pull").must(0)
+    look = (
+        f"{rented.folder}/agent/bin/python -B {rented.folder}/box/lease_safety.py {rented.folder}"
+    )
+    assert rented.box.run(look) == "over\n"
+    rented.box.run(
+        f"cd {rented.tree} && cp train.py /tmp && echo '#' >>train.py && echo x >notes.txt"
+        " && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m here"
+    )
+    assert set(rented.box.run(look).splitlines()) == {
+        *("train.py: edited here", "notes.txt: new here", "over"),
+        *("HEAD: commits that were made here", "refs/heads/main: commits that were made here"),
+    }
+    rented.box.run(
+        f"cd {rented.tree} && cp /tmp/train.py . && rm notes.txt && git reset -q --soft HEAD~"
+    )
+    assert rented.box.run(look) == "over\n"
+    rented.box.run(f"echo 'step 2' >>{rented.tree}/out/log")
+    port = account.url.rpartition(":")[2]
+    there = rented.box.ssh_command("-N", "-R", f"{port}:127.0.0.1:{port}")
+    tunnel = subprocess.Popen(there, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        rented.box.run("pkill -KILL -f 'box/([l]ease.sh|[m]onitor.py)'")
+        terms = f"{rented.folder}/lease.json"
+        rented.box.run(f"sed -i 's/:32400.0/:0.5/' {terms}")
+        rented.box.run(f"BOXSTRAP_VAST_API={account.url} bash {hook}")
+        _await(lambda: account.boxes[0].state == "stopped")
+        assert account.destroyed == []
+        said = "stopped, not destroyed (train-1: its results are not what was pulled)"
+        assert said in rented.run("lease").must(0).out
+        # Somebody starts it again on the provider's page, has its lease go on, and brings all home.
+        account.boxes[0].state = "running"
+        rented.run("lease", "--extend", "2h").must(0)
+        rented.run("pull").must(0)
+        rented.box.run(f"sed -i 's/:0.5/:-7200.0/' {terms}")
+        _await(lambda: account.destroyed == [OWN_ID])
+        assert [box.state for box in account.boxes] == ["running"]
+    finally:
+        tunnel.terminate()
+        tunnel.wait()
+
+
+def _await(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.2)

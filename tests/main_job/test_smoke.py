@@ -47,14 +47,18 @@ def with_torch(rented: Rented, files: dict[str, str]) -> None:
     repository.commit({}, "A torch of our own")
 
 
-@pytest.fixture
-def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
-    """A box that shows a healthy A100, whose driver runs CUDA 12.4."""
+def show_gpu(rented: Rented, folder: Path) -> Rented:
+    """Have a box show a healthy A100, whose driver runs CUDA 12.4."""
     if stub.compiler() is None:
         pytest.skip("no C compiler: NVML's stand-in can't be built, boxes have no GPU")
-    rented = rent("vast")
-    plant_gpu(rented, tmp_path, scenarios.A100)
+    plant_gpu(rented, folder, scenarios.A100)
     return rented
+
+
+@pytest.fixture
+def with_gpu(rent: Rent, tmp_path: Path) -> Rented:
+    """A box that was set up before, and has it."""
+    return show_gpu(rent("vast", used=True), tmp_path)
 
 
 def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rented) -> None:

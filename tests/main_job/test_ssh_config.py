@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.boxes import Rig
+from tests.boxes.ports import free_port
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.socks import ask, fetch
@@ -99,9 +100,7 @@ def test_it_is_one_line_in_their_config_and_nothing_is_written_again(
 
 def test_what_remote_ssh_does(user: Settled, rented: Rented) -> None:
     """`ssh -T -D PORT alias bash`, script on stdin; the server outlives the connection."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        proxy = free.getsockname()[1]
+    proxy = free_port()
     command = ["ssh", "-v", "-T", "-D", str(proxy), "-o", "ConnectTimeout=15", "my-box", "bash"]
     alone = ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
     with subprocess.Popen(
@@ -148,9 +147,7 @@ def test_an_editors_dynamic_port_works_over_a_shared_connection(
         "mkdir -p /tmp/www; echo shared >/tmp/www/x; cd /tmp/www;"
         " setsid python3 -m http.server --bind 127.0.0.1 8123 >/dev/null 2>&1 </dev/null &"
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        proxy = free.getsockname()[1]
+    proxy = free_port()
     with subprocess.Popen(
         user.inside("ssh", "-T", "-D", str(proxy), "my-box", "bash"),
         stdin=subprocess.PIPE,

@@ -14,7 +14,7 @@ import pytest
 
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
-from tests.main_job.test_smoke import with_gpu  # noqa: F401 - a fixture
+from tests.main_job.test_smoke import show_gpu, with_gpu  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.boxes
 
@@ -27,41 +27,42 @@ def looks(told: str) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F811
-    with_gpu.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
-    missing = with_gpu.run("top", "--looks", "1").must(5)
+def test_a_box_is_looked_at_over_one_login(rent: Rent, tmp_path: Path) -> None:
+    rented = show_gpu(rent("vast"), tmp_path)
+    rented.user.repository(boxstrap__yaml=PROFILE, train__py=TRAIN)
+    missing = rented.run("top", "--looks", "1").must(5)
     assert "boxstrap verify --host" in missing.err
-    with_gpu.run("setup").must(0)
-    logins = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
-    told = with_gpu.run("top", "--looks", "3", "--every", "1", "--json").must(0)
+    rented.run("setup").must(0)
+    logins = int(rented.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
+    told = rented.run("top", "--looks", "3", "--every", "1", "--json").must(0)
     found = list(looks(told.out))
     assert [(line["v"], line["state"]) for line in found] == [(1, "live")] * 3
     assert found[0]["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
     assert found[0]["run"]["last"] == "step 7 loss 0.5"
     assert found[0]["run"]["metric"] == "step 7 loss 0.5"
     assert found[0]["run"]["state"] == "running"
-    after = int(with_gpu.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
+    after = int(rented.box.run("grep -c 'Accepted publickey' /var/log/sshd.log || :") or 0)
     assert after - logins in (0, 1)
     # What looks there ends when nobody looks any more.
     deadline = time.monotonic() + 10
-    while with_gpu.box.run("pgrep -f [t]op_stream.py || :").strip():
+    while rented.box.run("pgrep -f [t]op_stream.py || :").strip():
         assert time.monotonic() < deadline
         time.sleep(0.2)
     # `status` takes one sample of it, in the exchange that it has anyway.
-    run = with_gpu.status()["runs"][0]
+    run = rented.status()["runs"][0]
     assert run["metric"] == "step 7 loss 0.5"
     use = run["gpu_use"]
     assert [(one["index"], one["memory_total"]) for one in use] == [(0, 80 * 2**30)]
-    shown = with_gpu.run("status").must(0).out
+    shown = rented.run("status").must(0).out
     assert re.search(r"running +started .+ ago +GPU 0: \d+ %, \d+\.\d of 80\.0 GiB", shown), shown
     assert "\n      step 7 loss 0.5\n" in shown
     # The monitor came with the run, by itself.
     samples = "until [ $(cat samples | wc -l) -ge 2 ]; do sleep 0.2; done; cat samples"
-    noted = with_gpu.box.run(f"cd /workspace/.boxstrap/runs/*/train-1; {samples}", timeout=30)
+    noted = rented.box.run(f"cd /workspace/.boxstrap/runs/*/train-1; {samples}", timeout=30)
     head, first, *_ = map(json.loads, noted.splitlines())
     assert head["gpus"][0]["name"] == "NVIDIA A100-SXM4-80GB"
     assert first[3] == [[0, 4 * 2**20, None, 31]]
-    place = with_gpu.run("report", "--json").must(0).json()["report"]
+    place = rented.run("report", "--json").must(0).json()["report"]
     page = Path(place).read_text()
     for part in (
         "train-1 running",
@@ -72,7 +73,7 @@ def test_a_box_is_looked_at_over_one_login(with_gpu: Rented) -> None:  # noqa: F
     assert len(re.findall(r'<path d="M[^"]+" class="line', page)) >= 4
     assert page.count('class="bar ok"') >= 5
     # What is written there never travels.
-    assert "nothing to do" in with_gpu.run("setup").must(0).out
+    assert "nothing to do" in rented.run("setup").must(0).out
 
 
 def test_two_boxes_at_once_and_one_that_drops_comes_back(

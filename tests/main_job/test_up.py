@@ -66,11 +66,14 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
         user.run("boxes", "--all", "--json").must(0).json()["boxes"][0]["known_as"] == "vast-9001"
     )
     assert done["lease"]["limits"]["hours"]["limit"] == 24 * 3600  # since nobody named one
+    terms = box.run("cat ~/.boxstrap/lease.json")
+    assert -300 < json.loads(terms)["rented"] - time.time() < 0  # it counts from the renting
     # Once more: this box, and nothing to do.
     again = up("--max-price", "0.6").must(0)
     assert "vast:9001, rented as boxstrap-" in again.err
     assert "stopped after 24 hours" in again.err
     assert account.rented == ["9001"]
+    assert box.run("cat ~/.boxstrap/lease.json") == terms
     assert rented.runs().count("train-1") == 1
     # It has no GPU, and now the profile orders one: one that was there before is kept, a new one
     # is given back, and there is no third offer.

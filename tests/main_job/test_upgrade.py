@@ -31,9 +31,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rented(rent: Rent) -> Rented:
+def rented(rent: Rent, earlier: Path) -> Rented:
     """A box, and a repository whose training goes on."""
-    rented = rent("vast")
+    rented = rent("vast", by=earlier)
     rented.user.repository(boxstrap__yaml=LONG, requirements__txt=REQUIREMENTS)
     return rented
 

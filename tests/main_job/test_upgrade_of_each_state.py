@@ -44,7 +44,7 @@ def state(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def rented(rent: Rent, earlier: Path, state: str) -> Rented:
     """A box in this state, by the earlier version."""
-    rented = rent("vast")
+    rented = rent("vast", by=earlier)
     rented.user.repository(boxstrap__yaml=PROFILES[state], requirements__txt="iniconfig>=2\n")
     before(rented, earlier, "setup").end().must(0)
     assert (runs(rented), rented.trainings()) == (RUNS[state], state == "live")
@@ -98,7 +98,7 @@ def test_it_is_followed_and_stopped(rented: Rented, state: str) -> None:
 
 @pytest.mark.parametrize("how", ["waited for", "stopped"])
 def test_its_setup_that_is_at_work(rent: Rent, earlier: Path, how: str) -> None:
-    rented = rent("vast")
+    rented = rent("vast", by=earlier)
     slow(rented)
     going = before(rented, earlier, "setup")
     setup = await_step(rented, "python")

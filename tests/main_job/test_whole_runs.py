@@ -83,7 +83,7 @@ def test_a_run_has_a_cgroup_where_one_may_be_made(rent: Rent) -> None:
 
 
 def test_a_process_that_cannot_be_ended_is_named(rent: Rent) -> None:
-    rented = rent("lambda", used=True)
+    rented = rent("lambda")
     root = "['sudo', '-n', 'setsid', 'sh', '-c', 'trap : TERM HUP; while :; do sleep 700.2; done']"
     train = f"import subprocess, time\nsubprocess.Popen({root})\nprint('step 1', flush=True)\n"
     rented.user.repository(boxstrap__yaml=PROFILE, train__py=f"{train}time.sleep(600)\n")

@@ -21,21 +21,24 @@ rm -rf lock setup.sh runs setups store steps/*/ ../earlier /tmp/tmux-*
 """
 
 
-def start_used(rig: Rig, kind: str, place: Path, **variant: Any) -> Box:
-    """Start a box like that; what it begins with is made and kept in `place`, which all share."""
-    layer = place / f"used-{kind}"
+def start_used(rig: Rig, kind: str, place: Path, by: Path | None = None, **variant: Any) -> Box:
+    """Start a box like that; what it begins with is made and kept in `place`, which all share.
+
+    `by`: it was the program of this folder that set it up, an earlier one.
+    """
+    layer = place / f"used-{kind}{f'-{by.name}' if by else ''}"
     with locked(place / f"{layer.name}.lock"):
         if not layer.exists():
-            _make(rig, kind, layer)
+            _make(rig, kind, layer, {"PYTHONPATH": str(by)} if by else {})
     box = rig.start(kind, on=layer, **variant)
     _seem_up_since(box)
     return box
 
 
-def _make(rig: Rig, kind: str, layer: Path) -> None:
+def _make(rig: Rig, kind: str, layer: Path, program: dict[str, str]) -> None:
     rented = Rented(User(layer.with_name(f"{layer.name}-home")), rig.start(kind))
     rented.user.repository("earlier")
-    rented.run("setup").must(0)
+    rented.run("setup", **program).must(0)
     rented.as_user(_FORGET)
     rented.box.keep(layer)
     rented.box.stop()

@@ -52,6 +52,8 @@ class SimulatedOffer:
     count: int = 1
     memory_gib: float = 24
     price: float = 0.5
+    billed: float | None = None
+    """What the account says that it costs once it is rented, where that is another price."""
     region: str = "Texas, US"
     disk_gb: float = 500
     fate: str = "runs"
@@ -157,7 +159,8 @@ class SimulatedAccount:
         )
         becomes = (self.clock.now + self.loading_s, ends) if ends else None
         now, keys = self.clock.now, list(self.keys)
-        box = SimulatedBox(box_id, "starting", address, port, offer.price, label, user, now)
+        price = offer.price if offer.billed is None else offer.billed
+        box = SimulatedBox(box_id, "starting", address, port, price, label, user, now)
         box.becomes, box.order, box.keys = becomes, order, keys
         self.boxes.append(box)
         self.rented.append(box_id)
@@ -241,7 +244,7 @@ class _AccountHandler(BaseHTTPRequestHandler):
 
     def _checked(self, body: bytes, status: int, answer: bytes) -> bytes:
         if self.contract:
-            headers = dict(self.headers.items())
+            headers = tuple(self.headers.items())
             exchange = (self.command, self.path, headers, body, status, answer)
             broken = self.contract.check(*exchange)
             self.account.violations += [broken] if broken else []

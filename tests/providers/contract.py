@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -72,11 +73,12 @@ class Contract:
         self._parameters = document["components"].get("parameters", {})
         self._kinds = ERRORS[provider]
 
+    @lru_cache(maxsize=64)  # noqa: B019 - it stays; who waits asks the same again and again
     def check(
         self,
         method: str,
         target: str,
-        headers: Mapping[str, str],
+        headers: tuple[tuple[str, str], ...],
         body: bytes,
         status: int,
         answer: bytes,
@@ -88,14 +90,15 @@ class Contract:
         parts = urlsplit(target)
         path = parts.path.rstrip("/")
         query = dict(parse_qsl(parts.query))
+        sent = dict(headers)
         request = MockRequest(
             self._host,
             method.lower(),
             path,
             args=query,
-            headers=dict(headers),
+            headers=sent,
             data=body or None,
-            content_type=headers.get("Content-Type", "application/json"),
+            content_type=sent.get("Content-Type", "application/json"),
         )
         try:
             self._openapi.validate_request(request)

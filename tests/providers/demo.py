@@ -64,7 +64,7 @@ def show(rig: Rig, home: Path) -> tuple[list[str], list[str]]:
             account.clock, account.loading_s = SimulatedClock(time.time), 3.0
             account.address = (box.address, box.port, box.user)
             account.offers = [
-                SimulatedOffer(str(11 + at), price=price, region=region)
+                SimulatedOffer(str(11 + at), price=price, billed=price + 0.01, region=region)
                 for at, (price, region) in enumerate(((0.41, "Texas, US"), (0.36, "Sweden, SE")))
             ]
             env = {**user.env, **account.environment(), "TERM": os.environ.get("TERM", "dumb")}

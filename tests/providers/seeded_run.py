@@ -115,7 +115,7 @@ class SeededWorld:
             return _Login(self._meet(host), 1 if elsewhere else None)
 
         def run() -> None:
-            teardown.connect, teardown._secure = connect, secure  # type: ignore[assignment]
+            teardown.connect, teardown.secure = connect, secure  # type: ignore[assignment]
             screen: Any = HeardScreen()
             tear_down(BoxOptions(host=host), screen, TeardownWish(1, discard=discard))
 

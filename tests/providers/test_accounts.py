@@ -130,7 +130,7 @@ def test_nothing_but_a_simulation_here_can_stand_in(user: User) -> None:
 
 def test_what_breaks_a_document_is_seen() -> None:
     vast, runpod = Contract("vast"), Contract("runpod")
-    ask = {"Authorization": f"Bearer {KEY}"}
+    ask = (("Authorization", f"Bearer {KEY}"),)
 
     def check(contract: Contract, target: str, answer: bytes, status: int = 200) -> str:
         return contract.check("GET", target, ask, b"", status, answer)

@@ -287,7 +287,7 @@ def test_how_far_an_offer_is_from_the_order(order: RentOrder, missed: str) -> No
 
 def test_what_is_sent_is_held_to_the_documents() -> None:
     vast, runpod = Contract("vast"), Contract("runpod")
-    ask = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+    ask = (("Authorization", f"Bearer {KEY}"), ("Content-Type", "application/json"))
 
     def rent(body: bytes, answer: bytes = b'{"success": true, "new_contract": 5}') -> str:
         return vast.check("PUT", "/api/v0/asks/5/", ask, body, 200, answer)

@@ -6,20 +6,23 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import NotSafeError, UnreachableError
-from bootstrap.link.record import KnownBox
+from bootstrap.errors import NotSafeError, UnreachableError, UsageError
+from bootstrap.link.ended import retire
+from bootstrap.link.record import KnownBox, all_boxes, save
 from bootstrap.providers import NAMES
 from bootstrap.providers.accounts import PROVIDERS
 from bootstrap.providers.keys import ApiKey
 from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.renting import destruction, ownership
+from bootstrap.renting import destruction, ending, ownership, teardown
 from bootstrap.renting.rental import Rental
+from bootstrap.renting.teardown import TeardownWish
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
 from tests.providers.accounts import FAULTS, KEY, SimulatedAccount, SimulatedBox, simulated
@@ -205,6 +208,103 @@ def test_one_that_is_gone_or_out_of_reach(
     pods.boxes = []
     assert "was gone already" in user.run("down", *host).must(0).out
     assert pods.destroyed == ["pod-a"]
+
+
+def test_two_at_once_end_it_once_and_keep_one_record(
+    user: User, accounts: dict[str, SimulatedAccount], there: LoopbackBox
+) -> None:
+    pods = accounts["runpod"]
+    pods.boxes = [pod(there), SimulatedBox("pod-b")]
+    user.run("status", "--host", "runpod:pod-a", "--identity", str(there.identity)).must(0)
+    both = [user.begin("down", "--host", "runpod:pod-a") for _ in range(2)]
+    ends = [one.end() for one in both]
+    assert {done.rc for done in ends} <= {0, 2}, [done.text for done in ends]
+    assert 0 in {done.rc for done in ends}
+    assert (pods.destroyed, listed(pods)) == (["pod-a"], ["pod-b"])
+    assert len([*user.state.glob("ended/*/box.json")]) == 1
+    assert not [*user.state.glob("boxes/*")]
+
+
+@pytest.mark.usefixtures("hurried")
+def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was safe when it was to be destroyed, and nobody could log in since."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    said: list[dict[str, Any]] = []
+    screen: Any = SimpleNamespace(
+        say=lambda _: None, warn=lambda _: None, result=lambda data, *_: said.append(data)
+    )
+    unreachable = UnreachableError("nothing answers")
+    wish = TeardownWish(1)
+    with simulated("runpod") as account:
+        for name, value in account.environment().items():
+            monkeypatch.setenv(name, value)
+        account.boxes = [SimulatedBox("pod-a")]
+        known = KnownBox("pod", "runpod:pod-a", created=5.0, seen=time.time())
+        save(known)
+        with monkeypatch.context() as late:
+            late.setattr(account, "destroy", lambda _: True)
+            box = PROVIDERS["runpod"](ApiKey(KEY, "x")).box("pod-a")
+            assert box
+            client = PROVIDERS["runpod"](ApiKey(KEY, "x"))
+            with pytest.raises(UnreachableError, match="nobody knows whether"):
+                ending.end(client, box, known, screen, [])
+        (leaving,) = all_boxes()
+        # Somebody logged in meanwhile, or it is long ago: it is looked at again.
+        for other in (replace(leaving, seen=time.time() + 1), replace(leaving, ended=9.0)):
+            with pytest.raises(UnreachableError, match="nothing answers"):
+                teardown._end_unseen(other, screen, wish, unreachable)
+        assert listed(account) == ["pod-a"]
+        teardown._end_unseen(leaving, screen, wish, unreachable)
+        assert account.destroyed == ["pod-a"]
+    assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
+    assert retire(leaving) is None  # by another command that ends it too
+    assert not [*tmp_path.rglob("boxes/*")]
+
+
+def test_one_that_nobody_looks_after_is_ended_by_its_exact_id_alone(
+    user: User, accounts: dict[str, SimulatedAccount]
+) -> None:
+    """A box of `boxes --all` that this machine never met, and can't log in to."""
+    pods, vast = accounts["runpod"], accounts["vast"]
+    pods.boxes = [SimulatedBox("pod-a", port=1, label="old\x1b[2J"), SimulatedBox("pod-ab")]
+    vast.boxes = [SimulatedBox("77", port=1), SimulatedBox("78", state="stopped")]
+    refused = user.run("down", "--host", "runpod:pod-a").must(3).err
+    assert "down --host runpod:pod-a --discard" in refused
+    user.run("--dry", "down", "--host", "runpod:pod-a", "--discard").must(3)
+    # Only what that account lists, by the whole of its id.
+    for host in ("runpod:77", "runpod:pod-", "runpod:POD-A", "vast:7", "vast:079"):
+        assert "has no box" in user.run("down", "--host", host, "--discard").must(2).err
+    assert pods.changed == vast.changed == []
+    done = user.run("down", "--host", "runpod:pod-a", "--discard").must(0)
+    assert "runpod:pod-a (old" in done.err
+    assert "this machine never met it" in done.err
+    assert "\x1b" not in done.text
+    assert "destroyed, and no longer listed" in done.out
+    told = user.run("down", "--host", "vast:78", "--discard", "--json").must(0).json()
+    assert (told["destroyed"], [one["kind"] for one in told["discarded"]]) == (True, ["unseen"])
+    assert (pods.destroyed, listed(pods)) == (["pod-a"], ["pod-ab"])
+    assert (vast.destroyed, listed(vast)) == (["78"], ["77"])
+    assert not [*user.state.glob("boxes/*")]
+
+
+def test_on_a_terminal_one_that_was_never_met_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    screen: Any = SimpleNamespace(say=asked.append, warn=asked.append)
+    unseen = teardown.Unsafe("unseen", "vast:7", "whatever is on it")
+    box = RentedBox("vast", "7", "\x1b[2Jold", RentedState.RUNNING)
+    for answer in (True, False):
+        prompt = SimpleNamespace(
+            has_terminal=lambda: True, confirm=lambda what, yes=answer: asked.append(what) or yes
+        )
+        monkeypatch.setattr(teardown, "Prompt", lambda _, made=prompt: made)
+        with contextlib.nullcontext() if answer else pytest.raises(UsageError, match="nothing was"):
+            teardown._confirm_unmet(box, unseen, screen)
+    assert asked[-1] == "vast:7: whatever is on it. Destroy it?"
+    assert "\x1b" not in "".join(asked)
 
 
 def test_what_is_left_is_named_with_its_price(

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
+import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from bootstrap.box.lease import LeaseState, LeaseTerms
+from bootstrap.link.record import KnownBox, save
+from bootstrap.protocol.lease import BoxLease
+from bootstrap.providers.accounts import PROVIDERS
+from bootstrap.providers.keys import ApiKey
+from bootstrap.renting import guard as guarding
+from bootstrap.renting import lease_count
+from bootstrap.renting.ownership import OwnBox
+from bootstrap.renting.rental import Rental
+from bootstrap.renting.unsafe import Unsafe
 from tests.boxes.loopback import LoopbackBox
 from tests.cli import User
-from tests.providers.accounts import SimulatedAccount, SimulatedBox, simulated
+from tests.providers.accounts import KEY, SimulatedAccount, SimulatedBox, simulated
 
 HOUR = 3600.0
 
@@ -51,7 +66,21 @@ def guard(user: User, rc: int = 0) -> Any:
 def test_a_lease_that_is_over_ends_its_box_and_no_other(
     user: User, account: SimulatedAccount
 ) -> None:
-    assert guard(user) == {**guard(user), "boxes": [], "not_by_id": []}
+    assert guard(user) == {**guard(user), "boxes": [], "not_by_id": [], "without_lease": []}
+    # No setup of it came so far as to set a lease.
+    rentals = user.state / "rentals"
+    rentals.mkdir()
+    ours = Rental("boxstrap-0123456789ab", "vast", box_id="2000", asked=1.0)
+    # Whoever rented it: a clock that was set back since does not put the renting off.
+    assert ours.as_rented("2000", -3600.0, 50.0).began == 50.0
+    file = rentals / f"{ours.mark}.json"
+    for state in ("ended", "rented"):
+        file.write_text(json.dumps({"v": 1, **ours.as_dict(), "state": state}))
+        assert guard(user)["without_lease"] == (["vast:2000"] if state == "rented" else [])
+    said = user.run("guard", "--once").must(0).out
+    assert "vast:2000: it was rented from here and has no lease" in said
+    assert "boxstrap down --host vast:2000" in said
+    file.unlink()
     three_hours = time.time() - 3 * HOUR
     set_lease(user, seconds=4 * HOUR, dollars=50.0, set=three_hours, extended=0.0, held="no-key")
     (said,) = guard(user)["boxes"]
@@ -62,10 +91,15 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     assert guard(user)["boxes"][0]["over"] is None
     set_lease(user, seconds=2 * HOUR, set=three_hours, extended=2 * HOUR, held="yes")
     assert "holds its lease itself" in guard(user)["boxes"][0]["says"]
-    assert account.changed == []
-    set_lease(user, seconds=2.5 * HOUR, set=three_hours, extended=0.0, held="refused")
+    # A stop would lose something, and nobody said that it may.
+    set_lease(user, seconds=2.5 * HOUR, set=three_hours, extended=0.0, held="wipes")
     (file,) = user.home.rglob("guard.json")
     file.unlink()
+    (said,) = guard(user)["boxes"]
+    assert (said["over"], said["stopped"]) == ("hours", False)
+    assert "would keep everything of it: it goes on, and on costing" in said["says"]
+    assert account.changed == []
+    set_lease(user, seconds=2.5 * HOUR, set=three_hours, extended=0.0, held="refused")
     (said,) = guard(user)["boxes"]
     assert (said["over"], said["stopped"]) == ("hours", True)
     assert "It still costs its disk" in said["says"]
@@ -75,11 +109,236 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     assert len(account.changed) == 1
 
 
+def counts(there: LoopbackBox, over: str, *, is_there: bool = True, **limits: list[float]) -> None:
+    """What the box's monitor says of its lease; dead, it says nothing more."""
+    home = there.home + "/.boxstrap"
+    there.run(f"mkdir -p {home} && echo x >{home}/lease.json")
+    said = {"held": "no-key", "over": over, "limits": limits, "counted": {}}
+    Path(home, "lease.state").write_text(json.dumps(said) + "\n")
+    number = os.getpid() if is_there else 1 << 30
+    stat = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    Path(home, "lease.pid").write_text(f"{number} {stat[21 - 2]} {boot}\n")
+
+
+def test_how_idle_it_is_the_box_says_and_that_ends_it_alone(
+    user: User, account: SimulatedAccount, there: LoopbackBox
+) -> None:
+    lease = {"seconds": 9 * HOUR, "set": time.time() - HOUR, "extended": 0.0, "held": "no-key"}
+    # Without such a limit nobody logs in: hours and dollars the account says.
+    counts(there, "idle", idle=[700.0, 600.0])
+    set_lease(user, **lease)
+    assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left")
+    lease["idle"] = 600.0
+    # Its monitor is gone: what it said once may not be so now.
+    counts(there, "idle", idle=[700.0, 600.0], is_there=False)
+    set_lease(user, **lease)
+    assert "can't be said: nothing counts that" in guard(user)["boxes"][0]["says"]
+    counts(there, "", idle=[300.0, 600.0], hours=[-9e9, 9e9])
+    assert guard(user)["boxes"][0]["says"].startswith("8 h 00 min left, idle for 5 min 00 s of 10")
+    assert account.changed == []
+    # It can't say that it has more time: hours are counted here.
+    counts(there, "", idle=[0.0, 600.0], hours=[0.0, 9e9])
+    (file,) = user.home.rglob("guard.json")
+    kept = file.read_bytes()
+    file.unlink()
+    set_lease(user, **{**lease, "seconds": 0.5 * HOUR})
+    assert guard(user)["boxes"][0]["over"] == "hours"
+    account.boxes[0].state = "running"
+    file.write_bytes(kept)
+    set_lease(user, **lease)
+    counts(there, "idle", idle=[700.0, 600.0])
+    assert (guard(user)["boxes"][0]["over"], account.boxes[0].state) == ("idle", "stopped")
+    assert account.boxes[1].state == "running"
+    # Nobody can log in: hours and dollars alone, and that is said.
+    account.boxes[0].state = "running"
+    there.kill_sshd()
+    assert "how idle it is can't be said" in guard(user)["boxes"][0]["says"]
+    assert account.boxes[0].state == "running"
+
+
+def test_a_box_that_holds_its_lease_no_more_is_ended(
+    user: User, account: SimulatedAccount, there: LoopbackBox
+) -> None:
+    set_lease(user, seconds=HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="yes")
+    # Somebody may have extended it elsewhere, and nobody knows better.
+    for is_there, held in ((True, "yes"), (True, "refused"), (False, "yes")):
+        counts(there, "", is_there=is_there)
+        state = Path(there.home, ".boxstrap/lease.state")
+        state.write_text(state.read_text().replace("no-key", held))
+        said = guard(user)["boxes"][0]
+        holds = is_there and held == "yes"
+        assert (said["stopped"], account.boxes[0].state == "running") == (not holds, holds)
+        account.boxes[0].state = "running"
+    there.kill_sshd()
+    assert "holds its lease itself" in guard(user)["boxes"][0]["says"]
+
+
+def sets_up(there: LoopbackBox) -> None:
+    """A setup is at work there: that is not safe."""
+    stat = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    holder = f"{os.getpid()} {stat[21 - 2]} {boot}"
+    Path(there.home, ".boxstrap/lock").write_text(f"{holder}\nscript\n20261122-1\nsetup\n")
+
+
+def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
+    user: User, account: SimulatedAccount, there: LoopbackBox
+) -> None:
+    there.run("mkdir -p ~/.boxstrap")
+    over = {"seconds": HOUR, "set": time.time() - 3 * HOUR, "held": "no-key", "then": "destroy"}
+    set_lease(user, **over)
+    (folder,) = user.state.glob("boxes/*")
+    # A guard, or a `down`, that brings results home for longer than cron waits is not disturbed.
+    with (folder / "end.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert guard(user)["boxes"][0]["says"] == "another command is at it"
+    sets_up(there)
+    (said,) = guard(user)["boxes"]
+    assert (said["stopped"], said["destroyed"]) == (True, False)
+    assert [one["kind"] for one in said["unsafe"]] == ["setup"]
+    # Nobody can look.
+    account.boxes[0].state = "running"
+    there.kill_sshd()
+    (said,) = guard(user)["boxes"]
+    assert (said["stopped"], [one["kind"] for one in said["unsafe"]]) == (True, ["unseen"])
+    assert account.destroyed == []
+    there.start_sshd()
+    account.boxes[0].state = "running"
+    there.run("rm ~/.boxstrap/lock")
+    (said,) = guard(user)["boxes"]
+    assert (said["over"], said["stopped"], said["destroyed"]) == ("hours", False, True)
+    assert "destroyed, and no longer listed; about $10." in said["says"]
+    assert account.destroyed == ["1000"]
+    assert [box.id for box in account.boxes] == ["2000"]
+    assert not [*user.state.glob("boxes/*")]
+    assert len([*user.state.glob("ended/*/box.json")]) == 1
+
+
+def test_where_no_stop_is_results_yield_after_they_were_tried_to_be_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
+    lost = [Unsafe("results", "train-1", "out/a: changed")]
+    with simulated("lambda") as made:
+        for name, value in made.environment().items():
+            monkeypatch.setenv(name, value)
+        client = PROVIDERS["lambda"](ApiKey(KEY, "the test"))
+
+        def ends(seconds: float, unsafe: list[Unsafe], *, was_seen: bool) -> guarding.GuardedBox:
+            made.boxes = [SimulatedBox("a1"), SimulatedBox("b2")]
+            box = client.box("a1")
+            assert box
+            known = KnownBox("box", "lambda:a1", created=5.0, lease={"then": "destroy"})
+            save(known)
+            monkeypatch.setattr(guarding, "_bring_home", lambda *_: (unsafe, was_seen))
+            own = OwnBox(client, box)
+            return guarding._end(known, own, "hours", LeaseState(over_for=seconds), screen)
+
+        waits = ends(60.0, [Unsafe("unseen", "box", "what is on it")], was_seen=False)
+        assert (waits.destroyed, len(made.boxes)) == (False, 2)
+        assert "tried again" in waits.says
+        for seconds, unsafe, was_seen in (
+            (2000.0, [Unsafe("unseen", "box", "what is on it")], False),
+            (0.0, lost, True),
+            (0.0, [], True),
+        ):
+            ended = ends(seconds, unsafe, was_seen=was_seen)
+            assert (ended.destroyed, ended.unsafe) == (True, unsafe)
+            assert [box.id for box in made.boxes] == ["b2"]
+            assert all(str(one) in ended.says for one in unsafe)
+
+
+def test_a_stop_that_would_lose_something_is_none() -> None:
+    """Whatever the box's monitor could say of it."""
+    runpod = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
+    for workdir, held, wipes in (
+        ("/workspace/me", "refused", False),
+        ("/workspace", "wipes", True),
+        ("/root", "no-answer", True),
+        ("", "refused", True),
+    ):
+        box = KnownBox("box", "runpod:a", workdir=workdir, lease={"held": held})
+        assert guarding._wipes(box, runpod) is wipes
+    assert not guarding._wipes(box, PROVIDERS["vast"](ApiKey(KEY, "the test")))
+
+
+def test_what_its_monitor_says_a_stop_would_wipe_is_not_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A run that began since the setup may write beside the volume."""
+    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
+    stopped, box = list[str](), KnownBox("box", "runpod:a", workdir="/workspace")
+    account: Any = PROVIDERS["runpod"](ApiKey(KEY, "the test"))
+    monkeypatch.setattr(account, "stop", stopped.append)
+    monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
+    own: Any = SimpleNamespace(account=account, box=SimpleNamespace(id="a"))
+    for said in (BoxLease("wipes", {}), BoxLease("no-boot", {}), "nobody can log in"):
+        monkeypatch.setattr(guarding, "_ask_box", lambda *_, said=said: said)
+        before = len(stopped)
+        ended = guarding._end(box, own, "hours", LeaseState(), screen)
+        is_wiped = isinstance(said, BoxLease) and said.held == "wipes"
+        assert (ended.stopped, len(stopped) - before) == (not is_wiped, not is_wiped)
+
+
+def test_a_guard_whose_disk_is_full_ends_what_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And a record that another command puts aside meanwhile is not made again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    screen: Any = SimpleNamespace(say=lambda _: None, warn=lambda _: None)
+    lease = {"set": time.time() - 3 * HOUR, "seconds": HOUR, "held": "no-key"}
+    known = KnownBox("box", "vast:1000", created=5.0, lease=lease)
+    save(known)
+    holds = {**lease, "held": "yes", "seconds": 9 * HOUR}
+    gone = dataclasses.replace(known, name="gone", created=6.0, lease=holds)
+    monkeypatch.setattr(guarding, "_end_runs", lambda *_: None)
+    with simulated("vast") as account:
+        for name, value in account.environment().items():
+            monkeypatch.setenv(name, value)
+        account.boxes = [SimulatedBox("1000"), SimulatedBox("2000")]
+        account.boxes[0].since = time.time() - 5 * HOUR
+        assert "holds its lease itself" in guarding._guarded(gone, screen).says
+        assert not gone.folder.exists()
+        monkeypatch.setattr(lease_count, "write_private", full_disk)
+        assert guarding._guarded(known, screen).stopped
+        assert [box.state for box in account.boxes] == ["stopped", "running"]
+
+
+def full_disk(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_guard_that_slept_tried_nothing_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    known = KnownBox("box", "lambda:a1", created=5.0, lease={"set": 1e9})
+    save(known)
+    rented: Any = SimpleNamespace(since=None, price=None)
+    over = []
+    for at in (0.0, 3600.0, 3900.0, 40_000.0, 40_300.0, 40_600.0):
+        account: Any = SimpleNamespace(name="lambda", answered_at=1e9 + at)
+        state = lease_count.count(known, LeaseTerms(seconds=HOUR), rented, account)
+        over.append(state.over_for)
+    assert over == [0.0, 0.0, 300.0, 900.0, 1200.0, 1500.0]
+
+
 def test_what_was_down_is_not_counted(user: User, account: SimulatedAccount) -> None:
     set_lease(user, seconds=4 * HOUR, set=time.time() - 3 * HOUR, extended=0.0, held="no-key")
     assert "1 h 00 min left" in guard(user)["boxes"][0]["says"]
     account.boxes[0].since = time.time() - 600  # stopped in between, and started again
     assert "50 min" in guard(user)["boxes"][0]["says"]
+    # One that `up` rented counts from then on, whenever it was set up and looked at first.
+    (file,) = user.home.rglob("guard.json")
+    file.unlink()
+    rented = time.time() - 3.5 * HOUR
+    set_lease(user, seconds=4 * HOUR, dollars=8.0, rented=rented, set=time.time(), held="no-key")
+    for _ in range(2):
+        said = guard(user)["boxes"][0]["says"]
+        assert said.startswith(("30 min 0", "29 min 5"))
+        assert "$7.00 of $8.00" in said
 
 
 def test_an_account_that_fails_is_tried_again(user: User, account: SimulatedAccount) -> None:

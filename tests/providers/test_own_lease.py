@@ -1,8 +1,10 @@
-"""The real monitor ends a box of a simulated account: its run is warned, then it is stopped."""
+"""The real monitor ends a box of a simulated account: its run is warned, then it is stopped, or
+destroyed where nothing on it is unsafe."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
@@ -14,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from bootstrap.box.lease import AccountWord
 from bootstrap.box.lease_api import APIS, KeyRefusedError, NoWordError, OwnInstance
 from bootstrap.box.lease_keeper import LeaseKeeper
+from bootstrap.box.lease_safety import safe_note
 from bootstrap.render.parts import box_files
 from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
 
@@ -60,12 +64,24 @@ class BoxWithLease:
         (self.run / "pid").write_text(identity * 2)
         (self.run / "grace").write_text("5\n")
         (self.run / "command").write_text("x\n")
+        (self.run / "log_max").write_text("1\n")
+        (self.run / "dir").write_text(f"{home.parent / 'homework'}\n")
+        (self.run / "results").write_text("out/\n")
+        self.result = home.parent / "homework/out/model.pt"
+        self.result.parent.mkdir(parents=True)
+        self.result.write_text("weights")
         (home / "lease.json").write_text(json.dumps(terms))
         self.monitor = self.begin()
 
     def begin(self) -> subprocess.Popen[bytes]:
         monitor = [sys.executable, "-B", str(self.home / "box/monitor.py"), str(self.home)]
         return subprocess.Popen([*monitor, "--every", "0.2", "--waits"], env=self.variables)
+
+    def note_pulled(self) -> None:
+        """As a verified pull does."""
+        content = self.result.read_bytes()
+        present = {"out/model.pt": (len(content), hashlib.sha256(content).hexdigest())}
+        (self.run / "safe").write_text(f"{safe_note(present)}\n")
 
     @property
     def state(self) -> dict[str, Any]:
@@ -88,7 +104,9 @@ def await_(what: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path: Path) -> None:
-    box = BoxWithLease(tmp_path / "b", {"seconds": 4.0}, environment(account))
+    # Here is no volume: where a stop would wipe the rest, it is for those alone who let that yield.
+    then = "destroy" if APIS[account.provider].volume else "stop"
+    box = BoxWithLease(tmp_path / "b", {"seconds": 4.0, "then": then}, environment(account))
     try:
         began = time.monotonic()
         await_(lambda: box.state.get("held") in {"yes", "no-boot"})
@@ -106,6 +124,164 @@ def test_its_run_is_warned_and_it_is_stopped(account: SimulatedAccount, tmp_path
         assert account.boxes[1].state == "running"
     finally:
         box.end()
+
+
+@pytest.mark.parametrize("grows", [False, True], ids=["pulled", "pulled, and grown since"])
+def test_only_what_lies_at_home_is_destroyed(
+    account: SimulatedAccount, tmp_path: Path, grows: bool
+) -> None:
+    box = BoxWithLease(tmp_path / "b", {"seconds": 2.0, "then": "destroy"}, environment(account))
+    try:
+        box.trained.kill()
+        (box.run / "exit").write_text("0\n")
+        box.note_pulled()
+        if grows:
+            box.result.write_text("more weights")
+        await_(lambda: bool(account.destroyed) or not is_running(account))
+        assert account.destroyed == ([] if grows else [IDS[account.provider]])
+        assert (len(account.boxes), account.boxes[-1].state) == (1 + grows, "running")
+        said = ["train-1: its results are not what was pulled"] if grows else []
+        assert (box.state["over"], box.state["unsafe"]) == ("hours", said)
+    finally:
+        box.end()
+
+
+def is_running(account: SimulatedAccount) -> bool:
+    return account.boxes[0].state == "running"
+
+
+def test_a_key_that_may_not_destroy_stops_it(
+    account: SimulatedAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = own(account, monkeypatch)
+    keeper = LeaseKeeper(tmp_path, find=lambda: instance)
+    account.fault_on = {"DELETE": "500"}
+    keeper._end(destroys=True)
+    assert "500" in keeper.error
+    assert is_running(account)  # it is asked for again
+    monkeypatch.setattr(OwnInstance, "destroy", refuse)
+    keeper._end(destroys=True)
+    assert account.boxes[0].state == "stopped"
+    assert account.destroyed == []
+
+
+def refuse(_: OwnInstance) -> None:
+    raise KeyRefusedError("its account answers with 403")
+
+
+@pytest.mark.parametrize(
+    ("mounts", "then", "held"),
+    [
+        ((), "stop", "wipes"),
+        (("/workspace",), "stop", "wipes"),
+        (("/workspace",), "destroy", "no-boot"),
+        (("own",), "stop", "no-boot"),
+    ],
+)
+def test_what_a_stop_would_wipe_is_not_stopped(
+    mounts: tuple[str, ...],
+    then: str,
+    held: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    account: SimulatedAccount,
+) -> None:
+    """The default lets money yield: its run goes on, and each contact says so."""
+    home = tmp_path / ".boxstrap"
+    (home / "runs").mkdir(parents=True)
+    (home / "lease.json").write_text(json.dumps({"seconds": 1, "then": then}))
+    volumes = {str(tmp_path) if one == "own" else one for one in mounts}
+    monkeypatch.setattr(os.path, "ismount", volumes.__contains__)
+    now, ended = [100.0], list[object]()
+    instance = own(account, monkeypatch)
+    keeper = LeaseKeeper(home, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    monkeypatch.setattr(keeper, "_end", lambda **_: ended.append(1))
+    for _ in range(60):
+        assert keeper.turn([], [])
+        now[0] += 1.0
+    keeper._safety.end()
+    said = json.loads((home / "lease.state").read_text())["held"]
+    outlives = account.provider == "vast"
+    assert said == ("no-boot" if outlives else held)
+    assert bool(ended) == (outlives or held != "wipes")
+
+
+@pytest.mark.parametrize("what", ["released", "extended", "ends"])
+def test_what_a_person_says_while_the_account_is_asked_counts(
+    what: str, tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OwnInstance, "keeps", lambda *_: True)
+    file, now = tmp_path / "lease.json", [100.0]
+    file.write_text(json.dumps({"seconds": 10}))
+    instance = own(account, monkeypatch)
+    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    assert keeper.turn([], [])
+    answer = instance.ask()
+
+    def slow() -> AccountWord:
+        if what == "released":
+            file.unlink()
+        return answer
+
+    def late() -> float:
+        if what == "extended":
+            (tmp_path / "lease.extended").write_text("60\n")
+        return 0.0
+
+    monkeypatch.setattr(instance, "ask", slow)
+    now[0] += 3700.0
+    told = keeper._is_safe
+    monkeypatch.setattr(keeper, "_is_safe", lambda: (late(), told())[1])
+    keeper.turn([], [])
+    assert is_running(account) == (what != "ends")
+
+
+def test_an_account_is_not_waited_for_while_a_look_grows_old(
+    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lease.json").write_text(json.dumps({"seconds": 10, "then": "destroy"}))
+    now, asked = [100.0], list[float]()
+    instance = own(account, monkeypatch)
+    answer = instance.ask()
+    monkeypatch.setattr(instance, "ask", lambda: (asked.append(now[0]), answer)[1])
+    keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    monkeypatch.setattr(keeper._safety, "begin", lambda: None)
+    keeper.turn([], [])
+    now[0] += 3700.0
+    keeper.turn([], [])
+    assert (keeper.looks, len(asked)) == (True, 2)
+    keeper._ask_at = 1.0
+    now[0] += 1.0
+    keeper.turn([], [])
+    assert (keeper.looks, len(asked)) == (True, 2)
+
+
+def test_what_a_result_links_to_beside_the_volume_is_not_wiped(
+    tmp_path: Path, account: SimulatedAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    volume, beside = tmp_path / "volume", tmp_path / "root"
+    home, run = volume / ".boxstrap", volume / ".boxstrap/runs/homework/train-1"
+    out = volume / "homework/out"
+    for each in (run, beside, out / "deep"):
+        each.mkdir(parents=True)
+    (home / "lease.json").write_text(json.dumps({"seconds": 100}))
+    (run / "dir").write_text(f"{volume}/homework\n")
+    (run / "results").write_text("out/\n")
+    (out / "deep/here").symlink_to(out)
+    monkeypatch.setattr(os.path, "ismount", {str(volume)}.__contains__)
+    now, instance = [100.0], own(account, monkeypatch)
+    keeper = LeaseKeeper(home, clock=lambda: now[0], since=lambda: 0.0, find=lambda: instance)
+    keeper.turn([], [])
+    now[0] += 90.0
+    keeper.turn([], [])
+    assert json.loads((home / "lease.state").read_text())["held"] == "no-boot"
+    (out / "deep/best").symlink_to(beside)
+    now[0] += 90.0
+    keeper.turn([], [])
+    wipes = account.provider == "runpod"
+    said = json.loads((home / "lease.state").read_text())["held"]
+    assert said == ("wipes" if wipes else "no-boot")
+    assert is_running(account) == wipes
 
 
 def test_one_read_shows_what_it_costs_and_since_when(
@@ -138,7 +314,7 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     run.mkdir(parents=True)
     now = [100.0]
     ended = list[object]()
-    monkeypatch.setattr("bootstrap.box.lease_keeper._end_runs", ended.append)
+    monkeypatch.setattr("bootstrap.box.lease_keeper._end_runs", lambda *_: ended.append(_))
     keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
     for _ in range(30):
         assert keeper.turn([run], [])
@@ -149,5 +325,10 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     (tmp_path / "lease.extended").write_text("50\n50\n")
     assert keeper.turn([], [])
     assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"][1] == 101.0
+    # Released and set again, between two looks too, it begins anew.
+    for name in ("lease.state", "lease.extended"):
+        (tmp_path / name).unlink()
+    assert keeper.turn([], [])
+    assert json.loads((tmp_path / "lease.state").read_text())["limits"]["hours"] == [0.0, 1.0]
     (tmp_path / "lease.json").unlink()
     assert not keeper.turn([], [])

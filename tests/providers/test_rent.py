@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,7 @@ from bootstrap.providers.offer import RentOrder
 from bootstrap.renting import listing, rental
 from bootstrap.renting.rental import RentalState
 from bootstrap.renting.undecided import decide
-from tests.providers.accounts import KEY, SimulatedBox, SimulatedOffer, simulated
+from tests.providers.accounts import KEY, STARTED, SimulatedBox, SimulatedOffer, simulated
 from tests.providers.renting_world import CREATES, RentingWorld, renting_world
 
 PROVIDERS_THAT_RENT = tuple(CREATES)
@@ -46,6 +47,9 @@ def test_the_cheapest_that_fits_is_rented_and_used_again(world: RentingWorld) ->
     assert (box.state, box.ready) == (RentalState.RENTED, True)
     assert world.ours[0].price == 0.3
     assert world.ours[0].label == box.mark
+    # When it was asked for by the account's clock, whatever this machine's says.
+    assert box.asked == pytest.approx(STARTED, abs=60)
+    assert time.time() - 60 < box.began <= time.time()
     # Once more: the one that is there. Of another profile, or asked for: another one.
     assert world.up()[0].host == host
     world.most_at_once = 0
@@ -259,6 +263,50 @@ def test_a_price_that_nobody_agreed_to_is_asked_about(world: RentingWorld) -> No
     assert world.ours == []
 
 
+def test_one_that_is_stopped_is_said_with_what_it_costs(world: RentingWorld) -> None:
+    box, _ = world.up()
+    world.ours[0].state = "stopped"
+    with pytest.raises(UnreachableError) as refused:
+        world.up()
+    assert refused.value.what.startswith("it is stopped, and costs $0.0030 an hour as it is")
+    for choice in ("start it on the provider's page", "--another", f"down --host {box.host}"):
+        assert choice in refused.value.hint
+    assert world.simulation.destroyed == []
+    world.ours[0].state = "running"
+    assert world.up()[0].host == box.host
+
+
+@pytest.mark.parametrize("world", PROVIDERS_THAT_RENT, indirect=True)
+def test_a_box_that_is_dearer_than_agreed_is_given_back_at_once(world: RentingWorld) -> None:
+    first, second = world.simulation.offers[:2]
+    first.billed, second.billed, second.price = 0.71, 0.55, 0.5
+    first.fate = "stuck"  # it isn't waited for
+    box, _ = world.up(order=RentOrder(max_price=0.6), limit=5.0)
+    assert box.box_id == "9002"
+    assert world.simulation.destroyed == ["9001"]
+    assert world.simulation.clock.now - STARTED < 120
+    said = "\n".join(world.heard.lines)
+    assert "it costs $0.71 an hour, and $0.60 was agreed to" in said
+    # Within the limit it is said, and counted with.
+    assert "9002 costs $0.55 an hour, not $0.5" in said
+    assert rental.of_host(box.host) == box
+    assert box.price == 0.55
+    # Once it is in use a price that rises is said, and ends nothing.
+    world.ours[0].price = 0.9
+    assert world.up(order=RentOrder(max_price=0.6))[0].box_id == "9002"
+    assert "costs $0.90 an hour, not $0.55" in world.heard.lines[-1]
+    assert world.simulation.destroyed == ["9001"]
+
+
+def test_what_was_agreed_to_on_a_terminal_is_the_limit(world: RentingWorld) -> None:
+    for offer in world.simulation.offers:
+        offer.billed = offer.price + 0.03
+    with pytest.raises(NoOfferError, match="was agreed to"):
+        world.up(order=RentOrder(), limit=5.0)
+    assert len(world.asked) == len(world.simulation.destroyed) == 3
+    assert world.ours == []
+
+
 def test_a_low_balance_is_said(world: RentingWorld) -> None:
     world.simulation.credit = 0.62
     world.up()
@@ -303,6 +351,49 @@ def test_one_that_was_given_back_meanwhile_stays_so(world: RentingWorld) -> None
 
     world.renter().run(ended)
     assert [each.state for each in rental.all_rentals()] == [RentalState.ENDED]
+
+
+def test_down_while_it_is_set_up_leaves_nothing_and_says_nothing_untrue(
+    world: RentingWorld,
+) -> None:
+    def ended_meanwhile(host: str) -> str:
+        world.down(next(each for each in rental.all_rentals() if each.host == host))
+        raise UnreachableError("the connection was lost")
+
+    with pytest.raises(UnreachableError):
+        world.renter().run(ended_meanwhile)
+    assert not any("goes on and costs" in line for line in world.heard.lines)
+    # Killed before the end of a box was noted: the next `up` notes it, and rents.
+    box, _ = world.up()
+    rental.note_leaving(box.host, time.time())
+    world.simulation.destroy(box.box_id)
+    assert world.up()[0].box_id == "9003"
+    assert [each.state.value for each in rental.all_rentals()].count("ended") == 2
+
+
+def test_one_that_was_to_go_long_ago_is_looked_at_again(world: RentingWorld) -> None:
+    """Its end could not be asked for; somebody may have gone on there by their own ssh."""
+    box, _ = world.up()
+    rental.note_leaving(box.host, world.simulation.clock.now)
+    world.sleep(rental.LEAVES_S + 1)
+    assert world.up()[0].host == box.host
+    assert any("somebody may have come since" in line for line in world.heard.lines)
+    assert world.simulation.destroyed == []
+
+
+def test_an_id_that_its_account_gave_to_another_rental_is_left_alone(world: RentingWorld) -> None:
+    box, _ = world.up()
+    world.ours[0].label = rental.new_mark()
+    with pytest.raises(UnreachableError, match="gave that id to another rental"):
+        world.up()
+    now = world.simulation.clock.now
+    rental.save(dataclasses.replace(box, state=RentalState.LEAVING, ended=now))
+    another = dataclasses.replace(box, mark=world.ours[0].label, repo_key="elsewhere", asked=1.0)
+    rental.save(another)
+    world.most_at_once = 0
+    assert world.up()[0].box_id == "9002"
+    assert world.simulation.destroyed == []
+    world.most_at_once = 0
 
 
 def test_a_box_that_its_account_doesn_t_list_yet_is_not_rented_again(world: RentingWorld) -> None:

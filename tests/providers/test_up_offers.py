@@ -94,6 +94,26 @@ def test_a_repository_s_own_price_is_not_the_person_s_word(
     assert vast.asked == []
 
 
+@pytest.mark.parametrize(
+    "profile", ["extends: vast", "provider: {account: vast}", "extends: mine.yaml"]
+)
+def test_a_repository_does_not_choose_whose_account_pays(
+    user: User, vast: SimulatedAccount, profile: str
+) -> None:
+    user.place.joinpath("boxstrap.yaml").write_text(f"version: 1\n{profile}\n")
+    user.place.joinpath("mine.yaml").write_text("version: 1\nextends: vast\n")
+    refused = user.run("up", "--max-price", "0.60", "--json").must(2).json()
+    assert {"key": "provider.account", "takes": "vast"} in refused["error"]["takes"]
+    assert vast.asked == []
+    # Said by the person, who then lacks a key alone; a setup spends nothing there.
+    for words in (("--provider", "vast"), ("--set", "provider.account=vast")):
+        assert "no ssh key" in user.run("up", "--max-price", "0.60", *words).must(2).err
+    agreed = ("up", "--max-price", "0.60", "--consent", refused["error"]["digest"])
+    assert "no ssh key" in user.run(*agreed).must(2).err
+    assert "no ssh key" in user.run(*agreed[:3]).must(2).err
+    assert "account" not in user.run("plan", "--host", "nobody@127.0.0.1:1").must(3).err
+
+
 def test_what_was_perhaps_rented_is_listed_until_it_is_known(
     user: User, vast: SimulatedAccount
 ) -> None:

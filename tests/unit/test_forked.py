@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from tests.cli import Completed, User
-from tests.forked import PROGRAM, Forked, can_fork
+from tests.cli import HERE, Completed, User
+from tests.forked import INV, PROGRAM, Forked, can_fork
 
 EXECUTED = {"PYTHONHASHSEED": "0"}
 """Asked of Python when it starts, which a forked one can't be."""
@@ -22,6 +22,7 @@ def both(user: User, *words: str, **env: str) -> tuple[Completed, Completed]:
 
 def test_only_the_program_with_its_usual_python_is_forked(user: User) -> None:
     assert can_fork([PROGRAM], user.env)
+    assert can_fork([INV], user.env)
     assert not can_fork([f"{PROGRAM}s"], user.env)
     for name in ("PYTHONHASHSEED", "PYTHONPATH", "LC_ALL", "LANG", "LD_PRELOAD"):
         assert not can_fork([PROGRAM], {**user.env, name: "x"}), name
@@ -34,6 +35,14 @@ def test_only_the_program_with_its_usual_python_is_forked(user: User) -> None:
 )
 def test_it_says_the_same_and_ends_the_same(user: User, words: tuple[str, ...]) -> None:
     forked, executed = both(user, *words)
+    assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
+
+
+@pytest.mark.parametrize("words", [("boxes", "--json"), ("logs",), ("no",)], ids=" ".join)
+def test_so_does_inv(user: User, words: tuple[str, ...]) -> None:
+    user.repository()
+    (user.place / "tasks.py").symlink_to(HERE / "tasks.py")
+    forked, executed = both(user, *words, program="inv")
     assert (forked.rc, forked.out, forked.err) == (executed.rc, executed.out, executed.err)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.profile.rule import fits
 from bootstrap.profile.survey import commands, declared, files, scripts
 from bootstrap.profile.survey.packages import is_known, name_of, same
-from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT, fits
+from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT
 
 # A Python that the wheels of an older torch, and of what was new with it, are for.
 _PYTHON_OF_TORCH = {(1, 12): "3.10", (1, 13): "3.10", (2, 0): "3.10", (2, 1): "3.10"}

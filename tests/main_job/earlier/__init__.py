@@ -16,7 +16,8 @@ ARCHIVES = Path(__file__).parent
 
 
 def unpacked(commit: str, folder: Path) -> Path:
-    """The program as it was at this commit."""
+    """The program as it was at this commit, in a folder of that name."""
+    folder = folder / commit
     with tarfile.open(ARCHIVES / f"{commit}.tar.xz") as tar:
         tar.extractall(folder, filter="data")
     return folder

@@ -253,12 +253,27 @@ def test_it_knows_where_the_real_uv_unpacks(environment: Path) -> None:
     assert [*environment.glob("lib/python3*/site-packages/thing/__pycache__/__init__.*.pyc")]
 
 
+def test_it_ends_where_the_installer_was_gone_before_it_got_a_core(environment: Path) -> None:
+    fetched = FetchedModules(environment.parent / "cache", environment / SITE)
+    with pytest.raises(SystemExit):
+        fetched.compile_until(environment / "installed", os.getpid(), list)
+
+
 def is_last(process: Path) -> bool:
     """Whether it takes a core only where nobody else wants it, as the kernel groups processes."""
     group = process / "autogroup"
     if group.exists():
         return group.read_text().endswith("nice 19\n")
     return (process / "stat").read_text().rpartition(")")[2].split()[16] == "19"
+
+
+def as_any_other(process: Path) -> None:
+    """Other tests take all cores for minutes: it gets one all the same from here on."""
+    group = process / "autogroup"
+    if group.exists():
+        group.write_text("0")
+    elif os.geteuid() == 0:
+        os.setpriority(os.PRIO_PROCESS, int(process.name), 0)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -272,22 +287,24 @@ def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
     words = [environment, folder / "tree", "python train.py", folder / "cache", mark]
     program = ["-I", "-S", "-B", bytecode.__file__, *map(str, words)]
     who = subprocess.Popen(
-        ["sh", "-c", f"setsid {shlex.join([sys.executable, *program])} & echo $!; read x"],
+        ["sh", "-c", f"setsid {shlex.join([sys.executable, *program])} $$ & echo $!; read x"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert who.stdout is not None
     helper = Path("/proc", who.stdout.readline().strip())
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not is_last(helper):
         assert time.monotonic() < until
+        time.sleep(0.01)
+    as_any_other(helper)
     file = fetch(environment, "big/__init__.py", "import extra\n", ".tmpB")
     fetch(environment, "extra.py", "z = 1\n", ".tmpB")
     landed = install(environment, file, "big/__init__.py")
     if is_installed:
         mark.touch()
-    who.communicate("over\n", timeout=20)
+    who.communicate("over\n", timeout=60)
     while helper.exists() and time.monotonic() < until:
         time.sleep(0.05)
     assert not helper.exists()

@@ -115,3 +115,31 @@ def test_what_is_cut_off_is_the_network_s_fault(folder: Path, cut: int) -> None:
     assert fetched.rc == 1
     assert "fetching uv failed: IncompleteRead" in fetched.said
     assert fetched.there == {}
+
+
+@pytest.mark.parametrize(
+    ("cut", "other", "says"),
+    [(None, b"", ""), (None, b"x", f"the SHA-256 of {WHEEL} is wrong\n"), (400, b"", "curl: (18)")],
+    ids=["as uv's", "another one", "cut off"],
+)
+def test_with_curl_alone_it_is_the_same(
+    folder: Path, cut: int | None, other: bytes, says: str
+) -> None:
+    """Who cuts it off is the network, and nobody who sends another one."""
+    data = wheel()
+    index = UvIndex(data, cut)
+    threading.Thread(target=index.serve_forever, daemon=True).start()
+    lib = Path(fetch_uv.__file__).parents[2] / "templates" / "lib"
+    script = (
+        f"set -e; for part in base uv; do . {lib}/$part.sh; done; BOX_HOME={folder.parent}\n"
+        f"INDEX=http://127.0.0.1:{index.server_port}/simple UV_VERSION=1 WHEEL={WHEEL}\n"
+        f"fetch_uv_plainly {WHEEL} {hashlib.sha256(data + other).hexdigest()}"
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    index.shutdown()
+    index.server_close()
+    there = {each.name: each.read_bytes() for each in folder.iterdir()}
+    assert there.get("uv") == (None if says else PROGRAM)
+    assert (done.returncode == 0) == (not says)
+    assert done.stderr.startswith(says)
+    assert ("SHA-256" in done.stderr) == (other != b"")

@@ -6,11 +6,15 @@ import dataclasses
 import json
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from bootstrap.box.lease import (
+    DESTROY,
     END_RUNS,
+    LOOK,
+    LOOK_S,
     STOP,
     AccountWord,
     LeaseState,
@@ -21,7 +25,7 @@ from bootstrap.box.lease import (
     reached,
 )
 
-TICK_S, LOOK_S = 10.0, 30.0
+TICK_S, USE_S = 10.0, 30.0
 HOUR = 3600.0
 SLACK_S = 120.0
 
@@ -54,11 +58,22 @@ class SimulatedWorld:
     """Seconds in which the box was to be stopped, and its account could not be reached."""
     warned_at: float | None = None
     asked: list[float] = field(default_factory=list)
+    content: int = 0
+    """What lies on the box: another number whenever somebody wrote."""
+    pulled: int | None = None
+    """What of it lies at home."""
+    look_s: float = 5.0
+    """How long a look at what is safe takes."""
+    ended_by: str = ""
+    ended_late: bool = False
+    """Whether it was destroyed while something of it was nowhere else."""
     wall: float = 1e9
     """Set by whoever likes; nothing may read it."""
     _looked: float = 0.0
     _state: LeaseState | None = None
     _ask_at: float = 0.0
+    _look_from: tuple[float, int] | None = None
+    """When the look at what is safe began, and what was there then."""
 
     def pass_time(self, seconds: float = TICK_S) -> None:
         """Let real time pass, and the monitor look once."""
@@ -66,6 +81,8 @@ class SimulatedWorld:
         if not self.is_up:
             return
         self.spent += seconds / HOUR * self.price
+        if self.runs_end_at is not None:
+            self.content += 1
         if self.warned_at is not None and self.now >= self.warned_at + self.grace:
             self.runs_end_at = None
         if self.runs_end_at is not None and self.now >= self.runs_end_at:
@@ -83,8 +100,15 @@ class SimulatedWorld:
     def api(self) -> bool:
         return self.now >= self.api_down_until
 
+    @property
+    def hurries(self) -> bool:
+        """Whether the monitor looks each second, for what was told of the box grows old."""
+        return self._state is not None and self._state.looks
+
     def kill_monitor(self) -> None:
-        self.has_monitor, self._state = False, None
+        if self._state:
+            self.kept = json.dumps(self._state.as_dict())
+        self.has_monitor, self._state, self._look_from = False, None, None
 
     def start_monitor(self) -> None:
         self.has_monitor, self._looked, self._ask_at = True, self.now, self.now
@@ -115,18 +139,29 @@ class SimulatedWorld:
             extended=self.extended,
             has_runs=self.runs_end_at is not None,
             grace=self.grace,
+            is_safe=self._told_safe(),
         )
         for action in advance(self.terms, state, tick):
             if action == END_RUNS:
                 self.warned_at = self.now
-            elif action == STOP:
+            elif action == LOOK:
+                self._look_from = self.now, self.content
+            else:
                 self.asked.append(self.now)
                 if self.api:
-                    self.is_up = False
-        self.kept = json.dumps(state.as_dict())
+                    self.is_up, self.ended_by = False, action
+                    self.ended_late = action == DESTROY and self.content != self.pulled
+        if state.looks and self._look_from is None:
+            self._look_from = self.now, self.content
+
+    def _told_safe(self) -> bool | None:
+        if self._look_from is None or self.now - self._look_from[0] < self.look_s:
+            return None
+        (_, then), self._look_from = self._look_from, None
+        return self.content == then == self.pulled
 
     def _look(self) -> UseLook | None:
-        if self.now - self._looked < LOOK_S:
+        if self.now - self._looked < USE_S:
             return None
         over, self._looked = self.now - self._looked, self.now
         used = self.now - over < self.used_until
@@ -134,7 +169,7 @@ class SimulatedWorld:
 
     def until_stopped(self, most: float = 400 * HOUR) -> SimulatedWorld:
         while self.is_up and self.now < most:
-            self.pass_time()
+            self.pass_time(1.0 if self.hurries else TICK_S)
         return self
 
 
@@ -146,6 +181,40 @@ def overdrawn(simulated: SimulatedWorld, allowed: float) -> float:
     """Seconds that were paid beyond what was allowed, and may be."""
     paid = simulated.spent / simulated.price * HOUR
     return paid - allowed - simulated.grace - simulated.unreachable
+
+
+@pytest.mark.parametrize("account_answers", [True, False])
+@pytest.mark.parametrize("limit", [{"seconds": 2 * HOUR}, {"dollars": 4.0}])
+def test_a_box_that_was_rented_for_it_counts_from_the_renting(
+    limit: dict[str, float], *, account_answers: bool
+) -> None:
+    """It loads, and is set up, for an hour before its monitor is there."""
+    held = world(**limit, rented=1.7e9)
+    held.has_monitor, held.runs_end_at = False, None
+    held.pass_time(600.0)
+    held.up_since = held.account_started = held.now  # its container is begun
+    held.pass_time(HOUR - 600.0)
+    held.start_monitor()
+    if not account_answers:
+        held.api_down_until = held.now + 1800.0
+    for _ in range(3):
+        held.pass_time()
+    assert held._state
+    known = held.now if account_answers else held.now - 600.0  # its own clock, until it is told
+    assert held._state.elapsed == pytest.approx(known, abs=1)
+    assert held.until_stopped().now == pytest.approx(2 * HOUR, abs=TICK_S)
+    assert held.spent <= 4.0 + 2.0 * SLACK_S / HOUR
+
+
+def test_what_was_set_before_goes_on_as_it_was() -> None:
+    """A state of an earlier version, and a lease that is set anew on a box that has worked."""
+    state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
+    said = AccountWord(1.7e9 + 9e5, 1.7e9, 2.0)
+    advance(LeaseTerms(seconds=HOUR, rented=1.7e9), state, Tick("b", 60.0, 0.0, said=said))
+    assert state.elapsed == 60.0
+    state = LeaseState()
+    advance(LeaseTerms(seconds=HOUR), state, Tick("b", 9e5, 0.0, said=said))
+    assert state.elapsed == 0.0
 
 
 def test_hours_are_held_and_the_run_is_warned_first() -> None:
@@ -286,15 +355,26 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
     chance = seeded
     hours, price = chance.choice([0.1, 1.0, 5.0]), chance.choice([0.2, 3.0, 30.0])
     in_dollars = chance.random() < 0.4
+    terms = LeaseTerms(dollars=hours * price) if in_dollars else LeaseTerms(seconds=hours * HOUR)
     held = SimulatedWorld(
-        LeaseTerms(dollars=hours * price) if in_dollars else LeaseTerms(seconds=hours * HOUR),
+        dataclasses.replace(terms, then=chance.choice(["stop", "destroy"])),
         price=price,
         grace=chance.choice([0.0, 10.0, 300.0]),
         runs_end_at=chance.choice([None, 1e9, hours * HOUR / 2]),
+        look_s=chance.choice([0.0, 5.0, 20.0, 1e9]),
     )
+    held.pass_time(0.0)  # a setup waits for the first look
+    # A look at what is safe takes its part of the two minutes: a starved monitor has less of them.
+    longest = 50.0 if held.terms.then == STOP else 35.0
     faults = 0
+    if chance.random() < 0.5:  # it was rented for this, and its setup took a while
+        held.terms = dataclasses.replace(held.terms, rented=1.7e9)
+        held.has_monitor = False
+        held.pass_time(chance.uniform(1.0, hours * HOUR / 2))
+        held.start_monitor()
     while held.is_up:
-        held.pass_time(chance.choice([TICK_S, TICK_S, 12.0, 35.0]) if chance.random() < 0.9 else 50)
+        pause = chance.choice([TICK_S, TICK_S, 12.0, 35.0]) if chance.random() < 0.9 else longest
+        held.pass_time(1.0 if held.hurries else pause)
         fault = chance.random() if faults < 12 else 1.0
         if fault < 0.01:
             held.kill_monitor()
@@ -309,19 +389,79 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
             held.wall += chance.uniform(-1e9, 1e9)
         elif fault < 0.052:
             held.extended += 600.0
+        if chance.random() < 0.3:
+            held.pulled = held.content
+        elif chance.random() < 0.02:
+            held.content += 1  # by whoever is logged in
+        if fault < 0.02:
+            held.pass_time(0.0)  # the monitor looks as soon as it begins
         faults += fault < 1.0 and fault < 0.052
         assert held.now < 500 * HOUR
     assert overdrawn(held, hours * HOUR + held.extended) <= SLACK_S
     # And it is not ended before: what is not paid for is not counted.
     paid = held.spent / held.price * HOUR
     assert paid >= hours * HOUR - 60
+    assert not held.ended_late
+    assert held.ended_by == STOP or (held.terms.then == DESTROY and held.look_s < LOOK_S)
+
+
+@pytest.mark.parametrize(
+    ("pulled", "look_s", "ends"),
+    [
+        pytest.param("after its end", 5.0, DESTROY, id="all of it is at home"),
+        pytest.param("never", 5.0, STOP, id="never pulled"),
+        pytest.param("before its end", 5.0, STOP, id="changed since"),
+        pytest.param("after its end", 1e9, STOP, id="nobody can say"),
+    ],
+)
+@pytest.mark.parametrize("api_down", [0.0, 600.0])
+def test_only_what_is_safe_is_destroyed(
+    pulled: str, look_s: float, ends: str, api_down: float
+) -> None:
+    held = SimulatedWorld(LeaseTerms(seconds=HOUR, then="destroy"), look_s=look_s)
+    held.runs_end_at = HOUR / 2
+    while held.now < HOUR - 2 * TICK_S:
+        held.pass_time()
+        if held.now < HOUR / 4 if pulled == "before its end" else pulled == "after its end":
+            held.pulled = held.content
+    held.api_down_until = held.now + api_down
+    held.until_stopped()
+    assert held.ended_by == ends
+    assert not held.ended_late
+    assert overdrawn(held, HOUR) <= SLACK_S
+
+
+def test_a_box_whose_run_lives_or_began_meanwhile_is_stopped() -> None:
+    terms, state = LeaseTerms(seconds=60.0, then="destroy"), LeaseState()
+
+    def at(seconds: float, **given: Any) -> list[str]:
+        return advance(terms, state, Tick("b", seconds, 0.0, grace=0.0, **given))
+
+    assert at(0.0) == []
+    assert at(60.0, has_runs=True) == [END_RUNS]
+    assert at(70.0, has_runs=True, is_safe=True) == [STOP]
+    assert at(80.0, is_safe=None) == [STOP]
+    state = LeaseState()
+    assert [at(0.0), at(60.0)] == [[], [LOOK]]
+    assert at(61.0, has_runs=True) == []
+    # What was looked at before is no word on what a run wrote since.
+    assert at(62.0, is_safe=True) == [LOOK]
+    assert at(63.0, is_safe=True) == [DESTROY]
+    assert at(64.0, is_safe=True) == []
+    # Somebody may have gone on there: it is looked at anew before it is asked for again.
+    assert at(73.0, is_safe=True) == [LOOK]
+    assert at(74.0, is_safe=False) == [STOP]
+    assert at(84.0) == [STOP]
+    # It could not be stopped, and now all is safe, as something says that began to look long ago.
+    assert at(94.0, is_safe=True) == [LOOK]
+    assert at(95.0, is_safe=True) == [DESTROY]
 
 
 def test_terms_and_state_are_read_as_they_were_written() -> None:
     terms = LeaseTerms(seconds=HOUR, idle=60.0)
     text = json.dumps({k: v for k, v in dataclasses.asdict(terms).items() if v is not None})
     assert LeaseTerms.read(text) == terms
-    for wrong in ("[]", '{"colour": 1}', "x", ""):
+    for wrong in ("[]", '{"colour": 1}', '{"then": "explode"}', "x", ""):
         with pytest.raises(ValueError, match=r"."):
             LeaseTerms.read(wrong)
     state = LeaseState(boot="b", elapsed=5.0, account_now=7.0)

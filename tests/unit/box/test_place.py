@@ -184,3 +184,29 @@ def test_a_shared_folder_stays_in_its_tree(placed: Placed) -> None:
     first, before = placed.state(a="1\n"), beside(placed)
     assert placed.place(first, before) == (1, "shared-in-the-way"), placed.said
     assert not (placed.home / "c").exists()
+
+
+@pytest.mark.parametrize("name", ["Me Myself", "Zoë D'Arc", "me; you # they", '"me" \\ you'])
+def test_the_tree_bears_the_persons_name(tmp_path: Path, name: str) -> None:
+    """Git reads it as it was told, whoever wrote it; another name there is noticed, and set."""
+    repo = SampleRepository(tmp_path / "homework")
+    repo.root.mkdir()
+    repo.git("init", "-q", "-b", "main")
+    repo.git("remote", "add", "origin", "https://git.example/users/me.git")
+    values = {"REPO_DIR": repo.root, "GIT_USER_NAME": name, "GIT_USER_EMAIL": "me@example.org"}
+    script = "\n".join(
+        [
+            "".join(shell_part("lib", part) for part in ("base", "git")),
+            shell_part("steps", "repo"),
+            *(f"{key}={shlex.quote(str(value))}" for key, value in values.items()),
+            "REPO_STORE= BOX_HOME=",
+            "set -eu",
+            "right() { if identity_right; then echo right; else echo wrong; fi; }",
+            "right && set_identity && right && work_git config --get-all user.name",
+            "work_git config user.name other && right && set_identity && right",
+            "work_git config --get-all user.name && work_git config --get-all user.email",
+        ]
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    told = ["wrong", "right", name, "wrong", "right", name, "me@example.org"]
+    assert done.stdout.splitlines() == told, done.stderr

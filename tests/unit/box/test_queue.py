@@ -17,7 +17,7 @@ import pytest
 from bootstrap.protocol.query import build_query
 from bootstrap.render.parts import LIBRARY, box_files, shell_part
 
-FOREVER = "while :; do sleep 0.05; done"
+FOREVER = "while :; do sleep 1; done"
 
 
 class QueueBox:
@@ -41,7 +41,7 @@ class QueueBox:
         run = self.runs / name
         run.mkdir(parents=True)
         mine = f"echo begin {name} ${{CUDA_VISIBLE_DEVICES-}} >>{self.journal}"
-        wait = f"until [ -e {self.gates}/{name} ]; do sleep 0.02; done"
+        wait = f"until [ -e {self.gates}/{name} ]; do sleep 0.1; done"
         last = f"echo end {name} >>{self.journal}"
         texts = {"command": command or f"{mine}; {wait}; {last}", "started": "1", "work": "w"}
         texts |= {"commit": "c", "session": "s", "dir": str(self.home), "venv": "/nowhere"}

@@ -18,7 +18,7 @@ from bootstrap.render import compact
 from bootstrap.render.parts import box_files, shell_part
 from tests.run_states import CASES
 
-EDITIONS = {"full": dict(box_files()), "compact": dict(compact.files())}
+EDITIONS = {"full": box_files, "compact": compact.files}
 each_edition = pytest.mark.parametrize("edition", EDITIONS)
 
 
@@ -47,7 +47,7 @@ def start(edition: str, run: Path, env: Path) -> subprocess.Popen[bytes]:
     folder = env.parent
     box = folder / "box"
     box.mkdir()
-    for name, text in EDITIONS[edition].items():
+    for name, text in EDITIONS[edition]():
         (box / name).write_text(f"{text}\n")
     return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],

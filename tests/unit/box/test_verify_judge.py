@@ -207,3 +207,14 @@ def test_codes_and_names_are_a_closed_vocabulary() -> None:
         assert set(check.asks) <= fields
         assert check.advice
         assert check.kept
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"), [(8, 8), (11, 11), (14, 14), (15, 15), (16, 16), (3, 0), (13, 0), (999, 0)]
+)
+def test_whichever_reading_fails_of_a_sick_card_it_is_not_used(code: int, counts: int) -> None:
+    """No power, an interrupt, a corrupt ROM, fallen off the bus, to be reset; others say less."""
+    assert (
+        verify_judge.unusable({"name": "A100", "memory": 80, "temperature": {"error": code}})
+        == counts
+    )

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.boxes.ports import free_port
+
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 USER = getpass.getuser()
 
@@ -22,6 +24,8 @@ def keygen(path: Path, *options: str, passphrase: str = "") -> Path:
     command = ["ssh-keygen", "-q", "-f", str(path), "-N", passphrase, "-C", f"{path.name}@test"]
     if "-t" not in options:
         command += ["-t", "ed25519"]
+    if "rsa" in options and "-b" not in options:
+        command += ["-b", "2048"]  # the usual 3072 take a second of work to find
     subprocess.run([*command, *options], check=True, stdin=subprocess.DEVNULL)
     return path
 
@@ -30,12 +34,6 @@ def fingerprint(path: Path) -> str:
     """`SHA256:…` as ssh-keygen prints it."""
     done = subprocess.run(["ssh-keygen", "-lf", path], check=True, capture_output=True, text=True)
     return done.stdout.split()[1]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @dataclass

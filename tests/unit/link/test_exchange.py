@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import UnreachableError
 from bootstrap.link.errors import NoAnswer
-from bootstrap.link.exchange import LIMIT, ask, exchange, shell_command
+from bootstrap.link.exchange import LIMIT, ask, exchange
 from bootstrap.link.local import LocalWire
+from bootstrap.link.shell_command import shell_command
 from bootstrap.link.wire import Wire
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
@@ -33,7 +34,7 @@ END
 EXPECTED = (
     "it's $HOME `date` !! \\n\n's $HOME `date` !! \\n\n42\nünïcødé 日本\nsub\tshell\n"
     "matched\nhere ! document $1 \\ `x`\n"
-).encode()
+)
 
 
 @pytest.fixture(params=SHELLS)
@@ -49,10 +50,12 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(wrapper)
 
 
-def test_any_script_passes_through_any_shell_unharmed(shell: str) -> None:
+@pytest.mark.parametrize("foreign", ["ünïcødé 日本", "Q  q\t "])
+def test_any_script_passes_through_any_shell_unharmed(shell: str, foreign: str) -> None:
     wire = LocalWire(shell)
-    answer = ask(wire, TRICKY + "cat; echo oops >&2; exit 7", stdin=b"in\0put \xff\n")
-    assert answer.output == EXPECTED + b"in\0put \xff\n"
+    script, expected = (text.replace("ünïcødé 日本", foreign) for text in (TRICKY, EXPECTED))
+    answer = ask(wire, script + "cat; echo oops >&2; exit 7", stdin=b"in\0put \xff\n")
+    assert answer.output == expected.encode() + b"in\0put \xff\n"
     assert answer.code == 7
     assert answer.errors == b"oops\n"
 
@@ -71,7 +74,13 @@ def test_any_text_comes_back_as_it_was(text: str) -> None:
 
 
 def test_the_command_line_is_one_plain_line() -> None:
-    command = shell_command("echo 'a\nb!'")
+    command = shell_command("echo 'a\nb!' \\")
+    assert "\n" not in command
+    begin, program, name, others, text, end = command.split("'")
+    assert (begin, name, others, end) == ("exec /bin/sh -c ", ' /bin/sh "', '" \\! \\\\ ', "")
+    assert not set("!\\") & set(program + text)
+    # Where it has each character there is, none can stand for another.
+    command = shell_command("echo 'a\nb!' \\ " + "".join(map(chr, range(32, 127))))
     assert "\n" not in command
     assert "!" not in command
     assert command.count("'") == 2

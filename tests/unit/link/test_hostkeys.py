@@ -13,7 +13,6 @@ from bootstrap.errors import HostKeyError, UnreachableError, UsageError
 from bootstrap.link import record
 from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.hostkeys import HostKeyCheck, check_fingerprint, read_pins
-from bootstrap.link.known_hosts import read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.target import parse_host
 from bootstrap.public_key import PublicKey
@@ -327,39 +326,6 @@ def test_a_revoked_key_is_refused_even_when_expected(ssh_user: SshUser, server: 
     ssh_user.known_hosts.write_text(f"@revoked * {public(server)}\n")
     with pytest.raises(HostKeyError, match="revoked"):
         ssh_user.login("box", host_key=server.fingerprint)
-
-
-def test_reading_known_hosts(tmp_path: Path) -> None:
-    keys = [keygen(tmp_path / f"k{number}") for number in range(6)]
-    lines = [" ".join(k.with_name(f"{k.name}.pub").read_text().split()[:2]) for k in keys]
-    path = tmp_path / "known_hosts"
-    path.write_text(
-        "# a comment\n\nrubbish\nhalf ssh-ed25519\nbad ssh-ed25519 !!!\n"
-        f"plain.example,other {lines[0]}\n"
-        f"*.example,!not.example {lines[1]} a comment\n"
-        f"@cert-authority *.example {lines[2]}\n"
-        f"plain.example {lines[3]}\n@revoked plain.example {lines[3]}\n"
-        f"[plain.example]:2200 {lines[4]}\n"
-        f"|1|x|y {lines[5]}\n|1| {lines[5]}\n"
-    )
-    hashed = tmp_path / "hashed"
-    hashed.write_text(f"secret.test {lines[5]}\n")
-    subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(hashed)], check=True, capture_output=True)
-    assert "secret" not in hashed.read_text()
-
-    def found(host: str) -> list[int]:
-        known = read_known_hosts([path, hashed, tmp_path / "missing"], host)
-        prints = [fingerprint(key) for key in keys]
-        return sorted(prints.index(key.fingerprint) for key in known.keys)
-
-    assert found("plain.example") == [0, 1]
-    assert found("PLAIN.example") == [0, 1]
-    assert found("not.example") == []
-    assert found("[plain.example]:2200") == [4]
-    assert found("secret.test") == [5]
-    assert found("elsewhere") == []
-    revoked = read_known_hosts([path], "plain.example").revoked
-    assert [key.fingerprint for key in revoked] == [fingerprint(keys[3])]
 
 
 def test_only_sha256_fingerprints() -> None:

@@ -19,8 +19,9 @@ from bootstrap.link.dial import HeardSocket
 from bootstrap.link.exchange import exchange
 from bootstrap.link.transport import BoxTransport, KeyAuth
 from bootstrap.tasks.exit_codes import exit_code
+from tests.boxes.ports import free_port
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import USER, Sshd, fingerprint, free_port, keygen
+from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen
 
 
 @pytest.fixture(autouse=True)

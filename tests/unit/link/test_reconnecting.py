@@ -9,7 +9,12 @@ import pytest
 from bootstrap.cancel import CancelToken
 from bootstrap.errors import HostKeyError, UnreachableError
 from bootstrap.link.errors import LinkLost, LoginBroken, LoginRefused
-from bootstrap.link.reconnecting import PAUSES_S, REFUSED_PATIENCE_S, ReconnectingLink
+from bootstrap.link.reconnecting import (
+    PAUSES_S,
+    REFUSED_PATIENCE_S,
+    Backoff,
+    ReconnectingLink,
+)
 from bootstrap.link.wire import Stream, Wire
 
 
@@ -181,3 +186,11 @@ def test_a_link_that_breaks_in_what_else_is_taken_up_again(world: RefusingWorld)
     link.reconnect(LOST)
     assert len(world.wires) == 3
     assert world.told[-1] == "back"
+
+
+def test_pauses_begin_anew_once_something_came(world: RefusingWorld) -> None:
+    backoff = Backoff()
+    for news in (1, 1, 1, 1, 2, 2):
+        backoff.lost(LinkLost("the link broke"), news)
+    first, second, third, *_ = PAUSES_S
+    assert world.pauses == [first, second, third, first]

@@ -124,7 +124,7 @@ def test_the_least_that_an_earlier_version_wrote() -> None:
 
 def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path) -> None:
     """Somebody goes back to it and forward again: the box has lost nothing."""
-    unpacked(EARLIER, tmp_path)
+    earlier = unpacked(EARLIER, tmp_path)
     record.save(READ)
     program = (
         "import dataclasses, sys; sys.path.insert(0, sys.argv[1])\n"
@@ -136,7 +136,7 @@ def test_the_earlier_program_reads_and_writes_what_this_one_wrote(tmp_path: Path
     state.parent.mkdir()
     state.symlink_to(record.boxes_folder().parent)
     environment = {**os.environ, "XDG_STATE_HOME": str(state.parent)}
-    command = [sys.executable, "-c", program, str(tmp_path)]
+    command = [sys.executable, "-c", program, str(earlier)]
     subprocess.run(command, check=True, cwd=tmp_path, env=environment)
     assert record.by_name("gpu") == dataclasses.replace(READ, seen=5.0, workdir="/w")
 

@@ -60,7 +60,7 @@ def test_proxy_command_tokens(ssh_user: SshUser) -> None:
 def test_identity_files(ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYS", str(ssh_user.home))
     monkeypatch.setenv("HOME", "/elsewhere")
-    monkeypatch.setattr("bootstrap.link.resolve._home", lambda: str(ssh_user.home))
+    monkeypatch.setattr("bootstrap.link.ssh_settings._home", lambda: str(ssh_user.home))
     other = keygen(ssh_user.home / "with space")
     lonely = keygen(ssh_user.home / "lonely")
     lonely.unlink()

@@ -16,8 +16,9 @@ from bootstrap.link.local import LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.tunnel import Tunnel, forwards, hold
 from bootstrap.link.wire import Wire
+from tests.boxes.ports import free_port
 from tests.unit.link.conftest import SshUser
-from tests.unit.link.sshd import Sshd, free_port
+from tests.unit.link.sshd import Sshd
 
 SIZE = 3_000_000
 

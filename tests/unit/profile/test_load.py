@@ -8,6 +8,7 @@ from bootstrap.errors import ProfileError
 from bootstrap.profile.check import WrongValuesError, make_profile
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import Profile
+from bootstrap.profile.values import WORKDIR
 from bootstrap.ui.origins import lines
 
 SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
@@ -300,7 +301,7 @@ train:
   log_max_mib: 64
 shared: [data/]
 data: [{from: "https://example.org/a.tar.gz", to: data/a, unpack: true}]
-lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h}
+lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
 """
     )
     loaded = load("a.yaml")
@@ -310,3 +311,10 @@ lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h}
     assert untold == {"python.lock"}
     assert loaded.profile.git.user.email == "me@example.org"
     assert str(loaded.origins["train.results"]) == "a.yaml:70"
+
+
+@pytest.mark.parametrize(
+    ("given", "means"), [("/", "/"), ("//", "/"), ("/data/", "/data"), ("~/work/", "~/work")]
+)
+def test_a_folder_of_the_box_loses_its_last_slash_alone(given: str, means: str) -> None:
+    assert WORKDIR(given) == means

@@ -74,3 +74,9 @@ def test_the_nearest_place():
     assert origin_of(tree, ("a", "b")) == key
     assert origin_of(tree, ("a", "missing")) == section
     assert origin_of(tree, ("missing",)) is None
+
+
+def test_a_section_stands_where_the_later_profile_has_it() -> None:
+    base, over = Branch(origin=Origin("base.yaml", 1)), Branch(origin=Origin("own.yaml", 2))
+    assert merge_branches(base, over).origin == over.origin
+    assert merge_branches(base, Branch()).origin == base.origin

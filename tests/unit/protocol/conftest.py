@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,18 @@ def identity(pid: int) -> str:
 
 
 DEAD = "999999999 1 00000000-0000-0000-0000-000000000000"
+
+
+def text_of(command: str) -> str:
+    """The script that a command line of `shell_command` carries."""
+    packed = re.search(r"echo (\S+) \| base64 -d\)\"'$", command)
+    if packed:
+        return base64.b64decode(packed[1]).decode()
+    *_, decode, _, quote, bang, backslash, text = shlex.split(command)
+    stand_ins = re.findall(r'r "(.)"', decode)
+    for stand_in, meant in zip(stand_ins, (quote, bang, backslash, "\n"), strict=True):
+        text = text.replace(stand_in, meant)
+    return text
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import threading
 import time
@@ -16,12 +15,14 @@ import pytest
 from bootstrap.errors import BoxstrapError
 from bootstrap.link import exchange, reconnecting
 from bootstrap.link.errors import LinkLost, NoAnswer
-from bootstrap.link.exchange import AnswerStream, shell_command
+from bootstrap.link.exchange import AnswerStream
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
+from bootstrap.link.shell_command import shell_command
 from bootstrap.protocol import follow, send_commit
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.send_commit import CommitSender
+from tests.unit.protocol.conftest import text_of
 
 SETUP = "20260101-000000-abcdef"
 
@@ -37,8 +38,7 @@ class Scripted(LocalWire):
         self._answers = answers
 
     def start(self, command: str) -> LocalStream:
-        packed = command.split("echo ", 1)[1].split(" | ", 1)[0]
-        text = base64.b64decode(packed).decode()
+        text = text_of(command)
         script = next((answer for word, answer in self._answers.items() if word in text), "exit")
         mark = re.search("echo ([0-9a-f]{32})", text)
         return super().start(shell_command(script.replace("MARK", mark[1] if mark else "")))
@@ -65,7 +65,7 @@ def wires() -> Iterator[Wires]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patience of tenths of a second."""
     monkeypatch.setattr(follow, "EVERY_S", 0.05)
-    monkeypatch.setattr(follow, "ANSWER_S", 0.2)
+    monkeypatch.setattr(follow, "ANSWER_S", 0.4)
     monkeypatch.setattr(exchange, "BEGIN_S", 0.3)
     monkeypatch.setattr(reconnecting, "PAUSES_S", (0.01, 0.02))
 

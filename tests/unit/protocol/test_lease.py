@@ -33,6 +33,15 @@ def test_what_is_left_and_who_holds_it() -> None:
     assert lines(held="no-boot").endswith("; held by the box until it is restarted")
     assert "its monitor is gone" in lines("lost")
     assert lines(error="x").endswith("did not answer the last time, and is asked again")
+    ends = {"then": "destroy", "unsafe": ["train-1: never\x1b[31m pulled", "x", 7]}
+    assert lines(**ends).endswith(
+        "; held by the box, then stopped, not destroyed (train-1: never pulled, and 1 more)"
+    )
+    assert lines(then="destroy", unsafe=[]).endswith("; held by the box, then destroyed")
+    assert lines(then="destroy", over="idle").endswith("; the box is asked to be destroyed")
+    assert "goes on, and on costing: nothing on this box holds it: a stop would wipe" in lines(
+        held="wipes", over="hours"
+    )
     over = lines(over="idle", error="x")
     assert over.startswith(
         "lease: over (idle); the box is asked to be stopped; its account did not"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.box.metrics import LINE
-from bootstrap.link.exchange import shell_command
+from bootstrap.link.shell_command import shell_command
 from bootstrap.protocol.probe import parse
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run_details import parse_details

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import io
 import json
@@ -24,7 +23,8 @@ from bootstrap.editors import jsonc, needs, on_box
 from bootstrap.editors.editors import EDITORS
 from bootstrap.errors import BoxstrapError
 from bootstrap.events import Event
-from bootstrap.link.exchange import ask, exchange, shell_command, stream_answer
+from bootstrap.link.exchange import ask, exchange, stream_answer
+from bootstrap.link.shell_command import shell_command
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.machine_sections import Advice
 from bootstrap.protocol.box_work import BoxWorkStream
@@ -56,9 +56,9 @@ from bootstrap.runs.servers import JUPYTER, TENSORBOARD, start_server, stop_serv
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
+from bootstrap.setup.environment_proof import read_answer
 from bootstrap.setup.first_output import watch_beginning
 from bootstrap.setup.local_data import DataSender, targets_there
-from bootstrap.setup.prove_environment import read_answer
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
@@ -66,6 +66,7 @@ from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.top_view import BoxView, JsonLines, LiveTable, PlainLines
+from tests.unit.protocol.conftest import text_of
 
 SETUP = "20260101-000000-abcdef"
 RUN = parse_run(f"r-1\ttrain-1\trunning\t1\t{'a' * 40}\tw\ttrain\tpython x.py")
@@ -80,7 +81,7 @@ class Saying:
         self._said, self._code = said, code
 
     def start(self, command: str) -> Saying:
-        text = base64.b64decode(command.split("echo ", 1)[1].split(" | ", 1)[0])
+        text = text_of(command).encode()
         framed = re.search(rb"echo ([0-9a-f]{32})\+", text)
         plain = re.search(rb"^echo ([0-9a-f]{32})$", text, re.MULTILINE)
         if framed:

@@ -31,13 +31,15 @@ SHELLS = {
     "tcsh": ("csh", ["tcsh", "-f", "-c"], "source "),
 }
 
+AS_SHELL = 'mapfile -t -d "" PAIRS; as_shell "$1"; printf %s "$QUOTED"'
+
 
 def env_file(values: Mapping[str, str], flavour: str, folder: Path) -> Path:
     """What the step `shell` writes, by its own function."""
     step = next(path for path in static_parts() if path.name == "shell.sh")
     file = folder / f"env.{flavour}"
     done = subprocess.run(
-        ["bash", "--norc", "-c", f"{step.read_text()}\nas_shell {quote(flavour)}"],
+        ["bash", "--norc", "-c", f"{step.read_text()}\n{AS_SHELL}", "bash", flavour],
         input=packed(values),
         capture_output=True,
         check=True,

@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from bootstrap.profile.check import make_profile
 from bootstrap.render.parts import shell_part
-from bootstrap.render.quote import quote
 from bootstrap.setup.secret_values import packed
 from tests.unit.render.scripts import render, variables_part
-from tests.unit.render.test_env_file import SHELLS
+from tests.unit.render.test_env_file import AS_SHELL, SHELLS
 from tests.unit.render.test_lint import shellcheck
 
 CHARACTERS = st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], exclude_characters="\0")
@@ -53,7 +52,8 @@ def environment_in(shell: str, values: Mapping[str, str], folder: Path) -> dict[
     done = subprocess.run(
         [
             *("/bin/bash", "--norc", "-c"),
-            f"{shell_part('steps', 'shell')}\nas_shell {quote(flavour)}",
+            f"{shell_part('steps', 'shell')}\n{AS_SHELL}",
+            *("bash", flavour),
         ],
         input=packed(values),
         capture_output=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -67,6 +69,40 @@ def test_a_package_that_takes_long_to_build_is_warned_of_once(
     )
     assert done.stdout.count("python warn code=compiling\n") == warnings
     assert "python progress done=0 total=0 unit=packages" in done.stdout
+
+
+def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
+    """And of what came, twice a second, without a process for it."""
+    said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
+    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    body = (
+        f"{script}\nrun_uv() {{ printf '{said}'; sleep 0.8; }}\nSTEP=python SETUP_DIR=$PWD\n"
+        "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\ntold_uv 3>&1 >/dev/null"
+    )
+    done = subprocess.run(
+        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    total = int(803.2 * 2**20) + int(1.5 * 2**30) + 512
+    told = re.findall(r"^python progress done=(\d+) total=(\d+) unit=bytes$", done.stdout, re.M)
+    assert told
+    assert {int(each[1]) for each in told} == {total}
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+def test_on_one_core_nothing_is_compiled_beside_it(tmp_path: Path, *, pinned: bool) -> None:
+    cores = os.sched_getaffinity(0)
+    script = render(profile("ssh", "train.command=true")).replace('\nmain "$@"\nexit\n', "\n")
+    body = (
+        f"{script}\nVENV_DIR=$PWD PROGRAMS=$PWD REPO_DIR=$PWD VENV_NOTES=$PWD WORKDIR=$PWD\n"
+        'mkdir bin; printf "#!/bin/sh\\n: >begun\\n" >bin/python; chmod +x bin/python\n'
+        "compile_ahead x; wait"
+    )
+    on = ["taskset", "-c", str(min(cores))] if pinned else []
+    subprocess.run(
+        [*on, "bash"], input=body, capture_output=True, check=True, cwd=tmp_path, text=True
+    )
+    assert (tmp_path / "begun").exists() == (not pinned and len(cores) > 1)
 
 
 @pytest.mark.parametrize("required", ["true", "false"])

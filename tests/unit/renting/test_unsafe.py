@@ -9,23 +9,13 @@ import contextlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bootstrap.errors import BoxstrapError, NotSafeError
-from bootstrap.link.local import LocalWire
-from bootstrap.protocol.made_there import parse_made
-from bootstrap.protocol.probe import BoxState
-from bootstrap.protocol.run import Run
-from bootstrap.renting import teardown
-from bootstrap.renting.teardown import TeardownWish, _refusal
-from bootstrap.renting.unsafe import Unsafe
 from tests.cli import Completed, User, UserRepository
 from tests.unit.transfer.boxes import held
 
@@ -55,6 +45,11 @@ class World:
         self.repository: UserRepository = self.user.repository(
             boxstrap__yaml=PROFILE, train__py=TRAIN, keep__txt="here\n", __gitignore="*.tmp\n"
         )
+        inner = self.user.repository("inner", inner__txt="here\n")
+        local = ("-c", "protocol.file.allow=always")
+        self.repository.git(*local, "submodule", "--quiet", "add", str(inner.root), "lib")
+        self.repository.git("commit", "-q", "-m", "Add a submodule")
+        self.user.place = self.repository.root
         self.user.run("setup", *LOCAL).must(0)
         self.user.run("wait", *LOCAL).must(0)
         self.user.run("pull", *LOCAL).must(0)
@@ -193,6 +188,33 @@ def nested(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def in_a_submodule(world: World) -> Iterator[None]:
+    file = world.tree / "lib/inner.txt"
+    before = file.read_text()
+    file.write_text("on the box\n")
+    yield
+    file.write_text(before)
+
+
+@contextlib.contextmanager
+def committed_in_a_submodule(world: World, *, then: str = "") -> Iterator[None]:
+    """Its folder is made a repository of its own there, as `git submodule update` does."""
+    lib = world.tree / "lib"
+    before = (lib / "inner.txt").read_text()
+    git = ["git", "-C", lib, *ME]
+    subprocess.run([*git, "init", "-q", "-b", "main"], check=True)
+    for text in ("here\n", "made there\n"):
+        (lib / "inner.txt").write_text(text)
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    if then:
+        subprocess.run([*git, *then.split()], check=True)
+    yield
+    shutil.rmtree(lib / ".git")
+    (lib / "inner.txt").write_text(before)
+
+
+@contextlib.contextmanager
 def forged(world: World) -> Iterator[None]:
     """A receipt as somebody who doesn't have this machine's key would change it."""
     body = json.loads(world.receipt.read_text())
@@ -237,6 +259,25 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     "a repository in the tree": (
         nested,
         ["files homework: too large to come home, or repositories of their own: inner/"],
+    ),
+    "an edit in a submodule": (
+        in_a_submodule,
+        ["edits homework: edited (1): lib/inner.txt"],
+    ),
+    "a new file in a submodule": (
+        lambda w: another(w.tree / "lib/new", "new"),
+        ["edits homework: files that were made there (1): lib/new"],
+    ),
+    "a commit in a submodule": (
+        committed_in_a_submodule,
+        [
+            "edits homework: edited (1): lib/inner.txt",
+            "repositories homework: submodules with commits of their own, perhaps (1): lib",
+        ],
+    ),
+    "a commit that a submodule doesn't stand on": (
+        lambda w: committed_in_a_submodule(w, then="checkout -q HEAD~"),
+        ["repositories homework: submodules with commits of their own, perhaps (1): lib"],
     ),
     "a branch": (branched, ["commits homework: commits that are only there: refs/heads/try"]),
     "a tag": (tagged, ["commits homework: commits that are only there: refs/tags/kept"]),
@@ -403,59 +444,3 @@ def test_a_tree_beside_and_a_tree_of_nobody_here_are_looked_at(world: World) -> 
     with edited(world, "x"):
         assert "edits homework: edited (1): keep.txt" in world.look(9)
     user.place = aside.rename(world.repository.root)
-
-
-class _Wire(LocalWire):
-    label = "box"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"home\t/x\n",
-        b"home\t/x\ntree\tno such\tthing\nover\tyes\n",
-        b"home\t/x\nholds\tedits\ntree\tk\tn\t1\t\nover\tyes\n",
-        b"home\t/x\nholds\tmagic\t1\tx\nover\tyes\n",
-        b"home\t/x\nref\tnone\trefs/heads/x\nover\tyes\n",
-        b"home\t/x\ntree\t../..\thomework\t1\t\nover\tyes\n",
-    ],
-)
-def test_half_an_answer_is_none(answer: bytes) -> None:
-    """What is passed over would be taken for nothing, and the box be destroyed."""
-    wire = _Wire()
-    with pytest.raises(BoxstrapError):
-        parse_made(answer, wire)
-    wire.close()
-
-
-def test_the_list_says_what_to_do_about_each() -> None:
-    error = _refusal("my-box", [Unsafe("run", "a/train-1", "running"), Unsafe("edits", "a", "x")])
-    assert isinstance(error, NotSafeError)
-    assert "a/train-1: running" in error.what
-    for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
-        assert words in error.hint
-
-
-def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its results were none yet when those were looked at, and at the end it is live no more."""
-    over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
-    live, again = replace(over, state="running", rc=None), replace(over, started=7)
-    nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
-    for name in ("BoxResultsCheck", "BoxTrees", "read_made"):
-        monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
-
-    def found(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
-        looks = [BoxState(runs=tuple(before)), BoxState(runs=tuple(after))]
-        monkeypatch.setattr(
-            teardown, "_look_again", lambda there: setattr(there, "box_state", looks.pop(0))
-        )
-        there: Any = SimpleNamespace(box_state=looks[0], link=SimpleNamespace(wire=0), workdir="")
-        look: Any = TeardownWish(most=0, only_look=True)
-        nobody: Any = None
-        return [one.kind for one in teardown._secure(nobody, there, nobody, look)]
-
-    assert found([over], [over]) == []
-    assert found([live], [live]) == ["run"]
-    assert found([live], [over]) == ["results"]
-    assert found([], [over]) == ["results"]
-    assert found([over], [again]) == ["results"]

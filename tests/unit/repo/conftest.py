@@ -15,13 +15,14 @@ from tests.unit.repo.repositories import SampleRepository, listing
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with a git identity, apart from the one of whoever runs the tests."""
     for name in list(os.environ):
-        if name.startswith("GIT_"):
+        if name.startswith("GIT_") and name != "GIT_TEMPLATE_DIR":
             monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text(
         "[user]\n\tname = Me Myself\n\temail = me@example.org\n"
         '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n'
+        "[maintenance]\n\tauto = false\n"
     )
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))

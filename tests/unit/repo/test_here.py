@@ -14,6 +14,7 @@ import pytest
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.repo.here import is_boxstrap_checkout, read
+from bootstrap.repo.snapshot import take_snapshot
 from bootstrap.tasks.exit_codes import exit_code
 from tests.unit.repo.repositories import SampleRepository
 
@@ -364,3 +365,10 @@ def test_relative_and_home_paths(
     monkeypatch.setenv("WORK", str(repo.root))
     with pytest.raises(UsageError):
         read(Path("$WORK"))
+
+
+def test_of_a_commit_that_was_asked_for_nothing_else_travels(repo: SampleRepository) -> None:
+    repo.write("train.py", "edited\n")
+    assert take_snapshot(read(repo.root)).id != read(repo.root).commit
+    asked = read(repo.root, ref="HEAD")
+    assert take_snapshot(asked).id == asked.commit

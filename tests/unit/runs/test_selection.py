@@ -75,3 +75,8 @@ def test_two_repositories_of_one_name_are_told_apart() -> None:
 def test_where_nothing_was_started_there_is_nothing_to_name() -> None:
     with pytest.raises(UsageError, match="no run was started on this box"):
         select_runs([], MINE, None)
+
+
+def test_anothers_only_run_is_not_taken_for_ones_own() -> None:
+    with pytest.raises(UsageError, match="no run of mine is on this box"):
+        select_runs([HERS], MINE, None)

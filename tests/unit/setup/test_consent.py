@@ -17,7 +17,14 @@ from bootstrap.paths import config_dir, state_dir
 from bootstrap.profile.fields import Field, Section, field
 from bootstrap.profile.schema import PROFILE, Profile, taking_keys
 from bootstrap.profile.takes import Takes
-from bootstrap.setup.consent import FOR_THE_BOX, NO_SECRET, ConsentError, load_profile, usable
+from bootstrap.setup.consent import (
+    FOR_THE_BOX,
+    NO_SECRET,
+    TO_RENT,
+    ConsentError,
+    load_profile,
+    usable,
+)
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import HERE, User, UserRepository
 
@@ -45,9 +52,11 @@ TAKES: dict[str, tuple[str, str]] = {
     "lease.dollars": ("lease: {dollars: 3}", "3.0"),
     "lease.idle": ("lease: {idle: 30m}", "30m"),
     "lease.stall": ("lease: {stall: 2h}", "2h"),
+    "lease.then": ("lease: {then: destroy}", "destroy"),
     "box.image": ("box: {image: me/mine:1}", "me/mine:1"),
     "box.disk_gb": ("box: {disk_gb: 80}", "80"),
     "box.volume": ("box: {volume: v5}", "v5"),
+    "provider.account": ("provider: {account: vast}", "vast"),
     "rent.provider": ("rent: {provider: vast}", "vast"),
     "rent.max_price": ("rent: {max_price: 0.6}", "0.6"),
     "rent.spot": ("rent: {spot: true}", "True"),
@@ -100,8 +109,9 @@ def refused(options: BoxOptions, **kinds: frozenset[Takes]) -> ConsentError:
     return caught.value
 
 
-def agree(options: BoxOptions) -> None:
-    load_profile(BoxOptions(**{**vars(options), "consent": refused(options).takings.digest}))
+def agree(options: BoxOptions, **kinds: frozenset[Takes]) -> None:
+    digest = refused(options, **kinds).takings.digest
+    load_profile(BoxOptions(**{**vars(options), "consent": digest}), **kinds)
 
 
 def records() -> list[Path]:
@@ -112,7 +122,7 @@ def records() -> list[Path]:
 def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> None:
     text, what = TAKES[key]
     options = says(text)
-    error = refused(options)
+    error = refused(options, kinds=TO_RENT)
     (each,) = (one for one in error.takings.each if one.key == key)
     # Results go into a bucket with that secret alone, which is taken too.
     assert {one.what for one in error.takings.each} <= {each.what, "RESULTS_KEY"}
@@ -122,8 +132,8 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
     document = [{"key": one.key, "takes": one.what} for one in error.takings.each]
     assert error.as_dict()["takes"] == document
     assert records() == []
-    agree(options)
-    load_profile(options)
+    agree(options, kinds=TO_RENT)
+    load_profile(options, kinds=TO_RENT)
     (record,) = records()
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
@@ -132,6 +142,7 @@ def test_what_is_taken_needs_consent_once(key: str, says: Says, user: User) -> N
 
 def test_what_takes_nothing_asks_nothing(says: Says) -> None:
     load_profile(says("env: {A: b}\npackages: [ffmpeg]\nextends: vast\nsecrets: []"))
+    load_profile(says("provider: {account: vast}"))  # a setup rents nothing
     load_profile(
         says(
             "data: [{from: https://example.org/x, to: x}, {from: hf:models/me/a@main, to: a}]",

@@ -13,8 +13,9 @@ from bootstrap.cancel import CancelToken
 from bootstrap.link import record
 from bootstrap.link.handle import BoxHandle
 from bootstrap.link.record import KnownBox
-from bootstrap.setup import context
-from bootstrap.setup.early_login import EarlyLogin, begin_login
+from bootstrap.protocol.probe import BoxState
+from bootstrap.setup import context, early_login
+from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, begin_login
 from bootstrap.setup.request import SetupRequest
 from bootstrap.ui.reporter import Reporter
 from tests.cli import User
@@ -92,3 +93,41 @@ def test_a_profile_that_says_otherwise_has_another_login(
     assert (login is begun) == same
     assert closed == ([] if same else [begun.box.known])
     assert replace(login.box.known, user="") == replace(begun.box.known, user="")
+
+
+ASKED = ProbeRequest("~", "homework-1", "r" * 40, "of the last time")
+SAID = BoxState({"user": "root"}, script="of the last time", plan={"train": "done"})
+
+
+@pytest.mark.parametrize(
+    ("script", "request_", "answer"),
+    [
+        # What it has is asked about: its plan holds.
+        (ASKED.script, ASKED, SAID),
+        # It has another script than the one that came out: there is no plan, and no new question.
+        (ASKED.script, ASKED._replace(script="new"), replace(SAID, plan={})),
+        ("", ASKED._replace(script="new"), replace(SAID, script="", plan={})),
+        # Somebody set it up meanwhile, with just that one: its plan was not told.
+        ("new", ASKED._replace(script="new"), None),
+        (ASKED.script, ASKED._replace(repo_key="other-2"), None),
+        (ASKED.script, ASKED._replace(workdir="/workspace", script="new"), None),
+    ],
+)
+def test_what_it_said_early_stands_for_what_it_would_say(
+    script: str,
+    request_: ProbeRequest,
+    answer: BoxState | None,
+    begin: Begin,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = replace(SAID, script=script)
+    monkeypatch.setattr(early_login, "ask_box", lambda wire, request: said)
+    monkeypatch.setattr(BoxHandle, "login", lambda self: object())
+    monkeypatch.setattr(EarlyLogin, "start", lambda self: None)
+    monkeypatch.setattr(EarlyLogin, "join", lambda self: None)
+    login = begin()
+    assert login
+    login._request = ASKED
+    login.run()
+    assert login.answer(request_) == answer
+    assert login.answer(request_) is None  # what it said holds once

@@ -151,7 +151,7 @@ class ScriptedBox:
         """Its exit code, as the box keeps it; waits for it."""
         file = self.folder / f".boxstrap/setups/{setup}/status.json"
         limit = time.monotonic() + PATIENCE_S
-        while (status := json.loads(file.read_text()))["state"] != "over":
+        while not file.is_file() or (status := json.loads(file.read_text()))["state"] != "over":
             assert time.monotonic() < limit
             time.sleep(0.05)
         return int(status["exit"])
@@ -185,6 +185,8 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> No
     assert again.well() == ""
     assert again.told.events == []
     assert box.setups() == [setup]
+    # Who asks for a new run doesn't hear that all is done.
+    assert box.ask(restart=True).begin().well() in set(box.setups()) - {setup}
 
 
 def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
@@ -309,28 +311,38 @@ def test_uv_that_is_not_the_one_we_know_is_refused(
     assert not (box.folder / ".boxstrap/bin/uv").exists()
 
 
-@pytest.mark.parametrize("began", [True, False], ids=["it began", "it did not begin"])
+@pytest.mark.parametrize("reached", ["nothing", "at work", "over"])
 def test_a_link_that_breaks_at_the_launch_launches_once(
-    began: bool, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
+    reached: str, box: ScriptedBox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
     def launch(wire: object, start: Launch) -> None:
         asked.append(start.setup)
-        if began or len(asked) > 1:
+        if reached != "nothing" or len(asked) > 1:
             launching.launch(wire, start)  # type: ignore[arg-type]
+        if len(asked) > 1:
+            return
         lock = box.folder / ".boxstrap/lock"
-        while began and not (lock.is_file() and lock.stat().st_size):  # else it may look too early
+        # Else it may look too early.
+        while reached == "at work" and not (lock.is_file() and lock.stat().st_size):
             time.sleep(0.01)
-        if len(asked) == 1:
-            raise LinkLost("this machine")
+        if reached == "over":
+            box.how_it_ended(start.setup)
+        raise LinkLost("this machine")
 
+    before = []
+    if reached == "over":  # no commit is left to be sent
+        box.open()
+        before = [box.ask().begin().well()]
     monkeypatch.setattr(executor, "launch", launch)
+    setup = box.ask(script="another").begin()
+    if reached == "at work":
+        setup.reach_the_wait()
     box.open()
-    setup = box.ask().begin()
-    assert [setup.well()] == box.setups()
+    assert {*before, setup.well()} == set(box.setups())
     assert setup.id == asked[-1]
-    assert len(asked) == (1 if began else 2)
+    assert len(asked) == (2 if reached == "nothing" else 1)
     assert not any("at work already" in said for said in setup.told.said)  # it is known as its own
 
 

@@ -199,3 +199,10 @@ def test_a_name_beside_is_no_longer_than_names_are() -> None:
         beside = name_beside(name, "train-2", 2)
         assert len(beside.encode()) <= 255
         assert not why_refused(beside)
+
+
+def test_a_link_is_no_file_that_came(landing: Landing, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text("x")
+    (landing.place / "link").symlink_to(tmp_path / "elsewhere")
+    assert landing.digest("link") == ""
+    assert landing.look("link") is None

@@ -1,0 +1,300 @@
+"""Is anything on this box nowhere else? What it can tell by itself, before its lease destroys it.
+
+`python box/lease_safety.py BOX_HOME` prints a line for each thing that is not safe, then `over`.
+What can't be told is not safe. Results are where RUN/safe, which a verified pull wrote, has the
+digest of what lies there now: `v1 DIGEST`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+HERE = Path(__file__).resolve().parent
+if not __package__:  # run as a file: PEP 366
+    sys.path[0], __package__ = str(HERE.parent), HERE.name
+    sys.dont_write_bytecode = True
+
+from .lease_activity import is_set_up  # noqa: E402
+
+try:
+    from .transfer.complete_files import CompleteFiles, FileState, Look, state_of
+except ImportError:  # on a box, where it lies beside this file
+    from .complete_files import (  # type: ignore[import-not-found,no-redef]
+        CompleteFiles,
+        FileState,
+        Look,
+        state_of,
+    )
+
+SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
+MOST = 10
+"""Things that are named."""
+VERSION = "v1"
+_NO_CONTENT = frozenset({"link", "special", "missing"})
+"""What has none of its own that could be lost."""
+_PEOPLE = range(1000, 60000)
+"""Numbers of users that are people; root is one, too."""
+_PIECE = 1 << 20
+_SETTLED_NS = 2 * 10**9
+"""A file that was changed later than so long ago may be changed again, and show the same times."""
+_KEPT_S = 10.0
+"""Seconds of reading after which the digests so far are kept."""
+_MADE = {
+    "run": "it goes on",
+    "gone": "its folder is not there, and may be elsewhere",
+    "ref": "commits that were made here",
+    "edits": "edited here",
+    "staged": "staged here",
+    "files": "new here",
+    "repositories": "submodules with commits of their own, perhaps",
+    "unread": "git can't tell",
+}
+"""What the shell library says of runs and trees."""
+_CHANGED = "changed while it was looked at"
+
+
+def results_digest(present: Mapping[str, tuple[int, str]]) -> str:
+    """One word for all results of a run: by the path of each, its size and SHA-256."""
+    rows = [[path, *present[path]] for path in sorted(present)]
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def safe_note(present: Mapping[str, tuple[int, str]]) -> str:
+    """What stands in RUN/safe where all of this lies at home."""
+    return f"{VERSION} {results_digest(present)}"
+
+
+class ResultsLook:
+    """The results of all runs of a box. Digests are kept: a second look reads what is new."""
+
+    def __init__(self, box_home: Path) -> None:
+        self._home = box_home
+        self._before: dict[str, str] = {}
+        with suppress(OSError, ValueError, AttributeError):
+            kept = json.loads(own_text(box_home / DIGESTS))
+            self._before = {str(key): str(value) for key, value in kept.items()}
+        self._digests: dict[str, str] = {}
+        self._kept = time.monotonic()
+        self._begun = self._runs()
+        self._looks: list[tuple[str, CompleteFiles, Look]] = []
+
+    def unsafe(self) -> Iterator[str]:
+        """Each run whose results are not safe, and why."""
+        places: dict[tuple[str, str], list[Path]] = {}
+        for run in sorted(self._begun):
+            if not (run / "dir").is_file() or not (
+                (run / "results").is_file() or (run / "log_max").is_file()
+            ):
+                yield f"{run.name}: nobody noted where its results lie"
+            elif (run / "results").is_file():
+                own = _text(run / "dir"), _text(run / "results")
+                places.setdefault(own, []).append(run)
+        for (tree, results), runs in places.items():
+            why = self._why_unsafe(tree, results.split("\n") if results else [], runs)
+            if why:
+                yield f"{runs[-1].name}: {why}"
+        self._keep(self._digests)
+
+    def changed(self) -> Iterator[str]:
+        """What of all that is not so any more: to look at all of it takes a while."""
+        for name, looking, look in self._looks:
+            if looking.look(live=False) != look:
+                yield f"{name}: its results {_CHANGED}"
+        if self._runs() != self._begun:
+            yield f"runs: one began, and {_CHANGED}"
+
+    def _runs(self) -> dict[Path, str]:
+        """Those that have begun, and when."""
+        return {note.parent: _text(note) for note in self._home.glob("runs/*/*/pid")}
+
+    def _why_unsafe(self, tree: str, results: list[str], runs: list[Path]) -> str:
+        """Runs of one place have the same results: what was pulled of any of them counts."""
+        looking = CompleteFiles(tree, results, stood_s=0.0)
+        look = looking.look(live=False)
+        left = [one for one in look.left_out if one.why not in _NO_CONTENT]
+        waits = [one for one in look.files if one.why]
+        if left or waits:
+            return f"{(left or waits)[0].path} can't be told ({(left or waits)[0].why})"
+        notes = {note for note in map(_note, runs) if note}
+        if look.files and not notes:
+            return "its results were never pulled whole"
+        present: dict[str, tuple[int, str]] = {}
+        for one in look.files:
+            digest = self._digest(f"{tree}/{one.path}", one.state)
+            if not digest:
+                return f"{one.path} {_CHANGED}"
+            present[one.path] = (one.state.size, digest)
+        if look.files and safe_note(present) not in notes:
+            return "its results are not what was pulled"
+        self._looks.append((runs[-1].name, looking, look))
+        return ""
+
+    def _digest(self, path: str, state: FileState) -> str:
+        """Of the file that looked so; "" where it does no more, or can't be read."""
+        key = ",".join(map(str, state))
+        known = self._before.get(key)
+        if not known:
+            digest = hashlib.sha256()
+            try:
+                with _opened(path, "rb") as file:
+                    while piece := file.read(_PIECE):
+                        digest.update(piece)
+                    if state_of(os.fstat(file.fileno()))[2:] != state[2:]:
+                        return ""
+            except OSError:
+                return ""
+            known = digest.hexdigest()
+        if time.time_ns() - max(state.changed, state.modified) > _SETTLED_NS:
+            self._digests[key] = known
+        if time.monotonic() - self._kept > _KEPT_S:
+            self._keep({**self._before, **self._digests})
+        return known
+
+    def _keep(self, digests: Mapping[str, str]) -> None:
+        self._kept = time.monotonic()
+        new = self._home / f"{DIGESTS}.new"
+        with suppress(OSError):  # a full disk: they are read again
+            new.write_text(json.dumps(digests, separators=(",", ":")))
+            new.replace(self._home / DIGESTS)
+
+
+def _text(file: Path) -> str:
+    """A note of ours, whose paths may be of any bytes."""
+    return os.fsdecode(file.read_bytes()).removesuffix("\n")
+
+
+def _opened(file: str | Path, mode: str) -> IO[Any]:
+    """Raises OSError, where a link leads there too."""
+    return os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), mode)
+
+
+def own_text(file: Path) -> str:
+    """A file that whoever asks has written, and nobody else could. Raises OSError."""
+    with _opened(file, "r") as text:
+        found = os.fstat(text.fileno())
+        is_own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not (is_own and stat.S_ISREG(found.st_mode)):
+            raise PermissionError(f"{file} is another's")
+        return str(text.read())
+
+
+def _note(run: Path) -> str:
+    try:
+        return own_text(run / SAFE).strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def unsafe_work(box_home: Path) -> Iterator[str]:
+    """Runs that go on, and what was made in the trees, as the shell library tells it."""
+    command = ["bash", str(HERE / "lease_look.sh"), str(box_home)]
+    said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    words = said.stdout.decode("utf-8", "replace").splitlines()
+    for line in words:
+        word, *values = line.removeprefix("holds\t").split("\t")
+        if word in _MADE:
+            yield f"{values[-1] if values else '?'}: {_MADE[word]}"
+        elif line.startswith("holds"):
+            yield f"its trees: {word}"
+    if said.returncode or not words or words[-1].partition("\t")[0] != OVER:
+        yield "its trees: they can't be looked at"
+
+
+def people() -> list[str]:
+    """Where those who may log in have their homes."""
+    return [one.pw_dir for one in pwd.getpwall() if one.pw_uid == 0 or one.pw_uid in _PEOPLE]
+
+
+def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) -> Iterator[str]:
+    """Folders of boxstrap's that another user has, or another working folder."""
+    own = box_home.stat()
+    for place in sorted({*homes, *others}):
+        folder = Path(place, ".boxstrap")
+        try:
+            if not os.path.samestat(folder.stat(), own):
+                yield f"{folder}: what was begun from there is not looked at"
+        except PermissionError:
+            if place in homes:
+                yield f"{folder}: it may not be looked at"
+        except OSError:  # there is none
+            continue
+
+
+def all_unsafe(box_home: Path) -> Iterator[str]:
+    """Everything; none where the box may go."""
+    results = ResultsLook(box_home)
+    yield from results.unsafe()
+    yield from unsafe_homes(box_home, people(), map(str, Path("/").glob("*")))
+    if is_set_up(box_home):
+        yield "setup: one is at work"
+    yield from unsafe_work(box_home)  # late: while results are read, somebody may begin a run
+    yield from results.changed()
+
+
+class SafetyLook:
+    """A look in a process of its own, which may take as long as it likes."""
+
+    def __init__(self, box_home: Path) -> None:
+        self._command = [sys.executable, "-B", str(HERE / "lease_safety.py"), str(box_home)]
+        self._at_work: subprocess.Popen[str] | None = None
+        self.found: list[str] | None = None
+        """What the last one that told found unsafe; None before there was one."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has not told yet."""
+        return self._at_work is not None
+
+    def begin(self) -> None:
+        """Look anew, whoever is looking."""
+        self.end()
+        with suppress(OSError):
+            self._at_work = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
+    def tell(self) -> list[str] | None:
+        """What it found, once; None while it says nothing."""
+        if self._at_work is None or self._at_work.poll() is None:
+            return None
+        lines = self._at_work.communicate()[0].splitlines()
+        self._at_work = None
+        is_whole = lines[-1:] == [OVER]
+        self.found = lines[:-1] if is_whole else ["the box: it can't be looked at"]
+        return self.found
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._at_work is not None:
+            self._at_work.kill()
+            self._at_work.communicate()
+            self._at_work = None
+
+
+def main() -> None:
+    """Behind whatever trains."""
+    os.nice(19)
+    os.umask(0o077)
+    for number, line in enumerate(all_unsafe(Path(sys.argv[1]))):
+        if number < MOST:
+            sys.stdout.write("".join(c if c.isprintable() else "?" for c in line)[:300] + "\n")
+    sys.stdout.write(OVER + "\n")
+
+
+if __name__ == "__main__":
+    main()

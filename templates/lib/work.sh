@@ -1,0 +1,94 @@
+# shellcheck shell=bash
+# work: what a run trains, by its content; which run is of it, and what differs.
+
+# The work: content, command, environment. Started once, whoever asks, however often.
+find_work() {
+  [ -n "$WORK" ] && return
+  # A box that clones by itself finds the tree once it has the commit.
+  [ -n "$REPO_TREE" ] || # full
+    REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
+  inputs_python
+  MADE_WITH=$INPUTS
+  digest_work "$REPO_TREE"
+  WORK=$DIGEST
+}
+
+# digest_work TREE: what it is called, in DIGEST. An earlier version named its commit in the tree's place.
+digest_work() { digest <(printf '%s\0' "$1" "$TRAIN_COMMAND" "$MADE_WITH" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}"); }
+
+# tree_of COMMIT: its content, where this box has the commit; without the profile, whose words come by the script.
+tree_of() {
+  local listed
+  listed=$(work_git ls-tree "$1" 2>/dev/null) || # full
+    listed=$(store_git ls-tree "$1" 2>/dev/null) || return
+  digest <(grep -v $'\tboxstrap[.]yaml$' <<<"$listed")
+  printf '%s\n' "$DIGEST"
+}
+
+# is_content RUN: its files were those of this snapshot. An earlier version and the minimal edition noted the commit alone.
+is_content() {
+  local id tree
+  [ ! -f "$1/tree" ] || { is_line "$1/tree" "$REPO_TREE" && return; } || return # full
+  read -r id <"$1/commit" || return
+  ! tree=$(tree_of "$id") || [ "$tree" != "$REPO_TREE" ] || return 0 # full
+  [ "$id" = "$REPO_SNAPSHOT" ]
+}
+
+# find_run_of WORK: its newest run in RUN_OF, whoever began it: the folder is part of the work. 1 where there is none.
+find_run_of() {
+  local dir
+  RUN_OF=
+  for dir in "$BOX_HOME"/runs/*/*/; do
+    if [ -f "$dir/work" ] && is_work "$dir" "$1"; then
+      if [ -z "$RUN_OF" ] || [ "$dir" -nt "$RUN_OF" ]; then RUN_OF=${dir%/}; fi
+    fi
+  done
+  [ -n "$RUN_OF" ]
+}
+
+# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes `python:` and variables.
+is_work() {
+  local work commit
+  read_text "$1/work"
+  work=${TEXT%$'\n'}
+  [ "$work" != "$2" ] || return 0
+  [ ! -f "$1/tree" ] && read -r commit <"$1/commit" || return
+  digest_work "$commit"
+  case $work in
+    "$commit$TRAIN_COMMAND") ! grep -s '^[vp]' "$1/made_of" | grep -qvxF "$(python_and_variables)" || return ;;
+    "$DIGEST") ;;
+    *) return 1 ;;
+  esac
+  is_content "$1"
+}
+
+# What the minimal edition can tell: how the profile has `python:`, and the variables.
+python_and_variables() {
+  digest <(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}")
+  printf 'python %s\nvariables %s\n' "$PYTHON_ID" "$DIGEST"
+}
+
+# What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
+made_of() {
+  inputs_python
+  digest <(printf '%s\n' "$INPUTS")
+  printf 'environment %s\n' "$DIGEST"
+  python_and_variables
+  [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
+}
+
+# differences RUN: what of this setup is not as in that run. An earlier version's says nothing of some of it.
+differences() {
+  local line known=
+  [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
+  if [ -n "$WORK" ] && find_run_of "$WORK" && [ "$RUN_OF" = "$1" ]; then
+    # Of the same work only the secrets may be others.
+    case $known in *'secrets '*) is_line "$1/made_of" "secrets $SECRETS_ID" || printf ' secrets' ;; esac
+    return
+  fi
+  is_content "$1" || printf ' commit'
+  [ -z "$TRAIN_COMMAND" ] || [ "$(<"$1/command")" = "$(absolute_command)" ] || printf ' command'
+  made_of | while IFS= read -r line; do
+    [[ $'\n'$known != *$'\n'"${line% *} "* || $'\n'$known$'\n' = *$'\n'"$line"$'\n'* ]] || printf ' %s' "${line% *}"
+  done
+}

@@ -1,0 +1,320 @@
+"""What a box tells of itself before its lease destroys it: what it can't tell is not safe."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bootstrap.box import lease_safety
+from bootstrap.box.lease_safety import ResultsLook, SafetyLook, safe_note
+from bootstrap.render.parts import box_files
+
+OLD = 1_700_000_000
+
+
+class PulledBox:
+    """A box's folder with one run, all of whose results lie at home."""
+
+    def __init__(self, place: Path) -> None:
+        self.home, self.tree = place / ".boxstrap", place / "homework"
+        self.run = self.home / "runs/homework/train-1"
+        self.run.mkdir(parents=True)
+        (self.tree / "out").mkdir(parents=True)
+        self.notes = {"pid": "1 2 x\n", "exit": "0\n", "log_max": "1\n", "results": "out/\n"}
+        for name, text in {**self.notes, "dir": f"{self.tree}\n"}.items():
+            (self.run / name).write_text(text)
+        self.result = self.tree / "out/a.pt"
+        self.result.write_text("weights")
+        self.pull()
+
+    def pull(self) -> None:
+        """As a verified pull does."""
+        files = [one for one in (self.tree / "out").rglob("*") if one.is_file()]
+        present = {
+            str(one.relative_to(self.tree)): (
+                one.stat().st_size,
+                hashlib.sha256(one.read_bytes()).hexdigest(),
+            )
+            for one in files
+        }
+        (self.run / "safe").unlink(missing_ok=True)
+        (self.run / "safe").write_text(f"{safe_note(present)}\n")
+
+    def unsafe(self) -> list[str]:
+        """Of its results."""
+        look = ResultsLook(self.home)
+        said = [*look.unsafe(), *look.changed()]
+        return [one.removeprefix("train-1: ") for one in said]
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> PulledBox:
+    return PulledBox(tmp_path)
+
+
+def test_results_that_lie_at_home_are_safe(box: PulledBox) -> None:
+    assert box.unsafe() == []
+    (box.run / "safe").unlink()
+    assert box.unsafe() == ["its results were never pulled whole"]
+    box.result.unlink()
+    assert box.unsafe() == []  # nothing is there that could be lost
+    (box.run / "results").unlink()
+    assert box.unsafe() == []  # its profile names none
+    (box.run / "log_max").unlink()
+    assert box.unsafe() == ["nobody noted where its results lie"]
+
+
+CHANGES: dict[str, Callable[[PulledBox], object]] = {
+    "grown": lambda box: box.result.write_text("weights and more"),
+    "of equal size": lambda box: box.result.write_text("Weights"),
+    "one more": lambda box: (box.tree / "out/b.pt").write_text(""),
+    "one less, one more": lambda box: box.result.rename(box.tree / "out/b.pt"),
+    "another's note": lambda box: (box.run / "safe").chmod(0o666),
+    "a note of nothing": lambda box: (box.run / "safe").write_text("v1 \n"),
+    "a later format": lambda box: (box.run / "safe").write_text(
+        (box.run / "safe").read_text().replace("v1", "v2")
+    ),
+    "a link to a note": lambda box: (
+        (box.run / "safe").rename(box.run / "else"),
+        (box.run / "safe").symlink_to("else"),
+    ),
+    "a link that leads out": lambda box: (box.tree / "out/c").symlink_to("/etc/passwd"),
+    "a folder with a line's end of Unicode's": lambda box: (
+        (box.tree / "o\x85t").mkdir(),
+        (box.tree / "o\x85t/b.pt").write_text("b"),
+        (box.run / "results").write_text("out/\no\x85t/\n"),
+    ),
+    "a name that is no text": lambda box: (
+        Path(os.fsdecode(bytes(box.tree / "out") + b"/\xff")).open("w").close()
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_other_than_what_was_pulled_is_not(box: PulledBox, change: str) -> None:
+    assert box.unsafe() == []  # and its digests are kept
+    CHANGES[change](box)
+    assert len(box.unsafe()) == 1
+    box.pull()
+    still = {
+        "a link that leads out",
+        "a name that is no text",
+        "a folder with a line's end of Unicode's",
+    }
+    assert len(box.unsafe()) == (change in still)
+
+
+def test_what_a_process_writes_is_not_safe(box: PulledBox) -> None:
+    with box.result.open("a"):
+        assert box.unsafe() == ["out/a.pt can't be told (held)"]
+    assert box.unsafe() == []
+
+
+def test_what_is_written_while_others_are_read_is_seen(
+    box: PulledBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (box.tree / "out/b.pt").write_text("more")
+    box.pull()
+    read = ResultsLook._digest
+
+    def written(look: ResultsLook, path: str, state: lease_safety.FileState) -> str:
+        digest = read(look, path, state)
+        if path.endswith("b.pt"):
+            box.result.write_text("later")
+        return digest
+
+    monkeypatch.setattr(ResultsLook, "_digest", written)
+    assert box.unsafe() == ["its results changed while it was looked at"]
+
+
+def test_what_is_written_while_another_place_is_read_is_seen(
+    box: PulledBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = PulledBox(box.home.parent / "b")
+    moved = box.run.with_name("train-2")
+    other.run.rename(moved)
+    read = ResultsLook._digest
+
+    def meanwhile(look: ResultsLook, path: str, state: lease_safety.FileState) -> str:
+        if path.startswith(str(other.tree)):
+            box.result.write_text("later")
+        return read(look, path, state)
+
+    assert box.unsafe() == []
+    monkeypatch.setattr(ResultsLook, "_digest", meanwhile)
+    assert box.unsafe() == ["its results changed while it was looked at"]
+    monkeypatch.setattr(ResultsLook, "_digest", read)
+    box.pull()
+    look = ResultsLook(box.home)
+    assert [*look.unsafe(), *look.changed()] == []
+    (moved / "pid").write_text("2 2 x\n")
+    assert [*look.changed()] == ["runs: one began, and changed while it was looked at"]
+
+
+def test_what_others_have_on_the_box_is_not_looked_at(
+    box: PulledBox, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_safety, "HERE", programs)
+    own, their = str(box.home.parent), box.home.parent / "theirs"
+    monkeypatch.setattr(lease_safety, "people", lambda: [own, str(their), "/nowhere"])
+    assert list(lease_safety.all_unsafe(box.home)) == []
+    (their / ".boxstrap").mkdir(parents=True)
+    said = [f"{their}/.boxstrap: what was begun from there is not looked at"]
+    assert list(lease_safety.all_unsafe(box.home)) == said
+    assert list(lease_safety.unsafe_homes(box.home, [], [str(their)])) == said
+    (their / ".boxstrap").rmdir()
+    (their / ".boxstrap").symlink_to(box.home)  # as `~/.boxstrap` does
+    assert list(lease_safety.all_unsafe(box.home)) == []
+
+
+def test_a_second_look_reads_only_what_is_new(
+    box: PulledBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = list[str]()
+    opened = lease_safety._opened
+    monkeypatch.setattr(
+        lease_safety,
+        "_opened",
+        lambda file, mode: (read.append(Path(file).name), opened(file, mode))[1],
+    )
+    box.unsafe()
+    assert box.unsafe() == []
+    assert read.count("a.pt") == 2  # so young that it may change and show the same times
+    monkeypatch.setattr(lease_safety, "_SETTLED_NS", -(10**12))
+    assert box.unsafe() == box.unsafe() == []
+    assert read.count("a.pt") == 3
+    (box.home / "lease.digests").chmod(0o666)
+    box.unsafe()
+    assert read.count("a.pt") == 4
+
+
+def test_runs_of_one_place_need_one_pull(box: PulledBox) -> None:
+    other = box.run.with_name("train-2")
+    other.mkdir()
+    for note in box.run.iterdir():
+        if note.name != "safe":
+            (other / note.name).write_bytes(note.read_bytes())
+    assert box.unsafe() == []
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    place = tmp_path / "box"
+    place.mkdir()
+    for name, text in box_files():
+        (place / name).write_text(text + "\n")
+    return place
+
+
+def told(programs: Path, box: PulledBox) -> list[str]:
+    command = [sys.executable, "-B", str(programs / "lease_safety.py"), str(box.home)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -> None:
+    assert told(programs, box) == ["over"]
+    mine = subprocess.run(
+        ["sh", str(programs / "processes.sh"), "identity", str(os.getpid())],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (box.home / "lock").write_text(mine)
+    (box.run / "left").write_text(mine)
+    queued = box.run.with_name("train-2")
+    queued.mkdir()
+    (queued / "queue").write_text("gpus\n")
+    assert told(programs, box) == [
+        "setup: one is at work",
+        "train-1: it goes on",
+        "train-2: it goes on",
+        "over",
+    ]
+    subprocess.run(
+        ["bash", str(programs / "lease_look.sh"), str(box.home), "empty-queue"], check=True
+    )
+    assert (queued / "exit").read_text() == "143\n"
+    assert told(programs, box)[1:] == ["train-1: it goes on", "over"]
+    notes = box.home / "steps/other-1"
+    notes.mkdir(parents=True)
+    (notes / "repo.dir").write_text(f"{box.home.parent}/moved\n")
+    assert told(programs, box)[1:] == ["train-1: it goes on", "over"]  # it was never placed
+    (notes / "repo.placed").write_text("x\n")
+    assert told(programs, box)[2:] == [
+        "moved: its folder is not there, and may be elsewhere",
+        "over",
+    ]
+    (programs / "lease_look.sh").write_text("exit 1\n")
+    assert "its trees: they can't be looked at" in told(programs, box)
+
+
+def git(*args: str, **variables: str) -> None:
+    """In a repository of its own."""
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(
+        ["git", *who, *args], check=True, capture_output=True, env=os.environ | variables
+    )
+
+
+def test_no_variable_of_gits_hides_what_was_made(
+    programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A monitor may have been begun in a run's environment, which the profile names."""
+    tree, notes = str(box.tree), box.home / "steps/homework-1"
+    notes.mkdir(parents=True)
+    (notes / "repo.dir").write_text(f"{tree}\n")
+    (notes / "repo.placed").write_text("x\n")
+    git("init", "-q", tree)
+    (box.tree / ".gitignore").write_text("out/\n")
+    git("-C", tree, "add", "-A")
+    git("-C", tree, "commit", "-qm", "sent")
+    placed = ["--git-dir", str(notes / "placed"), "--work-tree", tree]
+    git("clone", "-q", "--bare", tree, str(box.home / "store/homework-1.git"))
+    git("clone", "-q", "--bare", tree, str(notes / "placed"))
+    git(*placed, "read-tree", "HEAD")
+    assert told(programs, box) == ["over"]
+    git("-C", tree, "commit", "-q", "--allow-empty", "-m", "here")
+    (box.tree / "new").write_text("new")
+    said = told(programs, box)
+    assert len(said) == 4
+    index = str(notes / "other")
+    git(*placed, "add", "-A", GIT_INDEX_FILE=index)
+    monkeypatch.setenv("GIT_DIR", str(box.home / "store/homework-1.git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", index)
+    assert told(programs, box) == said
+
+
+def test_a_look_that_is_cut_off_finds_nothing_safe(
+    programs: Path, box: PulledBox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_safety, "HERE", programs)
+    look = SafetyLook(box.home)
+    assert look.tell() is None
+    assert looked(look) == []
+    (programs / "lease_safety.py").write_text("raise SystemExit(1)\n")
+    assert looked(look) == ["the box: it can't be looked at"]
+    assert look.found == ["the box: it can't be looked at"]
+
+
+def looked(look: SafetyLook) -> list[str] | None:
+    look.begin()
+    assert look._at_work is not None
+    look._at_work.wait(20)
+    return look.tell()
+
+
+def test_a_kind_that_nobody_knows_is_not_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell library tells of more one day than this file has words for."""
+    monkeypatch.setattr(lease_safety, "HERE", tmp_path)
+    told = "holds\\trepositories\\t1\\tlib\\nholds\\tnovel\\t1\\tx\\nover\\tyes\\n"
+    (tmp_path / "lease_look.sh").write_text(f"printf '{told}'\n")
+    found = [*lease_safety.unsafe_work(tmp_path)]
+    assert found == ["lib: submodules with commits of their own, perhaps", "its trees: novel"]

@@ -1,0 +1,55 @@
+"""What counts as the same work, and whose setup holds the lock, by the library that ships."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+
+from bootstrap.render.parts import shell_part
+from tests.unit.protocol.conftest import DEAD, identity
+
+TREE = "100644 blob 1\ttrain.py"
+
+
+def said(parts: tuple[str, ...], line: str) -> str:
+    library = "".join(shell_part("lib", name) for name in parts)
+    done = subprocess.run(
+        ["bash", "-c", f"{library}\n{line}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def tree_of(*rows: str) -> str:
+    listed = "\n".join(rows)
+    return said(("base", "work"), f"work_git() {{ printf '%s\\n' '{listed}'; }}; tree_of c1")
+
+
+def test_another_profile_makes_no_other_work() -> None:
+    alone = tree_of(TREE)
+    assert len(alone.strip()) == 64
+    assert tree_of("100644 blob 2\tboxstrap.yaml", TREE) == alone
+    assert tree_of("100644 blob 2\tsub/boxstrap.yaml", TREE) != alone
+    assert tree_of(TREE.replace("1", "3")) != alone
+
+
+def holder(folder: Path, process: str, script: str) -> str:
+    """What `take_lock` returns while that one holds it."""
+    (folder / "lock").write_text(f"{process}\n{script}\nsetup-1\n")
+    with (folder / "lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        line = f"BOX_HOME={folder} SCRIPT_ID=mine MANAGERS=(apt)\nwrite_event() {{ :; }}\n"
+        return said(("base", "process", "lock"), f"{line}take_lock 0; echo $?").strip()
+
+
+def test_the_same_setup_is_followed_only_while_it_lives(tmp_path: Path) -> None:
+    alive = identity(os.getpid())
+    assert holder(tmp_path, alive, "mine") == "2"
+    assert holder(tmp_path, alive, "another") == "1"
+    assert holder(tmp_path, DEAD, "mine") == "1", "it is gone: what it left behind has the lock"

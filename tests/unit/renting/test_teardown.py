@@ -1,0 +1,75 @@
+"""A box's answer about what was made there, the list of it, and a run that ends meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, NotSafeError
+from bootstrap.link.local import LocalWire
+from bootstrap.protocol.made_there import parse_made
+from bootstrap.protocol.probe import BoxState
+from bootstrap.protocol.run import Run
+from bootstrap.renting import teardown
+from bootstrap.renting.teardown import TeardownWish, _refusal
+from bootstrap.renting.unsafe import Unsafe
+
+
+class _Wire(LocalWire):
+    label = "box"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"home\t/x\n",
+        b"home\t/x\ntree\tno such\tthing\nover\tyes\n",
+        b"home\t/x\nholds\tedits\ntree\tk\tn\t1\t\nover\tyes\n",
+        b"home\t/x\nholds\tmagic\t1\tx\nover\tyes\n",
+        b"home\t/x\nref\tnone\trefs/heads/x\nover\tyes\n",
+        b"home\t/x\ntree\t../..\thomework\t1\t\nover\tyes\n",
+    ],
+)
+def test_half_an_answer_is_none(answer: bytes) -> None:
+    """What is passed over would be taken for nothing, and the box be destroyed."""
+    wire = _Wire()
+    with pytest.raises(BoxstrapError):
+        parse_made(answer, wire)
+    wire.close()
+
+
+def test_the_list_says_what_to_do_about_each() -> None:
+    error = _refusal("my-box", [Unsafe("run", "a/train-1", "running"), Unsafe("edits", "a", "x")])
+    assert isinstance(error, NotSafeError)
+    assert "a/train-1: running" in error.what
+    for words in ("down --host my-box --stop-runs", "sync --back --host my-box", "--discard"):
+        assert words in error.hint
+
+
+def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results were none yet when those were looked at, and at the end it is live no more."""
+    over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
+    live, again = replace(over, state="running", rc=None), replace(over, started=7)
+    nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
+    for name in ("BoxResultsCheck", "BoxTrees", "read_made"):
+        monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
+
+    def found(before: Sequence[Run], after: Sequence[Run]) -> list[str]:
+        looks = [BoxState(runs=tuple(before)), BoxState(runs=tuple(after))]
+        monkeypatch.setattr(
+            teardown, "_look_again", lambda there: setattr(there, "box_state", looks.pop(0))
+        )
+        there: Any = SimpleNamespace(box_state=looks[0], link=SimpleNamespace(wire=0), workdir="")
+        look: Any = TeardownWish(most=0, only_look=True)
+        nobody: Any = None
+        return [one.kind for one in teardown.secure(nobody, there, nobody, look)]
+
+    assert found([over], [over]) == []
+    assert found([live], [live]) == ["run"]
+    assert found([live], [over]) == ["results"]
+    assert found([], [over]) == ["results"]
+    assert found([over], [again]) == ["results"]

@@ -1,0 +1,30 @@
+"""What a box says to a state that it does not take, as people read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedError, UsageError
+from bootstrap.protocol.sync_state import SyncAnswer
+from bootstrap.sync.refusals import refusal
+
+
+@pytest.mark.parametrize(
+    ("problem", "detail", "kind", "says"),
+    [
+        ("fresh", "", UsageError, "boxstrap setup --host box"),
+        ("alive", "homework/train-2", BusyError, "train-2 is running and uses these files"),
+        ("busy", "setup s1", BusyError, "a setup is at work on this box (setup s1)"),
+        ("refused", "no room", BoxstrapError, "did not take what was sent: no room"),
+        ("lacks", "", BoxstrapError, "it does not say why"),
+        ("failed", "box-edits", NotSafeError, "boxstrap sync --back --host box"),
+        ("failed", "disk-full", StepFailedError, "train.py: no space"),
+    ],
+)
+def test_each_refusal_says_what_to_do(
+    problem: str, detail: str, kind: type[BoxstrapError], says: str
+) -> None:
+    answer = SyncAnswer(False, problem, detail, (), {}, (), ("train.py: no space",), {})
+    error = refusal(answer, "root@box:22", "box")
+    assert type(error) is kind
+    assert says in error.text()
