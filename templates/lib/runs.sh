@@ -205,9 +205,10 @@ has_runner() {
   return 1
 }
 
-# A session is a window onto a run: where somebody ended it, or tmux itself died, the run goes on.
+# A session is a window onto a run: where somebody ended it, or tmux itself died, the run goes on. Before its work
+# begins, a run of the queue has its turn, and no session yet.
 has_session() {
-  ! in_state "$1" running || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
+  ! in_state "$1" running || [ -z "$_child" ] || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
 }
 
 await_begin() {

@@ -142,6 +142,17 @@ def test_top_shows_it(name: str, workdir: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @each_case
+def test_a_setup_misses_a_session_only_where_its_work_has_begun(name: str, workdir: Path) -> None:
+    library = shell_part("lib", "process") + shell_part("lib", "run_state")
+    script = f"{library}{functions('lib', 'runs', ('has_session',))}\nhave() {{ :; }}\n"
+    script += "our_tmux() { return 1; }\n"
+    case = CASES[name]
+    misses = case.state == "running" and len(case.pid or ()) == 2
+    answer = said("bash", f"{script}has_session '{run_of(workdir)}' && echo content || echo missed")
+    assert answer.strip() == ("missed" if misses else "content")
+
+
+@each_case
 def test_a_setup_takes_it_for_alive_or_not(name: str, workdir: Path) -> None:
     parts = "".join(shell_part("lib", part) for part in ("process", "run_state", "repository"))
     home, folder = workdir / ".boxstrap", run_of(workdir) / "nowhere"
