@@ -101,7 +101,8 @@ class BoxTrees:
         if not self._made.is_set_up:
             what = "nothing of boxstrap's is there, so that nobody can say what is on it"
             return [Unsafe("unknown", self._connection.box.known.name, what)]
-        return [one for tree in self._made.trees for one in self._of_tree(tree)]
+        found = (one for tree in self._made.trees for one in self._of_tree(tree))
+        return list(dict.fromkeys(found))  # refs and files of one tree may both be unread
 
     def _of_tree(self, tree: MadeInTree) -> Iterator[Unsafe]:
         here = self._here(tree)

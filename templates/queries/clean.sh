@@ -28,8 +28,8 @@ what_was_made() {
   mapfile -d '' -t edits < <(placed_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d && printf '/\0')
   mapfile -d '' -t staged < <(work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d HEAD -- && printf '/\0')
   mapfile -t commits < <(own_commits && printf '/\n')
-  mapfile -d '' -t files < <(new_files && printf '/\0')
-  told edits "${edits[@]}" && told staged "${staged[@]}" && told commits "${commits[@]}" && told files "${files[@]}" && own_repositories
+  mapfile -d '' -t files < <(all_new_files && printf '/\0')
+  holds_if_whole edits "${edits[@]}" && holds_if_whole staged "${staged[@]}" && holds_if_whole commits "${commits[@]}" && holds_if_whole files "${files[@]}" && own_repositories
 }
 
 # Commits of its branches, tags and stashes that were never sent to this box.
@@ -41,7 +41,7 @@ own_commits() {
 }
 
 # Files that were not placed, those that git ignores too.
-new_files() {
+all_new_files() {
   local file left_out=() line
   for line in "${CACHES[@]}"; do left_out+=("--exclude=$line"); done
   while IFS= read -r -d '' file; do

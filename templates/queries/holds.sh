@@ -18,8 +18,8 @@ holds() {
   tell holds "$1" "$2" ${names[@]+"${names[@]}"}
 }
 
-# told KIND NAME... /: the last word says that git told all.
-told() {
+# holds_if_whole KIND NAME... /: the last word says that git told all.
+holds_if_whole() {
   [ "$#" -gt 1 ] && [ "${!#}" = / ] || return
   [ "$#" -eq 2 ] || holds "$1" "$(($# - 2))" "${@:2:$#-2}"
 }
@@ -34,7 +34,7 @@ own_repositories() {
       /) found+=(/) ;;
     esac
   done
-  told repositories ${found[@]+"${found[@]}"}
+  holds_if_whole repositories ${found[@]+"${found[@]}"}
 }
 
 # results_of FOLDER: the results of runs that began in this tree, as lines of .gitignore.

@@ -45,16 +45,16 @@ own_files() {
   [ -f "$PLACED/index" ] || return
   mapfile -d '' -t edits < <(placed_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d && printf '/\0')
   # In the index alone: what the file has as well is an edit, or was placed.
-  mapfile -d '' -t staged < <({
-    work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d HEAD --
-    work_git diff --name-only -z --no-ext-diff --ignore-submodules=all
-  } | LC_ALL=C sort -z | uniq -zd)
-  mapfile -d '' -t files < <(new_files && printf '/\0')
-  told edits "${edits[@]}" && told staged "${staged[@]}" / && told files "${files[@]}"
+  mapfile -d '' -t staged < <(set -o pipefail && {
+    work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d &&
+      work_git diff --name-only -z --no-ext-diff --ignore-submodules=all
+  } | LC_ALL=C sort -z | uniq -zd && printf '/\0')
+  mapfile -d '' -t files < <(unignored_new_files && printf '/\0')
+  holds_if_whole edits "${edits[@]}" && holds_if_whole staged "${staged[@]}" && holds_if_whole files "${files[@]}"
 }
 
 # Files that were not placed, and that git doesn't ignore.
-new_files() {
+unignored_new_files() {
   local left_out=() line
   while IFS= read -r line; do left_out+=("--exclude=$line"); done < <(results_of "$REPO_DIR")
   [ ! -f "$REPO_DIR/.git/info/exclude" ] || left_out+=("--exclude-from=$REPO_DIR/.git/info/exclude")

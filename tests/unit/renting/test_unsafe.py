@@ -172,6 +172,15 @@ def without_git(world: World) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def without_an_index_to_compare(world: World) -> Iterator[None]:
+    """Something is staged, and the person's git compares nothing with it."""
+    with in_the_index(world):
+        world.git("config", "diff.orderFile", "/nowhere")
+        yield
+        world.git("config", "--unset", "diff.orderFile")
+
+
+@contextlib.contextmanager
 def another_working_tree(world: World) -> Iterator[None]:
     world.git("worktree", "add", "-q", "--detach", str(world.tree.with_name("wt")))
     yield
@@ -287,6 +296,10 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "another working tree": (
         another_working_tree,
+        ["unread homework: git can't tell what was made there"],
+    ),
+    "an index that can't be compared": (
+        without_an_index_to_compare,
         ["unread homework: git can't tell what was made there"],
     ),
     "a tree without its git": (
