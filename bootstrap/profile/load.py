@@ -118,14 +118,14 @@ def _chain(path: Path) -> tuple[Layer, ...]:
         _is_ours(following)
         source = read(following, find.label(following))
         tree, problems = read_tree(source, find.label(following))
-        _beside(tree, following.parent)
+        _resolve_data_paths(tree, following.parent)
         parent, wrong = _parent(tree, following, seen)
         layers.append(Layer(following, tree, (*problems, *wrong)))
         following = parent
     return tuple(layers)
 
 
-def _beside(tree: Branch, folder: Path) -> None:
+def _resolve_data_paths(tree: Branch, folder: Path) -> None:
     """Make the paths of `data:` absolute: they lie beside the file that names them."""
     leaf = tree.children.get("data")
     items = leaf.value if isinstance(leaf, Leaf) and isinstance(leaf.value, list) else []

@@ -1,7 +1,7 @@
 """What a key of a profile takes from the person, beside what it says of a box.
 
 Every key of the schema is marked with one of these; a test walks it. What a repository's own
-profile takes needs the person's consent (`profile/consent.py`).
+profile takes needs the person's consent (`profile/takings.py`).
 """
 
 from __future__ import annotations

@@ -40,17 +40,17 @@ def render_carrier(
     *,
     wait: bool = False,
     leave: tuple[str, ...] = (),
-    narrow: bool = False,
+    bare: bool = False,
 ) -> str:
     """A script that takes the box it runs on to the profile.
 
-    `wait`: it lasts as long as the training. `leave`: steps that are left out. `narrow`: without
+    `wait`: it lasts as long as the training. `leave`: steps that are left out. `bare`: without
     comments, docstrings and indentation, which nobody reads in what is packed.
     """
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
     values = variables(by_address(profile), source, steps, local=False, secrets_id=mark)
-    script = render_script(profile.name, values, steps, narrow=narrow)
+    script = render_script(profile.name, values, steps, bare=bare)
     at_boot = profile.train.at_boot if profile.train else "leave"
     own: list[tuple[str, Value]] = [
         ("WORKDIR", profile.box.workdir),

@@ -45,7 +45,7 @@ class Door:
     file: str = ""
 
     @property
-    def is_narrow(self) -> bool:
+    def takes_bare(self) -> bool:
         """Whether the full script fits only without what its reader alone needs."""
         return self.limit is not None and self.limit <= ARGUMENT
 

@@ -14,7 +14,7 @@ FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
 """What each is called in JSON documents, which keep their words."""
 
-LEFT_OUT: dict[str, tuple[str, ...]] = {
+LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
     COMPACT: (
         "steps that run at the same time, and live progress",
         "the smoke test; of the GPU check: power, throttling, heat, bus, NVLink, and all of the "
@@ -61,5 +61,5 @@ def needs_full(profile: Profile, edition: str) -> None:
 
 def left_out(edition: str) -> tuple[str, ...]:
     """What an edition does not do, for people."""
-    whole = LEFT_OUT.get(edition, ())
-    return (*LEFT_OUT[COMPACT], *whole[1:]) if edition == MINIMAL else whole
+    whole = LEFT_OUT_TEXTS.get(edition, ())
+    return (*LEFT_OUT_TEXTS[COMPACT], *whole[1:]) if edition == MINIMAL else whole

@@ -111,9 +111,9 @@ def _install(profile: Profile) -> str:
     python = profile.python
     words = {name: "".join(map(_word, each)) for name, each in requirement_words(python).items()}
     extras = "".join(f" --extra {quote(extra)}" for extra in python.extras)
-    install, beside = '"$u" pip install -qp "$V/bin/python"', words["BESIDE_FILES"]
+    install, beside = '"$u" pip install -qp "$V/bin/python"', words["ADDED_ARGUMENTS"]
     sync = f'"$u" sync -q --frozen --inexact{words["LOCK_OPTIONS"]}'
-    late = f"\n{install}{words['BESIDE_LOCK']}" if words["BESIDE_LOCK"] else ""
+    late = f"\n{install}{words['ADDED_TO_LOCK']}" if words["ADDED_TO_LOCK"] else ""
     lines = [f"export UV_INDEX={quote(' '.join(python.index))}"] if python.index else []
     if python.no_build_isolation:
         lines += [f'printf "%s;python_version<\'0\'\n"{words["NAMES_OF_LAST"]} >"$B/last"']
@@ -123,13 +123,13 @@ def _install(profile: Profile) -> str:
         lines.append(f"{sync} --project {quote(folder)}{extras}{late}")
     elif python.requirements is not None:
         files = "".join(f" -r {quote(file)}" for file in python.requirements)
-        lines.append(f"{install}{files}{beside}" if files or words["BESIDE_FILES"] else ":")
+        lines.append(f"{install}{files}{beside}" if files or words["ADDED_ARGUMENTS"] else ":")
     else:
         lines += [
             f"if [ -f uv.lock ];then {sync}{extras}{late}",
             f"elif [ -f requirements.txt ];then {install} -r requirements.txt{beside}",
             f"elif [ -f pyproject.toml ];then {install} -r pyproject.toml{extras}{beside}",
-            *([f"else {install}{beside}"] if words["BESIDE_FILES"] else []),
+            *([f"else {install}{beside}"] if words["ADDED_ARGUMENTS"] else []),
             "fi",
         ]
     return "\n".join(

@@ -47,7 +47,7 @@ LIBRARY = (
 )
 """`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
 
-BESIDE_STEPS = frozenset(
+STEPS_LIBRARY = frozenset(
     {
         *("packages", "uv", "venv", "dependencies", "sources", "uv_progress", "conda", "fits"),
         *("reuse", "bytecode"),

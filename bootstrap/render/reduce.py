@@ -1,4 +1,4 @@
-"""What is left of the library where a door is narrow: parts are left out, and none is rewritten.
+"""What is left of the library where a door has a limit: parts are left out, and none is rewritten.
 
 Lines that end in `# full` go, then every function of the shell that nothing calls any more.
 Comments and indentation go last (`pack.py`).

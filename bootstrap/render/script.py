@@ -14,7 +14,7 @@ from bootstrap import __version__
 from bootstrap.paths import cache_dir, shipped, write_private
 from bootstrap.plan import Step
 from bootstrap.render.pack import bare_python, bare_shell
-from bootstrap.render.parts import BESIDE_STEPS, LIBRARY, box_files, shell_part, step_of
+from bootstrap.render.parts import LIBRARY, STEPS_LIBRARY, box_files, shell_part, step_of
 from bootstrap.render.quote import Value, harmless, quote
 
 if TYPE_CHECKING:
@@ -70,21 +70,21 @@ def render_script(
     variables: Sequence[tuple[str, Value]],
     steps: Sequence[Step],
     *,
-    narrow: bool = False,
+    bare: bool = False,
 ) -> str:
     """The full script: all of the library, readable.
 
-    `narrow`: without what its reader alone needs, for a door with a limit.
+    `bare`: without what its reader alone needs, for a door with a limit.
     """
-    library = [shell_part("lib", name) for name in LIBRARY if name not in BESIDE_STEPS]
-    beside = [shell_part("lib", name) for name in LIBRARY if name in BESIDE_STEPS]
+    library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
+    beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
     names = [step.name for step in steps]
     if "repo" in names and "train" not in names:
         names.append("train")  # for a run that is asked for by its command
     parts = [*beside, *(shell_part("steps", name) for name in names)]
-    files = bare_box_files() if narrow else box_files()
+    files = bare_box_files() if bare else box_files()
     files = tuple(file for file in files if step_of(file[0]) in {"", *names})
-    if narrow:  # a quarter less, packed
+    if bare:  # a quarter less, packed
         library, parts = (list(map(bare_shell, texts)) for texts in (library, parts))
     return assemble_script(profile_name, variables, Parts(library, parts, files))
 

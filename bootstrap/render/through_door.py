@@ -151,7 +151,7 @@ def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
     if door.bakes and profile.python.torch_backend == "auto":
         profile = profile.replace(python=profile.python.replace(torch_backend="none"))
     makers: dict[str, Callable[[], str]] = {
-        FULL: lambda: render_carrier(profile, source, leave=door.leave, narrow=door.is_narrow),
+        FULL: lambda: render_carrier(profile, source, leave=door.leave, bare=door.takes_bare),
         COMPACT: lambda: render_compact(profile, source),
         MINIMAL: lambda: render_minimal(profile, source),
     }

@@ -215,8 +215,8 @@ def requirement_words(python: Python) -> dict[str, list[str]]:
     return {
         "PYTHON_INDEX": python.index,
         "LOCK_OPTIONS": [*groups, *_options("--no-build-package", wheels), *late],
-        "BESIDE_LOCK": [*binary, *python.packages] if python.packages else [],
-        "BESIDE_FILES": [*groups, *binary, *python.packages],
+        "ADDED_TO_LOCK": [*binary, *python.packages] if python.packages else [],
+        "ADDED_ARGUMENTS": [*groups, *binary, *python.packages],
         "BUILT_LAST": ["--no-build-isolation", *binary, *last] if last else [],
         "NAMES_OF_LAST": names,
     }

@@ -25,9 +25,11 @@ from bootstrap.ui.screen import Screen
 
 
 @contextlib.contextmanager
-def alone(box: KnownBox) -> Iterator[bool]:
-    """Whether nobody else brings home what it has, and ends it, meanwhile: what one fetches another
-    would take for unsafe, and that may take longer than cron waits."""
+def try_end_lock(box: KnownBox) -> Iterator[bool]:
+    """Whether it is ours: nobody else brings home what the box has, and ends it, meanwhile.
+
+    What one fetches another would take for unsafe, and that may take longer than cron waits.
+    """
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context((box.folder / "end.lock").open("w"))

@@ -18,7 +18,7 @@ from bootstrap.protocol.lease import LOST, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting import rental
-from bootstrap.renting.ending import alone, end
+from bootstrap.renting.ending import end, try_end_lock
 from bootstrap.renting.lease_count import (
     BY_ITS_WORD,
     count,
@@ -96,8 +96,8 @@ def guard_once(screen: Screen) -> None:
 
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
     try:
-        with alone(box) as is_alone:
-            if is_alone:
+        with try_end_lock(box) as is_ours:
+            if is_ours:
                 return _look(box, screen)
             return GuardedBox(box.name, box.host_text, "another command is at it")
     except BoxstrapError as error:

@@ -22,7 +22,7 @@ from bootstrap.protocol.probe import probe
 from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
 from bootstrap.renting.destruction import is_gone
-from bootstrap.renting.ending import alone, end, finish, was_met
+from bootstrap.renting.ending import end, finish, try_end_lock, was_met
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
 from bootstrap.renting.torn_down import TornDown
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
@@ -60,7 +60,8 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
     except BoxstrapError as error:
         _end_unseen(known, screen, wish, error)
         return
-    with connection, alone(connection.box.known):
+    # A guard waits meanwhile; a person who asked is not kept waiting for one.
+    with connection, try_end_lock(connection.box.known):
         name = connection.box.known.name
         own = find_own(options, connection.box, connection.link.wire)
         unsafe = secure(options, connection, screen, wish)

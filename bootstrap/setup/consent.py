@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, ProfileError
 from bootstrap.profile import find
-from bootstrap.profile.consent import Taking, Takings, agree, agreed, find_takings, values_of
 from bootstrap.profile.load import LoadedProfile, load
 from bootstrap.profile.schema import taking_keys
 from bootstrap.profile.takes import Takes
+from bootstrap.profile.takings import Taking, Takings, agree, agreed, find_takings, values_of
 from bootstrap.repo.place import repository_root
 
 if TYPE_CHECKING:

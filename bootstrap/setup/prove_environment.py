@@ -15,7 +15,7 @@ from bootstrap.link.exchange import ask
 from bootstrap.protocol.probe import BoxState
 from bootstrap.render.quote import quote
 from bootstrap.setup.context import SetupContext, get_context
-from bootstrap.setup.environment_proof import EnvironmentProof, read_answer
+from bootstrap.setup.environment_comparison import EnvironmentProof, read_answer
 from bootstrap.setup.secret_sources import BYTES
 from bootstrap.setup.secret_values import fingerprint
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
 from bootstrap.runs.run_lines import how_to_resume
-from bootstrap.setup.environment_proof import NOT_PROVED, WAYS
+from bootstrap.setup.environment_comparison import NOT_PROVED, WAYS
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.words import NextCommands, what_next
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bootstrap.plan import PlanRow
     from bootstrap.profile.schema import Profile
     from bootstrap.protocol.run import Run
-    from bootstrap.setup.environment_proof import EnvironmentProof
+    from bootstrap.setup.environment_comparison import EnvironmentProof
     from bootstrap.setup.result import SetupResult
     from bootstrap.sync.new_run import BegunRun
     from bootstrap.ui.screen import Screen

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; the capitals are rendered
-# compact: the library's steps in the foreground, one after another, for doors too narrow for the full script.
+# compact: the library's steps in the foreground, one after another, for doors that do not take the full script.
 
 main() {
   local lacks

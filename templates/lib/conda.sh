@@ -64,5 +64,5 @@ add_to_conda() {
 # conda_arguments: what the profile requires beside the file; 1 where that is nothing.
 conda_arguments() {
   [ "${#REQUIREMENTS[@]}" -eq 0 ] || requirements_arguments
-  [ "${#REQUIREMENTS[@]}" -gt 0 ] || [ "${#BESIDE_FILES[@]}" -gt 0 ]
+  [ "${#REQUIREMENTS[@]}" -gt 0 ] || [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ]
 }

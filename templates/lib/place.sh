@@ -8,7 +8,7 @@
 #
 # Two git folders look at one tree. `$REPO_DIR/.git` is the person's: HEAD is the commit, so that their git shows what
 # the snapshot changes. $PLACED is ours, a worktree of the store: its index is what boxstrap placed, byte for byte. A
-# file is written over or goes only if it is in that index and its content is unchanged. The narrow editions make none
+# file is written over or goes only if it is in that index and its content is unchanged. The shorter editions make none
 # beside a tree, and ask the person's git; the full script takes such a tree over.
 #
 # Needs base, git, git_locks, packs and repository (lib/); the names of `settle_names` and the script's REPO_ variables;

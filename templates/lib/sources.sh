@@ -32,7 +32,7 @@ find_sources() {
     requirements) for file in "${REQUIREMENTS[@]}"; do with_included "$file" 8; done ;;
     conda) conda_sources ;; # full
   esac
-  case $SOURCE_KIND:${BESIDE_FILES[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
+  case $SOURCE_KIND:${ADDED_ARGUMENTS[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
 }
 
 # holds_project: whether the repository itself is installed from these, as a link to its tree or a copy of its files.
@@ -117,7 +117,7 @@ install_sources() {
   if find_arguments; then run_installer; fi
   exact=
   # A lock knows nothing of what the profile names beside it.
-  [ "$SOURCE_KIND" != lock ] || add_requirements "${BESIDE_LOCK[@]}"
+  [ "$SOURCE_KIND" != lock ] || add_requirements "${ADDED_TO_LOCK[@]}"
   add_requirements "${BUILT_LAST[@]}"
 }
 
@@ -156,9 +156,9 @@ find_arguments() {
     project) project_arguments ;;
     requirements) requirements_arguments ;;
     conda) conda_arguments || return ;; # full
-    nothing) [ "${#BESIDE_FILES[@]}" -gt 0 ] || return 1 ;;
+    nothing) [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ] || return 1 ;;
   esac
-  arguments+=("${BESIDE_FILES[@]}")
+  arguments+=("${ADDED_ARGUMENTS[@]}")
   # A file may name them too: uv passes over them, since an override says that no Python needs them.
   if [ "${#BUILT_LAST[@]}" -gt 0 ]; then # full
     printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last" # full
@@ -197,7 +197,7 @@ requirements_arguments() {
 with_pip() {
   local word words=()
   [ "${arguments[0]}" = pip ] || fail build-failed 'python.installer: pip cannot install a uv.lock' 'take uv, or name requirements'
-  [ "${BESIDE_FILES[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' || # full
+  [ "${ADDED_ARGUMENTS[0]-}" != --group ] || our_pip install --help | grep -q -e '--group ' || # full
     fail build-failed "the pip of $VENV_DIR is too old for python.groups" 'take uv, or renew pip there' # full
   for word in "${arguments[@]:4}" ${1+"--force-reinstall"}; do
     case $word in --index-strategy | unsafe-best-match | --override | "$SETUP_DIR/last") ;; *) words+=("$word") ;; esac

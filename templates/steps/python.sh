@@ -13,7 +13,7 @@ inputs_python() {
   # By the main tree's path: in which tree a work runs is no part of it.
   local VENV_DIR=$MAIN_VENV # full
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
-    "${BESIDE_FILES[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
+    "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
   PYTHON_INPUTS=$INPUTS # full
 }
 

@@ -17,7 +17,7 @@ from bootstrap.profile import schema_json
 from bootstrap.profile.fields import EXPECTED, REQUIRED, Field
 from bootstrap.profile.schema import PROFILE
 from bootstrap.render.doors import DOORS
-from bootstrap.render.editions import COMPACT, LEFT_OUT, MINIMAL
+from bootstrap.render.editions import COMPACT, LEFT_OUT_TEXTS, MINIMAL
 from bootstrap.tasks import namespace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -151,7 +151,7 @@ def doors(_: str) -> str:
 
 def left_out(_: str) -> str:
     """What the shorter scripts don't do."""
-    rows = ((name, what) for name in (COMPACT, MINIMAL) for what in LEFT_OUT[name])
+    rows = ((name, what) for name in (COMPACT, MINIMAL) for what in LEFT_OUT_TEXTS[name])
     return _table("script", "without", rows=rows)
 
 

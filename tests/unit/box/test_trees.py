@@ -107,7 +107,7 @@ class Trees:
         empty = ("PYTHON_VERSION", "LOCK", "REQUIREMENTS_SET", "CONDA")
         lines = [f"{name}={shlex.quote(value)}" for name, value in (own | values).items()]
         lines += [f"{name}=" for name in empty]
-        lists = ("EXTRAS", "BESIDE_FILES", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
+        lists = ("EXTRAS", "ADDED_ARGUMENTS", "BUILT_LAST", "PYTHON_INDEX", "REQUIREMENTS")
         lines += [f"{name}=()" for name in lists]
         parts = [shell_part("lib", name) for name in LIBRARY]
         begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]

@@ -56,7 +56,7 @@ from bootstrap.runs.servers import JUPYTER, TENSORBOARD, start_server, stop_serv
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
-from bootstrap.setup.environment_proof import read_answer
+from bootstrap.setup.environment_comparison import read_answer
 from bootstrap.setup.first_output import watch_beginning
 from bootstrap.setup.local_data import DataSender, targets_there
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
