@@ -18,6 +18,7 @@ import pytest
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
 from tests.cli import User, forget_settings, plain_environment
+from tests.forked import SHARED, start_server
 
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]
@@ -39,18 +40,22 @@ hypothesis.settings.register_profile(
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ[SHARED] = start_server()
     hypothesis.settings.load_profile("every" if config.option.every else "ours")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Where all is to run, each worker compiles another part of it first: all would compile all."""
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None or session.config.option.file_or_dir:
+    """Of whole folders each worker compiles another part first: all would compile all."""
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    folders = [config.rootpath / folder for folder in config.option.file_or_dir or ("tests",)]
+    if worker is None or not all(folder.is_dir() for folder in folders):
         return
-    files = sorted(session.config.rootpath.glob("tests/**/test_*.py"))
+    files = sorted(file for folder in folders for file in folder.glob("**/test_*.py"))
     for file in files[int(worker["workerid"][2:]) :: worker["workercount"]]:
-        name = ".".join(file.relative_to(session.config.rootpath).with_suffix("").parts)
+        name = ".".join(file.relative_to(config.rootpath).with_suffix("").parts)
         with contextlib.suppress(Exception, pytest.skip.Exception):  # said when it is collected
             import_module(name)
 

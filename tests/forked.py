@@ -17,6 +17,7 @@ import os
 import pkgutil
 import select
 import selectors
+import shutil
 import socket
 import subprocess
 import sys
@@ -118,14 +119,20 @@ class Forked:
         return self._out.decode(errors="replace"), None
 
 
-# -- the server: a process for each of pytest's
+# -- the server: one for all of pytest's processes
+
+SHARED = "TESTS_FORK_SERVER"
+"""The variable with the address of the server that pytest's first process has started."""
 
 
-@functools.cache
-def _server() -> socket.socket:
-    """Start it; where its requests go. It ends with that socket."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def start_server() -> str:
+    """Start one, which ends with this process; its address."""
+    address = str(Path(tempfile.mkdtemp(prefix="boxstrap-forked-")) / "requests")
+    ours, theirs = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
     with theirs:
+        theirs.bind(address)
+        theirs.listen(64)
+        ours.connect(address)  # the first: when it is closed, the server ends
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.forked"],
             cwd=HERE,
@@ -138,37 +145,65 @@ def _server() -> socket.socket:
     def end() -> None:
         ours.close()
         process.wait()
+        shutil.rmtree(Path(address).parent)
 
     atexit.register(end)
+    return address
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """Where this process sends its requests."""
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.connect(os.environ.get(SHARED) or start_server())
+    atexit.register(ours.close)
     return ours
 
 
-def serve(requests: socket.socket) -> None:
+def serve(listener: socket.socket) -> None:
     """Fork a program for each request, and report its number and how it ended."""
     gc.disable()
     _import_all()
     gc.freeze()
     gc.enable()
     ready = selectors.DefaultSelector()
-    ready.register(requests, selectors.EVENT_READ)
+    first, _ = listener.accept()
+    callers = [listener, first]
+    for each in callers:
+        ready.register(each, selectors.EVENT_READ)
     while True:
         for key, _ in ready.select():
-            if key.data:
+            caller = next((each for each in callers if each is key.fileobj), None)
+            if caller is None:
                 ready.unregister(key.fd)
                 _report_end(key.fd, *key.data)
-                continue
-            asked, fds, _, _ = socket.recv_fds(requests, 1 << 20, 3)
-            if not asked:
+            elif caller is listener:
+                callers.append(listener.accept()[0])
+                ready.register(callers[-1], selectors.EVENT_READ)
+            elif begun := _fork(caller, callers):
+                ready.register(begun[0], selectors.EVENT_READ, begun[1:])
+            elif caller is first:
                 return
-            *streams, report = fds
-            child = os.fork()
-            if not child:
-                ready.close()
-                requests.close()
-                _begin(*json.loads(asked), *fds)
-            for fd in streams:
-                os.close(fd)
-            ready.register(os.pidfd_open(child), selectors.EVENT_READ, (child, report))
+            else:
+                ready.unregister(caller)
+                callers.remove(caller)
+                caller.close()
+
+
+def _fork(caller: socket.socket, callers: Sequence[socket.socket]) -> tuple[int, int, int] | None:
+    """Begin what it asks for: process, number, where to report; None where it asks no more."""
+    asked, fds, _, _ = socket.recv_fds(caller, 1 << 20, 3)
+    if not asked:
+        return None
+    *streams, report = fds
+    child = os.fork()
+    if not child:
+        for each in callers:
+            each.close()
+        _begin(*json.loads(asked), *fds)
+    for fd in streams:
+        os.close(fd)
+    return os.pidfd_open(child), child, report
 
 
 def _import_all() -> None:
@@ -244,6 +279,6 @@ def _be_inv() -> NoReturn:
 
 
 if __name__ == "__main__":
-    with socket.socket(fileno=os.dup(0)) as asked:
+    with socket.socket(fileno=os.dup(0)) as listening:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        serve(asked)
+        serve(listening)
