@@ -52,7 +52,10 @@ show_refs() {
 take_new_files() {
   local fresh=() big=() file
   local -A left=()
-  mapfile -d '' -t fresh < <(ours ls-files --others --exclude-standard -z)
+  mapfile -d '' -t fresh < <(ours ls-files --others --exclude-standard -z && printf '/\0')
+  # The last word says that git told all.
+  [ "${fresh[*]: -1}" = / ] || return
+  fresh=("${fresh[@]::${#fresh[@]}-1}")
   [ "${#fresh[@]}" -gt 0 ] || return 0
   # shellcheck disable=SC2016 # that shell's own
   mapfile -d '' -t big < <(printf './%s\0' "${fresh[@]}" |
