@@ -17,8 +17,9 @@ import pytest
 
 from tests.boxes import places
 from tests.boxes.fixtures import *  # noqa: F403 - fixtures, and what counts the tests left out
-from tests.cli import User, forget_settings, plain_environment
+from tests.cli import User
 from tests.forked import SHARED, start_server
+from tests.plain_environment import forget_settings, plain_environment
 
 # The table of faults, and `--seed`.
 pytest_plugins = ["tests.faults.plugin"]

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from tests.bench.clock import BenchError, TimedCall
 from tests.boxes import Box, Rig
-from tests.cli import plain_environment
+from tests.plain_environment import plain_environment
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cli import HERE, Completed, Running
+from tests.cli import Completed, Running
 from tests.main_job.rented import Rented
+from tests.plain_environment import HERE
 
 WORKDIR = "/workspace"
 MARKS = (

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import BIN, Completed, User
+from tests.cli import Completed, User
 from tests.faults.plugin import Faults
 from tests.hostile.test_git_url import Host, hosted
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.plain_environment import BIN
 
 __all__ = ["hosted"]
 pytestmark = pytest.mark.boxes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import HERE
 from tests.faults.table import FAILED, FaultRow, Try, lines, rows
+from tests.plain_environment import HERE
 
 TESTS = """\
 import pytest, random

@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from bootstrap.transfer.names import PARTS
-from tests.cli import BIN, User
+from tests.cli import User
 from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.lying_shell import LIES
 from tests.hostile.measure import Cost
+from tests.plain_environment import BIN
 from tests.providers.accounts import SimulatedBox, simulated
 from tests.unit.link.sshd import SSHD, Sshd, keygen
 

@@ -24,12 +24,13 @@ from bootstrap.setup.context import get_context
 from bootstrap.setup.request import SetupRequest
 from bootstrap.tasks.exit_codes import exit_code
 from bootstrap.ui.screens import make_screen
-from tests.cli import BIN, User
+from tests.cli import User
 from tests.doors.terminal import terminal
 from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
+from tests.plain_environment import BIN
 from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
 
 VALUES = "hostile value of a profile"

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.repo.git import AT_ONCE_S
-from tests.cli import PROFILE, User, UserRepository, plain_environment
+from tests.cli import PROFILE, User, UserRepository
 from tests.faults.plugin import Faults
+from tests.plain_environment import plain_environment
 
 # Each key by which git runs a program, or is led to one. `{trap}` is a program, `{folder}` holds
 # one for each hook.

@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from tests.cli import BIN, PATH, Running, User, forget_own_ssh
+from tests.cli import Running, User
+from tests.plain_environment import BIN, PATH, forget_own_ssh
 
 _INSIDE = 'mount --make-rprivate / && mount --bind "$1" /etc/passwd && shift && exec "$@"'
 

@@ -12,10 +12,11 @@ import pexpect
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import BIN, User
+from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.nvml import scenarios, stub
+from tests.plain_environment import BIN
 
 pytestmark = pytest.mark.boxes
 

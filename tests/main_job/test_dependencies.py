@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.boxes import Box, Rig
-from tests.cli import BIN, User, UserRepository
+from tests.cli import User, UserRepository
 from tests.hostile.leaks import Planted, leaks
 from tests.main_job.conftest import Rent
 from tests.main_job.own_backend import PROJECT, backend
 from tests.main_job.rented import Rented
+from tests.plain_environment import BIN
 
 pytestmark = pytest.mark.boxes
 

@@ -13,11 +13,12 @@ import pexpect
 import pytest
 
 from tests.boxes import Rig
-from tests.cli import BIN, HERE, User
+from tests.cli import User
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
 from tests.main_job.settled import Settled
 from tests.main_job.used import start_used
+from tests.plain_environment import BIN, HERE
 
 pytestmark = pytest.mark.boxes
 

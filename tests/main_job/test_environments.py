@@ -9,10 +9,11 @@ import pytest
 from bootstrap.codes import CODES
 from bootstrap.render.uv_release import VERSION, WHEELS
 from tests.boxes import Rig
-from tests.cli import BIN, PROFILE, UserRepository
+from tests.cli import PROFILE, UserRepository
 from tests.doors.static_index import static_index
 from tests.main_job.conftest import Rent
 from tests.main_job.rented import Rented
+from tests.plain_environment import BIN
 
 pytestmark = pytest.mark.boxes
 

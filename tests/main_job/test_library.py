@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
-from tests.cli import HERE, User
+from tests.cli import User
 from tests.main_job.conftest import Rent
+from tests.plain_environment import HERE
 
 HEAVY = (
     "bootstrap.link",

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli import BIN, HERE, Running, User, UserRepository
+from tests.cli import Running, User, UserRepository
 from tests.main_job.own_backend import PROJECT, backend
+from tests.plain_environment import BIN, HERE
 from tests.unit.repo.standing import placed, standing
 
 PROFILE = """\

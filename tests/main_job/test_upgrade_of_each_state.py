@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import HERE, PROFILE
+from tests.cli import PROFILE
 from tests.main_job.conftest import Rent
 from tests.main_job.earlier import ARCHIVES, before, kept, unpacked
 from tests.main_job.rented import Rented
 from tests.main_job.slow import await_nothing, await_step, go_on, setups, slow
+from tests.plain_environment import HERE
 
 pytestmark = pytest.mark.boxes
 

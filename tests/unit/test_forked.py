@@ -9,8 +9,9 @@ import subprocess
 
 import pytest
 
-from tests.cli import HERE, Completed, User
+from tests.cli import Completed, User
 from tests.forked import INV, PROGRAM, Forked, can_fork
+from tests.plain_environment import HERE
 
 EXECUTED = {"PYTHONHASHSEED": "0"}
 """Asked of Python when it starts, which a forked one can't be."""

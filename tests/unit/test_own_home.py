@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import BIN, HERE, PATH
+from tests.plain_environment import BIN, HERE, PATH
 from tests.unit.link.sshd import keygen
 
 pytestmark = pytest.mark.boxes

@@ -24,7 +24,7 @@ from paramiko.packet import Packetizer
 from paramiko.transport import ServiceRequestingTransport, Transport
 
 from bootstrap import link
-from tests.cli import HERE
+from tests.plain_environment import HERE
 
 toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 TESTED = ("3.5.0", "4.0.0", "5.0.0", "5.1.0")

@@ -26,7 +26,8 @@ from bootstrap.setup.consent import (
     usable,
 )
 from bootstrap.tasks.exit_codes import exit_code
-from tests.cli import HERE, User, UserRepository
+from tests.cli import User, UserRepository
+from tests.plain_environment import HERE
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "{} me\n"
 TAKES: dict[str, tuple[str, str]] = {

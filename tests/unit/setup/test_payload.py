@@ -16,7 +16,8 @@ from bootstrap.setup.consent import ConsentError
 from bootstrap.setup.local_data import LocalItem, local_items
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
-from tests.cli import HERE, User
+from tests.cli import User
+from tests.plain_environment import HERE
 
 
 @pytest.fixture(autouse=True)

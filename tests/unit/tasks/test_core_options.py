@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tests.cli import HERE, Completed, User
+from tests.cli import Completed, User
+from tests.plain_environment import HERE
 
 PROGRAMS = ["boxstrap", "inv"]
 MEANINGLESS = {

@@ -14,7 +14,8 @@ from bootstrap.link import record
 from bootstrap.link.record import KnownBox
 from bootstrap.tasks import namespace
 from bootstrap.tasks.command import _own_error
-from tests.cli import BIN, HERE, Completed, User
+from tests.cli import Completed, User
+from tests.plain_environment import BIN, HERE
 
 PROGRAMS = ["boxstrap", "inv"]
 TASKS = sorted(namespace.task_names)
