@@ -23,16 +23,21 @@ from tests.nvml.scenarios import A100, RTX4090
 from tests.smoke.conftest import Smoked, smoke
 
 FAULTS = ("none", "forgets", "miscounts", "wavers", "refuses", "dies", "crawls")
+QUICK = '"quick": Mode(0.25, 8 << 30, 1, 0.3, 8)'
 GPU = {fault: index for index, fault in enumerate(FAULTS)}
 
 
 @pytest.fixture(scope="module")
 def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
-    """A copy whose GPUs are sick as their UUIDs say."""
+    """A copy whose GPUs are sick as their UUIDs say, and timed for a moment alone."""
     folder = tmp_path_factory.mktemp("sick")
     shutil.copytree(stub.BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
     with (folder / "box/smoke_backends.py").open("a") as engines:
         engines.write((Path(__file__).parent / "faulty.py").read_text())
+    stress = folder / "box/smoke_stress.py"
+    before, found, after = stress.read_text().partition(QUICK)
+    assert found
+    stress.write_text(before + QUICK.replace("0.3", "0.03") + after)
     return stub.NvmlRig(folder, rig.python, rig.library)
 
 
