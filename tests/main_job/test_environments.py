@@ -108,7 +108,8 @@ def test_a_project_without_a_build_system_gives_its_dependencies(rent: Rent) -> 
 
 def test_an_index_without_the_pinned_uv(rent: Rent, mirror_rig: Rig) -> None:
     """A mirror that keeps the newest files alone; the profile's installer makes no difference."""
-    rented = rent("vast-nouv")
+    rented = rent("vast", used=True)
+    rented.box.run("rm /usr/local/bin/uv*; ! command -v uv")
     repository = rented.user.repository()
     gateway = rented.box.address.rpartition(".")[0] + ".1"
     wheel, _ = WHEELS["Linux-x86_64"]
