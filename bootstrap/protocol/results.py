@@ -105,7 +105,7 @@ class BoxResults:
             "tree": tree,
             "paths": [*paths],
         }
-        self._asked["stood_s"] = stood_s
+        self.stood_s = self._asked["stood_s"] = stood_s
         self._files: dict[str, BoxFile] = {}
         self._before = BoxLook()
         self._text = 0

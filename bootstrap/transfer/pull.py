@@ -54,6 +54,9 @@ NOTHING = {"special": "is no plain file", "missing": "is not on the box"}
 class ResultSource(Protocol):
     """Where results come from: `BoxResults`."""
 
+    stood_s: float
+    """How long a file stands before it counts as complete."""
+
     def look(self, *, live: bool) -> BoxLook:
         """What is there now."""
 
@@ -106,6 +109,8 @@ class Puller:
         self._tell, self._landed = tell, landed
         self._told = 0.0
         self._why_refused: dict[str, str] = {}
+        self._seen: dict[tuple[str, tuple[int, ...]], float] = {}
+        """Since when what is not complete was seen as it is."""
         self._progress = PushProgress()
         self._landed_files = self._landed_bytes = 0
         self.received = 0
@@ -126,6 +131,9 @@ class Puller:
         """
         self._landing.look_again()
         look = source.look(live=live)
+        young = [(file.path, file.state) for file in look.files.values() if file.why]
+        now = time.monotonic()
+        self._seen = {one: self._seen.get(one, now) for one in young}
         done = PullRound(look, missing={p: w for p, w in look.left.items() if w not in NOTHING})
         refused = self._refused(look.files)
         done.missing.update(refused)
@@ -235,6 +243,9 @@ class Puller:
     ) -> BoxLook:
         """What there is now; what was read ahead is given the time that it must stand."""
         until = time.monotonic() + 2 * STOOD_S
+        # Each look has the box go through all its processes: none is made that must be too early.
+        seen = max((self._seen[file.path, file.state] for file in files if file.why), default=0.0)
+        time.sleep(max(0.0, seen + source.stood_s - time.monotonic()))
         while True:
             look = source.look(live=live)
             waits = any(file.why and look.files.get(file.path) == file for file in files)

@@ -62,9 +62,9 @@ class ResultsHere:
         return PulledRecord(self.workdir / f"record-{run}.jsonl")
 
     @contextmanager
-    def source(self) -> Iterator[BoxResults]:
+    def source(self, stood_s: float = STOOD_S) -> Iterator[BoxResults]:
         with Transfer(self.wire, str(self.workdir)) as transfer:
-            yield BoxResults(transfer, "box", f"{KEY}/{RUN}", "", (), stood_s=STOOD_S)
+            yield BoxResults(transfer, "box", f"{KEY}/{RUN}", "", (), stood_s=stood_s)
 
     @contextmanager
     def pulling(self, most: int = PLENTY, run: str = RUN) -> Iterator[Puller]:

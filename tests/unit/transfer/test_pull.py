@@ -111,7 +111,7 @@ class ChangedMeanwhile:
     """Does something on the box at the first piece of the file named."""
 
     def __init__(self, source: Any, path: str, action: Callable[[], object]) -> None:
-        self._source, self._path = source, path
+        self._source, self._path, self.stood_s = source, path, source.stood_s
         self._action: Callable[[], object] | None = action
 
     def look(self, *, live: bool) -> BoxLook:
@@ -176,6 +176,24 @@ def test_what_is_read_ahead_lands_when_it_turns_out_to_be_complete(
         assert not (box.home / ".boxstrap-parts").exists()
     assert box.pull(ahead=True).landed == {"out/checkpoint-2/a", "out/checkpoint-2/log"}
     assert box.pull(ahead=True).landed == {"out/z"}
+
+
+def test_while_it_must_stand_the_box_is_not_asked_again(
+    box: ResultsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look goes through all processes there."""
+    box.write("out/a")
+    looks: list[BoxLook] = []
+    with box.source(1.0) as source, box.pulling() as puller:
+        look = source.look
+
+        def noted(*, live: bool) -> BoxLook:
+            looks.append(look(live=live))
+            return looks[-1]
+
+        monkeypatch.setattr(source, "look", noted)
+        assert puller.round(source, live=False).landed == {"out/a"}
+    assert len(looks) == 2
 
 
 def test_what_changes_after_it_was_read_ahead_does_not_land(box: ResultsHere) -> None:
@@ -340,6 +358,8 @@ def test_more_than_is_allowed_is_refused_before_anything_comes(box: ResultsHere)
 
 class LyingSource:
     """What a hostile box may send for `out/a`, which it announces with two bytes."""
+
+    stood_s = 0.0
 
     def __init__(self, items: Sequence[bytes | BegunFile | GivenFile], path: str = "out/a") -> None:
         self.items = items
