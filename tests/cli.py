@@ -142,7 +142,7 @@ class Running:
             raise AssertionError(f"not over after {timeout} s:\n{out}\n{self.said()}") from None
         seconds = time.monotonic() - self._began
         with self._err:
-            return Completed(self.process.returncode, out, self.said(), seconds)
+            return Completed(self.process.wait(), out, self.said(), seconds)
 
     def close(self) -> None:
         """End what is left of it: nothing of a test that fails goes on behind it."""

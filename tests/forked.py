@@ -137,7 +137,7 @@ def start_server() -> str:
             [sys.executable, "-m", "tests.forked"],
             cwd=HERE,
             env={"PATH": os.environ["PATH"], **USUAL},
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )

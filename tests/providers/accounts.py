@@ -35,7 +35,7 @@ class SimulatedClock:
     @property
     def now(self) -> float:
         """Seconds since 1970."""
-        return self._begin() + self._passed.value
+        return self._begin() + float(self._passed.value)
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
@@ -269,7 +269,7 @@ def simulated(provider: str, *, is_held: bool = True) -> Iterator[SimulatedAccou
     """
     account = SimulatedAccount(provider)
     contract = _contract(provider) if is_held and provider in {"vast", "runpod"} else None
-    kept = {"account": account, "contract": contract, "lock": threading.Lock()}
+    kept: dict[str, object] = {"account": account, "contract": contract, "lock": threading.Lock()}
     kept |= {f"do_{method}": _AccountHandler.serve for method in _METHODS}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_AccountHandler,), kept))
     account.url = f"http://127.0.0.1:{server.server_address[1]}"

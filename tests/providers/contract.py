@@ -7,7 +7,7 @@ unknown field or query is a violation too, which the documents alone would let p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class Contract:
                 node = node[word]
             node |= fields
         _refuse_unknown(document, frozenset(_parts(document)))
-        kinds = {"application/problem+json": json.loads}
+        kinds: dict[str, Callable[[bytes], Any]] = {"application/problem+json": json.loads}
         self._openapi = OpenAPI.from_dict(document, Config(extra_media_type_deserializers=kinds))
         self._paths = document["paths"]
         self._host = document["servers"][0]["url"]

@@ -3,6 +3,7 @@
 import io
 import json
 from itertools import count
+from typing import Any
 
 from bootstrap.events import Event, parse
 
@@ -10,7 +11,7 @@ STEPS = ["preflight", "shell", "gpu", "repo", "python", "train"]
 _seq = count(1)
 
 
-def ev(t: float, step: str, event: str, **fields) -> Event:
+def ev(t: float, step: str, event: str, **fields: Any) -> Event:
     head = {"v": 1, "setup": "s1", "seq": next(_seq), "t": t, "step": step, "event": event}
     told = parse(json.dumps({**head, **fields}).encode())
     assert told is not None
@@ -36,10 +37,11 @@ def paper(encoding: str = "utf-8") -> io.TextIOWrapper:
 
 
 def written(stream: io.TextIOWrapper) -> str:
-    return stream.buffer.getvalue().decode(stream.encoding)  # type: ignore[attr-defined]
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode(stream.encoding)
 
 
-RUN = [
+RUN: list[tuple[float, str, str, dict[str, Any]]] = [
     (0.0, "setup", "start", {}),
     (0.0, "preflight", "start", {"why": "new"}),
     (0.3, "preflight", "ok", {}),
