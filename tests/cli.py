@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,12 +40,21 @@ train: {command: python train.py}
 """
 
 
-@functools.cache
+_MAKING = threading.Lock()
+
+
 def _new_repository() -> Path:
     """The git folder of a repository that was just made, with an author: to be copied.
 
-    For each of a thousand repositories git would begin three programs.
+    For each of a thousand repositories git would begin three programs. The users of a test that
+    does many things at once ask at the same time, and a cache alone lets each of them make it.
     """
+    with _MAKING:
+        return _made_repository()
+
+
+@functools.cache
+def _made_repository() -> Path:
     folder = shared() / "new"
     folder.mkdir()
     made = plain_environment(folder / "home")

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import MutableMapping
 from pathlib import Path
 
@@ -81,13 +82,21 @@ exec @SSH@ -F "$config" "$@"
 """
 
 
-@functools.cache
+_MAKING = threading.Lock()
+
+
 def shared() -> Path:
     """What thousands of homes share: `ssh`, and the folders that `git init` begins with.
 
     That `ssh` makes the configuration of the home beside it when it runs. Git's own sample of
     each hook took two thirds of the time that a test's repository takes.
     """
+    with _MAKING:  # the users of a test that does many things at once share it, too
+        return _made()
+
+
+@functools.cache
+def _made() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="boxstrap-shared-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in ("ssh", "git/hooks", "git/info"):
