@@ -209,5 +209,6 @@ def test_pipx_runs_it_without_installing(place: InstalledPlace, wheel: Path) -> 
     # Its own pip, as one who used it before has; it would take ten seconds to get that.
     shared = place.folder / "shared"
     place.run(UV, "venv", "--quiet", "--seed", "--python", "python3", shared)
-    place.env |= {"PIPX_SHARED_LIBS": str(shared), "PIP_NO_COMPILE": "1"}
+    # pip reads this as `compile = 0`: with 1 it compiled all that it installed.
+    place.env |= {"PIPX_SHARED_LIBS": str(shared), "PIP_NO_COMPILE": "0"}
     assert __version__ in place.run("pipx", "run", "--spec", wheel, "boxstrap", "--version")
