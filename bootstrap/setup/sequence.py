@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
     from bootstrap.setup.result import SetupResult
 
+FROM_INPUT = """bash -c 'eval "$(cat)"' bash"""
+"""Runs a script that comes as input: `bash -s` reads a pipe byte by byte, one call for each."""
+
 
 def run_setup(
     request: SetupRequest, reporter: Reporter | None = None, cancel: CancelToken | None = None
@@ -189,6 +192,6 @@ def _planned(context: SetupContext) -> BoxState:
     box_state = context.box_state()
     if box_state.plan and not context.request.restart:
         return box_state
-    command = "bash -s -- plan" + (" restart" if context.request.restart else "")
+    command = f"{FROM_INPUT} plan" + (" restart" if context.request.restart else "")
     script = context.payload.script.encode()
     return parse(exchange(context.link.wire, command, stdin=script, timeout=120))
