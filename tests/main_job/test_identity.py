@@ -38,11 +38,18 @@ def nothing_new(rented: Rented, tree: str, commit: str) -> None:
     assert folders(rented) == [f"{Path(tree).name}/"]
 
 
-def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
+def test_a_move_and_a_remote_that_is_added_change_nothing_on_the_box(rent: Rent) -> None:
     rented = rent("vast", used=True)
-    repository = rented.user.repository(boxstrap__yaml=LONG)
+    user = rented.user
+    repository = user.repository(boxstrap__yaml=LONG)
     rented.run("setup").must(0)
     tree, first = rented.tree, repository.head
+    user.place = user.home / "elsewhere" / "thesis"
+    user.place.parent.mkdir()
+    shutil.move(repository.root, user.place)
+    repository.root = user.place
+    assert "train-1: running" in rented.run("setup").must(0).out
+    nothing_new(rented, tree, first)
     repository.git("remote", "add", "origin", URL)
     again = rented.run("setup").must(0)
     assert "train-1: running" in again.out
@@ -51,20 +58,6 @@ def test_a_remote_that_is_added_changes_nothing_on_the_box(rent: Rent) -> None:
     blocked = rented.run("setup")
     assert f"train-1 is running (commit {first[:12]})" in blocked.text
     nothing_new(rented, tree, first)
-
-
-def test_a_repository_that_was_moved_is_the_same_one(rent: Rent) -> None:
-    rented = rent("vast", used=True)
-    user = rented.user
-    repository = user.repository(boxstrap__yaml=LONG)
-    rented.run("setup").must(0)
-    tree = rented.tree
-    user.place = user.home / "elsewhere" / "thesis"
-    user.place.parent.mkdir()
-    shutil.move(repository.root, user.place)
-    repository.root = user.place
-    assert "train-1: running" in rented.run("setup").must(0).out
-    nothing_new(rented, tree, repository.head)
 
 
 def test_clones_worktrees_and_other_persons_share_what_is_on_the_box(rent: Rent) -> None:
