@@ -99,6 +99,7 @@ mend_tree() {
   free_git_locks "$REPO_STORE" "$REPO_STORE" || :
   free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
     fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
+  drop_broken_refs
   if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
   mend_placed
   [ ! -f "$NOTES/repo.switch" ] || undo_half_switch
@@ -108,6 +109,17 @@ mend_tree() {
     caution cut-files
   done
 }
+
+# Refs of ours that a power cut left without a commit: git would write none over them. The next placing makes them anew.
+drop_broken_refs() {
+  local ref id
+  for ref in "$REPO_DIR/.git/refs/boxstrap/placed" "$REPO_STORE/refs/boxstrap"/*; do
+    [ -f "$ref" ] || continue
+    id=''
+    read -r id <"$ref" || :
+    [[ $id =~ ^[0-9a-f]{40,64}$ ]] || rm -f -- "$ref"
+  done
+} 2>/dev/null
 
 # Both the index and HEAD, that is; what is staged may differ.
 tree_reads() {

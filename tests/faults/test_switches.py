@@ -236,6 +236,17 @@ def test_killed_in_the_midst_of_a_switch(
         assert box.files() == begun.files()
 
 
+def test_refs_of_ours_without_a_commit_are_made_anew(
+    begun: SwitchedBox, tmp_path: Path, seeded: random.Random
+) -> None:
+    usual, _ = switched_once(begun, tmp_path)
+    box = another(begun, tmp_path / "box")
+    store = box.folder / ".boxstrap/store/homework-1.git/refs/boxstrap"
+    for ref in (box.tree / ".git/refs/boxstrap/placed", store / begun.switched.states[1][0]):
+        ref.write_bytes(b"\0" * 41)
+    converges(box, usual, seeded)
+
+
 def test_out_of_power_in_the_midst_of_a_switch(
     begun: SwitchedBox, tmp_path: Path, seeded: random.Random, faults: Faults, number: int
 ) -> None:
