@@ -128,7 +128,7 @@ def _only_what_was_pulled_is_destroyed(
 
 
 def _await(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not what():
         assert time.monotonic() < until
         time.sleep(0.2)
