@@ -17,7 +17,7 @@ apply_agent() {
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
   with_retries run_uv pip install --quiet --python "$BOX_HOME/agent/bin/python" "${AGENT_PACKAGES[@]}"
-  write_file "$BOX_HOME/agent/complete" 600 "$(packages_in "$BOX_HOME/agent")"$'\n'
+  list_packages "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
 }
 
 # Where our own tools come from the box says, and no repository: neither by its files (a door may be opened in

@@ -27,7 +27,7 @@ check_python() {
 }
 
 apply_python() {
-  local again=() made='' packages noted=$NOTES/python
+  local again=() made='' noted=$NOTES/python
   local user noted=$VENV_NOTES/python # full
   ! user=$(user_of "$VENV_DIR") || # full
     fail environment-in-use "$VENV_DIR is in use by ${user##*/}" "wait for its end, or stop it: boxstrap stop --run ${user##*/}" # full
@@ -64,8 +64,7 @@ apply_python() {
   # What importlib.metadata loads takes four times as long as all of them.
   "$VENV_DIR/bin/python" -c 'import glob, sys; [open(f, "rb").read() for p in sys.path for f in glob.glob(p + "/*.dist-info/METADATA")]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
-  packages=$(packages_in "$VENV_DIR")
-  write_file "$noted.folders" 600 "${packages:+$packages$'\n'}"
+  list_packages "$VENV_DIR" "$noted.folders"
   printf '%s\n' "$VENV_DIR" >"$noted.venv"
   rm -f "$noted.building"
 }
