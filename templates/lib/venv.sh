@@ -2,10 +2,11 @@
 # venv: what lies in a Python environment, and whether it still does. For ours and for the training's.
 
 # list_packages ENVIRONMENT LIST: what is in it: all folders of packages, and the files beside them. With torch that is
-# half a megabyte, which no variable takes.
+# half a megabyte, which no variable takes. In one order: boxes are compared.
 list_packages() {
   (cd "$1" && exec find lib/python*/site-packages -name __pycache__ -prune -o -type d -print -o \
-    -path 'lib/python*/site-packages/*' ! -path 'lib/python*/site-packages/*/*' -print 2>/dev/null) | write_file "$2" 600
+    -path 'lib/python*/site-packages/*' ! -path 'lib/python*/site-packages/*/*' -print 2>/dev/null) |
+    sort | write_file "$2" 600
 }
 
 # all_there ENVIRONMENT LIST
