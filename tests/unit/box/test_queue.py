@@ -210,11 +210,16 @@ def test_waiters_that_were_killed_come_back_by_those_that_live(box: QueueBox) ->
 def test_when_all_were_killed_the_next_setup_starts_them(box: QueueBox) -> None:
     live = box.begin(box.make("live"))
     queued = [box.begin(box.make(f"queued-{n}", queue="gpus")) for n in range(3)]
-    for run in queued:
-        kill(run, "waiter")
+
+    def all_are_killed() -> bool:
+        """One that lives for a second more starts the others again."""
+        for run in queued:
+            kill(run, "waiter")
+        return [box.script(f"queue_of '{run}'") for run in queued] == ["alone gpus"] * 3
+
+    wait_for(all_are_killed)
     wait_for(lambda: box.begun() == ["live"])
     kill(live, "pid")
-    assert [box.script(f"queue_of '{run}'") for run in queued] == ["alone gpus"] * 3
     assert box.script("is_queue_attended || echo no") == "no"
     box.open(*(run.name for run in queued))
     box.script("revive_all; revive_all")
