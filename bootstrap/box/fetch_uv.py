@@ -20,37 +20,15 @@ import zlib
 from typing import IO, Iterator  # noqa: UP035 - of Python 3.6  # full
 
 if not __package__:  # run as a file: PEP 366
-    sys.path[0], __package__ = (
-        os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
-        os.path.basename(os.path.dirname(os.path.abspath(__file__))),
-    )
+    sys.path[0], __package__ = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "box"
 
-from .pip_indexes import pip_setting
+from .pip_indexes import box_index, pip_setting
 
 TIMEOUT_S = 20
 PIECE = 256 * 1024  # full
 # A member begins with sizes and lengths (APPNOTE 4.3.7).
 LOCAL_HEADER = struct.Struct("<6xHH8xI4xHH")  # full
 WITHOUT_SIZES = 8  # full
-
-
-def index(fallback: str) -> str:
-    """uv's own setting, pip's, pip's built-in default, or the fallback; in this order."""
-    own = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
-    return own or pip_setting("index-url") or built_in() or fallback
-
-
-def built_in() -> str:
-    """The index that this box's pip has built in; its text is read, which is faster than pip."""
-    for folder in [*sys.path, "/usr/lib/python3/dist-packages"]:
-        try:
-            with open(os.path.join(folder, "pip/_internal/models/index.py")) as file:
-                found = re.search(r'PyPI = PackageIndex\(\s*"([^"]+)"', file.read())
-        except OSError:
-            continue
-        if found:
-            return found.group(1).rstrip("/") + "/simple"
-    return ""
 
 
 def get(url: str) -> bytes:
@@ -69,6 +47,8 @@ def get(url: str) -> bytes:
 def link_of(page_url: str, page: str, name: str) -> str:
     """The address of the file `name` on the index's page."""
     for found in re.findall(r'href="([^"]+)"', page):
+        if name not in urllib.parse.unquote(found):  # of thousands one is parsed  # full
+            continue  # full
         href = str(found).replace("&amp;", "&")
         path = urllib.parse.urlsplit(href).path
         if urllib.parse.unquote(path).endswith("/" + name) or path == name:
@@ -153,7 +133,7 @@ def find_member(wheel: Digested) -> int:
 def main() -> None:
     """Fetch, compare, unpack; the destination appears whole or not at all."""
     fallback, name, sha, destination = sys.argv[1:]
-    page_url = index(fallback).rstrip("/") + "/uv/"
+    page_url = box_index(fallback).rstrip("/") + "/uv/"
     link = link_of(page_url, get(page_url).decode("utf-8", "replace"), name)
     if streamed(link, sha, destination):  # full
         return  # full

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
+import sys  # full
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run as a file: PEP 366
-    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
+if not __package__:  # run as a file: PEP 366  # full
+    sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"  # full
 
 from .reader_output import emit, emit_reading
 
@@ -162,7 +162,6 @@ def main() -> None:
     emit(None, "end")
 
 
-if __name__ == "__main__":
-    main()
-    sys.stdout.flush()
-    os._exit(0)  # no shutdown call: it can hang too
+if __name__ == "__main__":  # full
+    main()  # full
+    os._exit(0)  # no shutdown call: it can hang too  # full

@@ -21,7 +21,7 @@ from . import machine_limits
 from .reader_output import emit, emit_reading
 
 ENOUGH = 0.12  # seconds that a block must take, to measure the speed by it
-SMALLEST, LARGEST = 256 * 1024, 64 * 1024**2  # bytes of a block
+SMALLEST, LARGEST = 256 * 1024, 16 * 1024**2  # bytes of a block
 OF_FREE = 16  # never more than this part of what is free
 
 

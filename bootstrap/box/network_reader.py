@@ -27,13 +27,12 @@ from functools import lru_cache, partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from . import fetch_uv
-from .pip_indexes import pip_setting
+from .pip_indexes import box_index, pip_setting
 from .reader_output import Reading, emit
 
 LIMIT_S = 1.5
@@ -121,11 +120,11 @@ def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[
     """A wheel that the page names: the one given, else the last."""
     gzipped = page.headers.get("Content-Encoding") == "gzip"
     text = (gzip.decompress(page.body) if gzipped else page.body).decode("utf-8", "replace")
-    names = re.findall(r'href="[^"]*?([^/"#]+\.whl)(?:#[^"]*)?"', text)
-    name = wheel if wheel in names else "".join(names[-1:])
-    if not name:
+    links = re.findall(r'href="([^"#]+\.whl)[#"]', text)
+    named = [link for link in links if wheel and unquote(link).rpartition("/")[2] == wheel]
+    if not links:
         return []
-    link = urlsplit(fetch_uv.link_of(page.url, text, unquote(name)))
+    link = urlsplit(urljoin(page.url, (named or links)[-1].replace("&amp;", "&")))
     own = urlsplit(index)
     if link.hostname == own.hostname:  # it knows who asks by what stands in its address
         link = link._replace(netloc=own.netloc)
@@ -203,7 +202,7 @@ def main() -> None:
     parser.add_argument("--wheel", default="", help="a file that is fetched anyway, as others do")
     parser.add_argument("--git", default="", help="where the box is to clone from")
     options = parser.parse_args()
-    index, git = fetch_uv.index(options.index), options.git
+    index, git = box_index(options.index), options.git
     work: dict[str, tuple[str, Callable[[float], Reading]]] = {
         "index": (urlsplit(index).hostname or "", partial(read_index, index, options.wheel))
     }

@@ -6,6 +6,7 @@ Python 3.6 and its standard library alone: it runs with whatever a box has.
 
 import configparser
 import os
+import re
 import sys
 
 # pip's documented order (User Guide, "Configuration"): what comes later wins.
@@ -19,7 +20,7 @@ FILES = (
 )
 
 # pip's name -> uv's variable, and what uv puts between several values.
-NAMES = {
+UV_SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
     "find-links": ("UV_FIND_LINKS", ","),
@@ -41,9 +42,28 @@ def pip_setting(name: str) -> str:
     return os.environ.get("PIP_" + name.upper().replace("-", "_"), value).strip()
 
 
+def box_index(fallback: str) -> str:
+    """uv's own setting, pip's, pip's built-in default, or the fallback; in this order."""
+    own = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
+    return own or pip_setting("index-url") or built_in() or fallback
+
+
+def built_in() -> str:
+    """The index that this box's pip has built in; its text is read, which is faster than pip."""
+    for folder in [*sys.path, "/usr/lib/python3/dist-packages"]:
+        try:
+            with open(os.path.join(folder, "pip/_internal/models/index.py")) as file:
+                found = re.search(r'PyPI = PackageIndex\(\s*"([^"]+)"', file.read())
+        except OSError:
+            continue
+        if found:
+            return found.group(1).rstrip("/") + "/simple"
+    return ""
+
+
 def main() -> None:
     """Print each setting that pip has."""
-    for name, (variable, between) in NAMES.items():
+    for name, (variable, between) in UV_SETTINGS.items():
         value = between.join(pip_setting(name).split())
         if value:
             print(variable + "\t" + value)

@@ -39,7 +39,7 @@ def read(options: argparse.Namespace, wanted: ExpectedHardware) -> Facts:
     """The facts that the readers report, in one document."""
     others: list[Reader] = []
     others = around(options, wanted)  # full
-    gpus, *reports = run([Reader("gpu_reader.py", (), options.limit), *others])
+    gpus, *reports = run([Reader("gpu_reader", (), options.limit), *others])
     facts = {**gpus.facts, **stopped(gpus, options.limit)}
     facts.update(facts_around(reports, options, wanted))  # full
     return facts
@@ -49,7 +49,7 @@ def stopped(report: Report, limit: float) -> Facts:
     """The problem that kept the GPUs from being read to the end."""
     if report.whole:
         return {}
-    problem = HANG if report.exit_code is None else CRASH
+    problem = HANG if report.late else CRASH
     return {"stopped": problem._replace(says=problem.says.format(limit=limit, asked=report.last))}
 
 

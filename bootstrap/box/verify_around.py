@@ -16,11 +16,11 @@ def around(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader
     chosen = []
     if options.workdir:
         write = () if wanted.run_alive else ("--write",)
-        chosen.append(Reader("machine_reader.py", (options.workdir, *write), MACHINE_LIMIT))
+        chosen.append(Reader("machine_reader", (options.workdir, *write), MACHINE_LIMIT))
     if options.index and not wanted.run_alive:
         git = ("--git", options.git) if options.git else ()
         words = ("--index", options.index, "--wheel", options.wheel, *git)
-        chosen.append(Reader("network_reader.py", words, NETWORK_LIMIT))
+        chosen.append(Reader("network_reader", words, NETWORK_LIMIT))
     return chosen
 
 

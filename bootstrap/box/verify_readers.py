@@ -1,5 +1,6 @@
 """Runs the readers, all at the same time, each in a process of its own with a time limit.
 
+They are forked: a Python that is begun anew takes longer to start than most of them to read.
 A reader that hangs is killed and abandoned, never waited for: in the kernel's D
 state even SIGKILL has no effect. What it began to read and never got is known then.
 """
@@ -7,14 +8,17 @@ state even SIGKILL has no effect. What it began to read and never got is known t
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import select
+import signal
+import sys  # full
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from importlib import import_module
 from typing import Any, NamedTuple
 
-HERE = Path(__file__).resolve().parent
+from .reader_output import emit
+
 Facts = Any  # readings by key, and `gpus`: such readings by index
 
 LATE = {"error": "late"}  # was begun, and never came
@@ -25,23 +29,27 @@ class OwnError(Exception):
 
 
 class Reader(NamedTuple):
-    """A script beside this one, its arguments, and the seconds that it has."""
+    """A module beside this one, the arguments of its `main`, and the seconds that it has."""
 
-    script: str
+    module: str
     arguments: Sequence[str]
     limit: float
 
 
-class Report(NamedTuple):
-    """What a reader reported: facts, what it read last, whether it came to its end, how it ended.
+class Child(NamedTuple):
+    """A reader at work: its process, and the pipe that it writes to."""
 
-    `exit_code` is None for one that was killed for taking too long; negative for a signal.
-    """
+    process: int
+    pipe: int
+
+
+class Report(NamedTuple):
+    """What a reader reported: its facts, what it read last, is that all, was it too late."""
 
     facts: Facts
     last: str
     whole: bool
-    exit_code: int | None
+    late: bool
 
 
 def run(readers: Sequence[Reader]) -> list[Report]:
@@ -52,38 +60,54 @@ def run(readers: Sequence[Reader]) -> list[Report]:
     """
     started = time.monotonic()
     running = [(reader, start(reader)) for reader in readers]
-    running.sort(key=lambda each: each[0].limit)
-    reports = {reader: finish(reader, process, started) for reader, process in running}
+    running.sort(key=lambda each: each[0].limit)  # full
+    reports = {reader: finish(reader, child, started) for reader, child in running}
     return [reports[reader] for reader in readers]
 
 
-def start(reader: Reader) -> subprocess.Popen[bytes]:
+def start(reader: Reader) -> Child:
     """Begin to read."""
-    return subprocess.Popen(
-        [sys.executable, "-B", str(HERE / reader.script), *reader.arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    ours, theirs = os.pipe()
+    process = os.fork()
+    if process == 0:
+        read(reader, theirs)
+    os.close(theirs)
+    return Child(process, ours)
 
 
-def finish(reader: Reader, process: subprocess.Popen[bytes], started: float) -> Report:
-    """Wait for its end, but not for longer than its limit."""
+def read(reader: Reader, pipe: int) -> None:
+    """The process that reads; it keeps nothing open that somebody else may wait for."""
     try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number, file in enumerate((nothing, pipe, nothing)):
+            os.dup2(file, number)
+        os.closerange(3, 256)
+        sys.argv = [reader.module, *reader.arguments]  # full
+        import_module(f".{reader.module}", __package__).main()
+    except BaseException as error:  # whatever it is, the parent tells it
+        emit(None, "failed", f"{type(error).__name__}: {error}")
+    os._exit(0)
+
+
+def finish(reader: Reader, child: Child, started: float) -> Report:
+    """Wait for its end, but not for longer than its limit."""
+    said, late = b"", True
+    while late:
         left = max(0.0, started + reader.limit - time.monotonic())
-        out, err = process.communicate(timeout=left)
-    except subprocess.TimeoutExpired as late:
-        process.kill()
-        return assemble((late.output or b"").splitlines(keepends=True), None)
-    report = assemble(out.splitlines(keepends=True), process.returncode)
-    if not report.whole and process.returncode >= 0:
-        last = err.decode(errors="replace").strip().splitlines()[-1:]
-        raise OwnError(f"the reader {reader.script} failed: {''.join(last)}")
+        if not select.select([child.pipe], [], [], left)[0]:
+            os.kill(child.process, signal.SIGKILL)
+            break
+        piece = os.read(child.pipe, 1 << 16)
+        said += piece
+        late = bool(piece)
+    report = assemble(said.splitlines(keepends=True), late=late)
+    if "failed" in report.facts:
+        raise OwnError(f"the reader {reader.module} failed: {report.facts['failed']}")
     return report
 
 
-def assemble(lines: Iterable[bytes], exit_code: int | None) -> Report:
+def assemble(lines: Iterable[bytes], *, late: bool = False) -> Report:
     """The report in a reader's lines, as `reader_output.py` writes them."""
     facts: Facts = {"gpus": {}}
     last, whole = "its start", False
@@ -98,4 +122,4 @@ def assemble(lines: Iterable[bytes], exit_code: int | None) -> Report:
             where[key] = value[0]
         elif not whole and gpu is None:
             where.setdefault(key, LATE)
-    return Report(facts, last, whole, exit_code)
+    return Report(facts, last, whole, late)

@@ -3,13 +3,13 @@
 
 # await_output RUN SECONDS: until it has said something, or is over. What waits for its turn says nothing yet.
 await_output() {
-  _left=$(($2 * 50))
+  _left=$(($2 * 50)) _pause=1
   ! in_state "$1" queued || _left=0
   until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$_left" -le 0 ]; do
-    # Whoever looks closely begins processes, which a training's own start could use: most, where it has one core.
-    case $((($2 * 50 - _left) / 25)) in 0) _pause=0.02 _fiftieths=1 ;; 1 | 2) _pause=0.1 _fiftieths=5 ;; *) _pause=0.3 _fiftieths=15 ;; esac
-    _left=$((_left - _fiftieths))
-    sleep "$_pause"
+    # Less often the longer it lasts: each look begins a process, which a training's own start could use.
+    sleep "$((_pause / 50)).$((_pause % 50 / 5))$((_pause % 5 * 2))"
+    _left=$((_left - _pause)) _pause=$((($2 * 50 - _left) / 5 + 1))
+    [ "$_pause" -le 25 ] || _pause=25
   done
 }
 

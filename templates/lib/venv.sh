@@ -4,8 +4,9 @@
 # list_packages ENVIRONMENT LIST: what is in it: all folders of packages, and the files beside them. With torch that is
 # half a megabyte, which no variable takes. In one order: boxes are compared.
 list_packages() {
-  (cd "$1" && exec find lib/python*/site-packages -name __pycache__ -prune -o -type d -print -o \
-    -path 'lib/python*/site-packages/*' ! -path 'lib/python*/site-packages/*/*' -print 2>/dev/null) |
+  # By their kind first, which find knows without a look at the file; of tens of thousands it compares no name.
+  (cd "$1" && find lib/python*/site-packages -type d \( -name __pycache__ -prune -o -print \) &&
+    exec find lib/python*/site-packages -maxdepth 1 ! -type d 2>/dev/null) |
     sort | write_file "$2" 600
 }
 

@@ -72,7 +72,7 @@ def _facts(folder: Path) -> verify_readers.Facts:
         capture_output=True,
         check=True,
     )
-    return verify_readers.assemble(done.stdout.splitlines(keepends=True), 0).facts
+    return verify_readers.assemble(done.stdout.splitlines(keepends=True)).facts
 
 
 if __name__ == "__main__":

@@ -215,9 +215,9 @@ def test_no_process_of_ours_is_left_by_a_hang(rig: stub.NvmlRig) -> None:
 
 def readers(rig: stub.NvmlRig) -> set[psutil.Process]:
     """The processes that read GPUs for this rig."""
-    reader = str(rig.folder / "box" / "gpu_reader.py")
+    python = str(rig.python)
     every = psutil.process_iter(["cmdline"])
-    return {process for process in every if reader in (process.info["cmdline"] or [])}
+    return {process for process in every if python in (process.info["cmdline"] or [])}
 
 
 @pytest.mark.parametrize("wrong", ["init = crash", "gpu.0.remapped = crash"])
@@ -314,7 +314,7 @@ def test_an_agent_without_nvidia_ml_py_is_an_error_of_our_own(
     assert (answer.code, answer.result) == (1, {})
     assert (
         answer.err
-        == "the reader gpu_reader.py failed: ModuleNotFoundError: No module named 'pynvml'\n"
+        == "the reader gpu_reader failed: ModuleNotFoundError: No module named 'pynvml'\n"
     )
 
 

@@ -182,7 +182,7 @@ def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
         check=True,
         **more,
     )
-    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True))
     assert facts.whole
     return facts.facts
 

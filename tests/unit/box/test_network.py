@@ -93,7 +93,7 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
     )
     seconds = time.monotonic() - began
     assert b"Traceback" not in done.stderr
-    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True), 0)
+    facts = verify_readers.assemble(done.stdout.splitlines(keepends=True))
     assert facts.whole
     return facts.facts, seconds
 

@@ -2,57 +2,62 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from bootstrap import box
 from bootstrap.box import verify_readers
-from bootstrap.box.verify_readers import OwnError, Reader
+from bootstrap.box.verify_readers import Child, OwnError, Reader
 
-SAY = 'import os, sys, time\nos.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
-SCRIPTS = {
-    "well.py": SAY + 'os.write(1, b\'[null, "b", 2]\\n[null, "end"]\\n\')\n',
-    "slow.py": SAY + "time.sleep(0.6)\nos.write(1, b'[null, \"end\"]\\n')\n",
-    "hang.py": SAY + "time.sleep(60)\n",
-    "cut.py": SAY + "os.write(1, b'[null, ')\ntime.sleep(60)\n",
-    "crash.py": SAY + "os.kill(os.getpid(), 11)\n",
-    "ours.py": SAY + "raise ValueError('no such thing')\n",
-    "much.py": SAY
+SAY = 'os.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
+WORK = {
+    "well": SAY + 'os.write(1, b\'[null, "b", 2]\\n[null, "end"]\\n\')\n',
+    "slow": SAY + "time.sleep(0.6)\nos.write(1, b'[null, \"end\"]\\n')\n",
+    "hang": SAY + "time.sleep(60)\n",
+    "cut": SAY + "os.write(1, b'[null, ')\ntime.sleep(60)\n",
+    "crash": SAY + "os.kill(os.getpid(), 11)\n",
+    "ours": SAY + "raise ValueError('no such thing')\n",
+    "much": SAY
     + "for n in range(8): os.write(1, b'[0, \"c\", \"%s\"]\\n' % (b'x' * 50000))\n"
     + "os.write(1, b'[null, \"end\"]\\n')\n",
 }
 
 
-Started = list[subprocess.Popen[bytes]]
+Started = list[Child]
 
 
 @pytest.fixture(autouse=True)
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
-    """The scripts in the place of ours, and the processes that were begun."""
-    for name, text in SCRIPTS.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.setattr(verify_readers, "HERE", tmp_path)
+    """Readers of our own beside the real ones, and the processes that were begun."""
+    for name, work in WORK.items():
+        body = work.replace("\n", "\n    ").rstrip()
+        text = f"import os, sys, time\ndef main():\n    {body}\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setattr(box, "__path__", [*box.__path__, str(tmp_path)])
     begun: Started = []
     start = verify_readers.start
 
-    def begin(reader: Reader) -> subprocess.Popen[bytes]:
+    def begin(reader: Reader) -> Child:
         begun.append(start(reader))
         return begun[-1]
 
     monkeypatch.setattr(verify_readers, "start", begin)
     yield begun
-    for process in begun:
-        process.kill()
-        if process.stdout and not process.stdout.closed:
-            process.communicate()
+    for child in begun:
+        with suppress(OSError):
+            os.kill(child.process, signal.SIGKILL)
+            os.waitpid(child.process, 0)
 
 
 def test_all_work_at_the_same_time() -> None:
     began = time.monotonic()
-    told = verify_readers.run([Reader("slow.py", (str(n),), 30) for n in range(4)])
+    told = verify_readers.run([Reader("slow", (str(n),), 30) for n in range(4)])
     assert time.monotonic() - began < 2.2  # 0.6 each
     assert [each.whole for each in told] == [True] * 4
 
@@ -60,25 +65,26 @@ def test_all_work_at_the_same_time() -> None:
 def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
     began = time.monotonic()
     hang, cut, well = verify_readers.run(
-        [Reader("hang.py", (), 0.7), Reader("cut.py", (), 0.5), Reader("well.py", (), 5)]
+        [Reader("hang", (), 0.7), Reader("cut", (), 0.5), Reader("well", (), 5)]
     )
     assert time.monotonic() - began < 3
     assert (well.whole, well.facts["b"]) == (True, 2)
     for each in (hang, cut):
-        assert (each.whole, each.last, each.exit_code) == (False, "b", None)
+        assert (each.whole, each.last, each.late) == (False, "b", True)
         assert (each.facts["a"], each.facts["b"]) == (1, verify_readers.LATE)
-    assert [process.wait(timeout=5) for process in started] == [-9, -9, 0]
+    for child in started[:2]:
+        assert os.WTERMSIG(os.waitpid(child.process, 0)[1]) == signal.SIGKILL
 
 
 def test_who_has_much_to_tell_waits_for_nobody() -> None:
-    much, hang = verify_readers.run([Reader("much.py", (), 20), Reader("hang.py", (), 0.5)])
+    much, hang = verify_readers.run([Reader("much", (), 20), Reader("hang", (), 0.5)])
     assert much.whole
     assert len(much.facts["gpus"][0]["c"]) == 50000
     assert not hang.whole
 
 
 def test_a_signal_is_told_and_a_fault_of_ours_is_raised() -> None:
-    (crash,) = verify_readers.run([Reader("crash.py", (), 5)])
-    assert (crash.whole, crash.exit_code) == (False, -11)
-    with pytest.raises(OwnError, match=r"the reader ours\.py failed: ValueError: no such thing"):
-        verify_readers.run([Reader("ours.py", (), 5)])
+    (crash,) = verify_readers.run([Reader("crash", (), 5)])
+    assert (crash.whole, crash.last, crash.late) == (False, "b", False)
+    with pytest.raises(OwnError, match=r"the reader ours failed: ValueError: no such thing"):
+        verify_readers.run([Reader("ours", (), 5)])
