@@ -402,7 +402,8 @@ def test_no_fault_lets_it_cost_more_than_the_lease(number: int, seeded: random.R
     paid = held.spent / held.price * HOUR
     assert paid >= hours * HOUR - 60
     assert not held.ended_late
-    assert held.ended_by == STOP or (held.terms.then == DESTROY and held.look_s < LOOK_S)
+    # A look of exactly the limit may be in time or not: its seconds are a sum of fractions.
+    assert held.ended_by == STOP or (held.terms.then == DESTROY and held.look_s <= LOOK_S)
 
 
 @pytest.mark.parametrize(
