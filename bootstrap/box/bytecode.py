@@ -5,8 +5,8 @@
 Run by the environment's own Python, whose bytecode it is. The training compiles what it imports
 from the first module on; this goes from the last one to the first, and they meet. Until the file
 INSTALLED is there it compiles what lies unpacked in uv's CACHE already, in memory, as long as its
-parent is the process INSTALLER. The scripts of the command are read, never run. On one core it does
-nothing.
+parent is the process INSTALLER. The scripts of the command are read, never run. Whether it is begun
+says `compile_ahead` in `lib/bytecode.sh`; on one core it does nothing.
 """
 
 from __future__ import annotations

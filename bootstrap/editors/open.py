@@ -1,4 +1,4 @@
-"""`inv code`: the repository on a box, opened in an editor, with the environment as interpreter."""
+"""`boxstrap code`: the repository on a box opened in an editor, its environment as interpreter."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 
 The two files of a new box come into being together: a folder that lacks one, or
 where it can't be read, is a box whose key nobody can compare any more
-(docs/adr/0004).
+(docs/adr/0004). An older record is read as it is: what it lacks has its default, and
+what a newer program added stays in it (docs/adr/0027).
 """
 
 from __future__ import annotations

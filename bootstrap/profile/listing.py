@@ -1,4 +1,4 @@
-"""The profiles that can be named, for `inv profiles`."""
+"""The profiles that can be named, for `boxstrap profiles`."""
 
 from __future__ import annotations
 

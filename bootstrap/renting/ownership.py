@@ -18,7 +18,7 @@ from bootstrap.link.parsing import rows
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.target import parse_host
 from bootstrap.link.wire import Wire
-from bootstrap.profile.providers import FALLBACK
+from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.protocol.query import build_query
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount

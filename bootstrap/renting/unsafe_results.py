@@ -15,7 +15,7 @@ from bootstrap.runs.pull import PullWish, pull_run, results_of_profile
 from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.text.sizes import number, size
 from bootstrap.transfer.names import why_refused
-from bootstrap.transfer.pull import NOTHING, REASONS
+from bootstrap.transfer.puller import NOTHING, REASONS
 from bootstrap.transfer.receipt import check_receipt, receipt_file
 from bootstrap.ui.screen import Screen
 

@@ -58,7 +58,7 @@ def rent_and_set_up(
     request: UpRequest, reporter: Reporter, confirm: Callable[[Offer], None]
 ) -> tuple[Rental, SetupResult]:
     """Rent a box and set it up, or set up the one that is there. Raises as `Renter.run`."""
-    from bootstrap.profile.providers import FALLBACK
+    from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
     from bootstrap.setup.sequence import run_setup
 

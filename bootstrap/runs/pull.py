@@ -30,8 +30,8 @@ from bootstrap.text.sizes import size
 from bootstrap.transfer.landing import Landing
 from bootstrap.transfer.manifest import Manifest, RunOrigin
 from bootstrap.transfer.names import MANIFEST, why_refused
-from bootstrap.transfer.pull import NOTHING, Puller, PullRound
 from bootstrap.transfer.pulled import PulledFile, PulledRecord
+from bootstrap.transfer.puller import NOTHING, Puller, PullRound
 from bootstrap.transfer.receipt import receipt_file, write_receipt
 from bootstrap.ui.screen import Screen
 

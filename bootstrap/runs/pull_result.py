@@ -10,7 +10,7 @@ from bootstrap.errors import NotSafeError
 from bootstrap.repo.names import shown
 from bootstrap.text.sizes import duration, number, size, speed
 from bootstrap.transfer.manifest import Manifest
-from bootstrap.transfer.pull import NOTHING
+from bootstrap.transfer.puller import NOTHING
 
 _MOST_NAMED = 20
 

@@ -1,4 +1,4 @@
-"""`inv tunnel`: which ports of a box are opened here, held open, and shown."""
+"""`boxstrap tunnel`: which ports of a box are opened here, held open, and shown."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from bootstrap.cancel import CancelToken
 from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.profile.providers import FALLBACK, Hints, all_hints, other_than
-from bootstrap.profile.providers import recognise as by_hints
+from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
+from bootstrap.profile.detect_provider import recognise as by_hints
 from bootstrap.setup import secret_values
 from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box

@@ -131,7 +131,7 @@ def begin_login(
 
 def ask_box(wire: Wire, request: ProbeRequest) -> BoxState:
     """Ask the box what it has of this, and the signs of every provider."""
-    from bootstrap.profile.providers import all_hints  # a login doesn't wait for it
+    from bootstrap.profile.detect_provider import all_hints  # a login doesn't wait for it
 
     hints = all_hints()
     return probe(

@@ -55,7 +55,7 @@ class FetchedScript:
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """The script itself. Raises UsageError, ProfileError."""
-    from bootstrap.profile.providers import FALLBACK
+    from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.consent import NO_SECRET, load_profile
     from bootstrap.setup.payload import build_payload
 

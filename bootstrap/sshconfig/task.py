@@ -1,4 +1,4 @@
-"""`inv ssh-config`: the entries written, listed, or taken out again."""
+"""`boxstrap ssh-config`: the entries written, listed, or taken out again."""
 
 from __future__ import annotations
 

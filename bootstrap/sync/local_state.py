@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.handle import LOCAL, BoxHandle
 from bootstrap.plan import steps_for
-from bootstrap.profile.providers import FALLBACK
+from bootstrap.profile.detect_provider import FALLBACK
 from bootstrap.profile.schema import Profile
 from bootstrap.protocol.sync_state import SyncState
 from bootstrap.render.quote import Value

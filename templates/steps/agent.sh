@@ -16,7 +16,9 @@ apply_agent() {
   write_file "$BOX_HOME/uv" 600 "$UV"$'\n'
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
-  with_retries run_uv pip install --quiet --python "$BOX_HOME/agent/bin/python" "${AGENT_PACKAGES[@]}"
+  # Into its folder, by the interpreter that it was made of: uv has asked that one already what it is.
+  with_retries run_uv pip install --quiet --python "$(readlink "$BOX_HOME/agent/bin/python")" \
+    --target "$BOX_HOME"/agent/lib/python*/site-packages "${AGENT_PACKAGES[@]}"
   list_packages "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
 }
 

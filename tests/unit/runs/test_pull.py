@@ -12,8 +12,8 @@ import pytest
 from bootstrap.protocol.results import BoxFile, BoxLook
 from bootstrap.runs import pull
 from bootstrap.transfer.landing import HomeFile
-from bootstrap.transfer.pull import PullRound
 from bootstrap.transfer.pulled import PulledFile
+from bootstrap.transfer.puller import PullRound
 
 FILE = BoxFile("out/a", "", "", (1, 2, 3, 4, 5))
 HOME = HomeFile(3, 4, 6)

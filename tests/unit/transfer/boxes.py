@@ -16,8 +16,8 @@ from bootstrap.protocol.results import BoxResults
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.transfer.landing import Landing
 from bootstrap.transfer.names import PARTS
-from bootstrap.transfer.pull import Puller, PullRound
 from bootstrap.transfer.pulled import PulledRecord
+from bootstrap.transfer.puller import Puller, PullRound
 
 KEY, RUN = "homework-01234567", "train-1"
 PLENTY = 10**12

@@ -9,9 +9,9 @@ import pytest
 
 from bootstrap import paths
 from bootstrap.profile import schema_json
+from bootstrap.profile.detect_provider import Hints, all_hints, other_than, recognise
 from bootstrap.profile.listing import listed
 from bootstrap.profile.load import load
-from bootstrap.profile.providers import Hints, all_hints, other_than, recognise
 from bootstrap.profile.schema import PROFILE
 
 
@@ -48,7 +48,7 @@ def test_every_hint_is_asked_for_and_leads_to_its_profile():
 
 def test_recognising_costs_no_models():
     code = (
-        "import sys; from bootstrap.profile.providers import recognise; recognise([], []);"
+        "import sys; from bootstrap.profile.detect_provider import recognise; recognise([], []);"
         "sys.exit('pydantic' in sys.modules)"
     )
     root = str(paths.shipped("profiles").parent)

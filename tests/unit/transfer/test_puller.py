@@ -17,7 +17,7 @@ from bootstrap.link.errors import LinkLost, NoAnswer
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.protocol.results import BegunFile, BoxFile, BoxLook, GivenFile, WantedFile
 from bootstrap.transfer.partial import PartialFile
-from bootstrap.transfer.pull import PullRound
+from bootstrap.transfer.puller import PullRound
 from tests.unit.transfer.boxes import KEY, RUN, STOOD_S, ResultsHere, held
 
 MIB = 2**20
@@ -74,7 +74,7 @@ def test_more_files_than_any_run_has_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """New names with each look, too, of which none takes room by itself."""
-    monkeypatch.setattr("bootstrap.transfer.pull.MOST_FILES", 3)
+    monkeypatch.setattr("bootstrap.transfer.puller.MOST_FILES", 3)
     for name in ("a", "b", "c"):
         box.write(f"out/{name}", "")
     assert len(box.pull().landed) == 3
@@ -87,7 +87,7 @@ def test_more_folders_than_any_run_has_are_refused(
     box: ResultsHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty file in deep folders of its own takes more room than its size says."""
-    monkeypatch.setattr("bootstrap.transfer.pull.MOST_FILES", 4)
+    monkeypatch.setattr("bootstrap.transfer.puller.MOST_FILES", 4)
     box.write("out/a/b/c", "")
     box.write("out/a/d/e", "")
     assert len(box.pull().landed) == 2
