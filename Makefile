@@ -18,6 +18,11 @@ SLOW := $(addprefix --ignore=tests/unit/,box/test_network.py box/test_run_states
   tasks/test_programs.py test_own_home.py) \
   $(addprefix --deselect=tests/unit/,\
   box/test_queue.py::test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus \
+  box/test_queue.py::test_waiters_that_were_killed_come_back_by_those_that_live \
+  box/test_upload_results.py::test_it_ends_once_the_run_is_over_and_all_is_there \
+  runs/test_logs.py::test_a_log_is_bounded_and_read_to_its_last_line \
+  render/test_properties.py::test_the_command_of_a_run \
+  test_top.py::test_a_driver_that_hangs_keeps_nobody \
   render/test_values.py::test_a_hostile_value_is_data_from_end_to_end)
 # Of what these try, `make test` takes a part, another one with each seed; `make chaos` takes all.
 SAMPLED = $$(grep -rlE 'mark\.sampled|getoption\("(tries|every)"\)|^ *@given' tests --include='test_*.py')
