@@ -87,7 +87,8 @@ def read(reader: Reader, pipe: int) -> None:
         import_module(f".{reader.module}", __package__).main()
     except BaseException as error:  # whatever it is, the parent tells it
         emit(None, "failed", f"{type(error).__name__}: {error}")
-    os._exit(0)
+    finally:  # where the parent is gone, too, this never goes on as it would
+        os._exit(0)
 
 
 def finish(reader: Reader, child: Child, started: float) -> Report:

@@ -42,8 +42,8 @@ def begin(
     return run, start(edition, run, env)
 
 
-def start(edition: str, run: Path, env: Path) -> subprocess.Popen[bytes]:
-    """The runner of a run that was made."""
+def start(edition: str, run: Path, env: Path, window: int | None = None) -> subprocess.Popen[bytes]:
+    """The runner of a run that was made, perhaps in a window; programs of `bin` come first."""
     folder = env.parent
     box = folder / "box"
     box.mkdir()
@@ -52,7 +52,8 @@ def start(edition: str, run: Path, env: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["/bin/bash", str(box / "runner.sh"), str(run), str(env)],
         stdin=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        stdout=window,
+        env={"PATH": f"{folder}/bin:{os.environ['PATH']}", "HOME": str(folder)},
         start_new_session=True,
     )
 
@@ -81,6 +82,24 @@ def test_a_path_of_the_profile_is_the_commands_alone(edition: str, tmp_path: Pat
     code, _, log = finish(edition, tmp_path, "true", PATH="/nowhere")
     assert code == "127"
     assert "setsid" in log
+
+
+@each_edition
+def test_its_end_is_known_before_its_window_has_shown_the_last_line(
+    edition: str, tmp_path: Path
+) -> None:
+    """It was known 0.2 s later: too late, on a busy box, for who watches how a run begins."""
+    run, env = make_run(tmp_path, "echo the last line; exit 7")
+    (tmp_path / "bin").mkdir()
+    sleep = tmp_path / "bin/sleep"
+    sleep.write_text(f'#!/bin/sh\ncat {run}/exit >{tmp_path}/"slept $1"\nexec /bin/sleep "$1"\n')
+    sleep.chmod(0o755)
+    screen, window = os.openpty()
+    assert start(edition, run, env, window).wait(20) == 0
+    os.close(window)
+    assert b"the last line" in os.read(screen, 1000)
+    os.close(screen)
+    assert (tmp_path / "slept 0.2").read_text() == "7\n"
 
 
 @each_edition

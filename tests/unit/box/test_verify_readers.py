@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 from collections.abc import Iterator
@@ -74,6 +75,22 @@ def test_a_hang_is_left_behind_and_takes_nobody_along(started: Started) -> None:
         assert (each.facts["a"], each.facts["b"]) == (1, verify_readers.LATE)
     for child in started[:2]:
         assert os.WTERMSIG(os.waitpid(child.process, 0)[1]) == signal.SIGKILL
+
+
+def test_what_is_left_behind_keeps_nothing_open_that_somebody_waits_for(started: Started) -> None:
+    theirs, ours = os.pipe()
+    verify_readers.start(Reader("hang", (), 60))
+    os.close(ours)
+    assert select.select([theirs], [], [], 5)[0]
+    assert os.read(theirs, 1) == b""
+    os.close(theirs)
+    os.close(started[0].pipe)
+
+
+def test_where_nobody_listens_any_more_it_ends_and_goes_on_as_nobody_else() -> None:
+    child = verify_readers.start(Reader("slow", (), 60))
+    os.close(child.pipe)
+    assert os.waitstatus_to_exitcode(os.waitpid(child.process, 0)[1]) == 0
 
 
 def test_who_has_much_to_tell_waits_for_nobody() -> None:
