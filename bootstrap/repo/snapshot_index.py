@@ -75,7 +75,9 @@ def index_working_tree(
     paths = b"\0".join(standing)
     _renew(here, store, files, standing)
     store.write("paths", paths)
-    store.write("listing", listed if plain else b"")
+    # What isn't there may be there again the next time, and the listing is the same.
+    whole = plain and len(standing) == len(files.tracked) + len(files.new)
+    store.write("listing", listed if whole else b"")
     return Indexed(_tree_of(store), paths, new, files.left)
 
 

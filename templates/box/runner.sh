@@ -37,10 +37,10 @@
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
     # Into the room that was kept, and no code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
-    # The window may be a moment behind the log.
-    [ -z "$shown" ] || { sleep 0.2 && kill "$shown"; } 2>/dev/null
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
     kill "$keeper" 2>/dev/null # full
+    # The window may be a moment behind the log.
+    [ -z "$shown" ] || { sleep 0.2 && kill "$shown"; } 2>/dev/null
     exit 0
   }
 

@@ -5,8 +5,8 @@
 # half a megabyte, which no variable takes. In one order: boxes are compared.
 list_packages() {
   # By their kind first, which find knows without a look at the file; of tens of thousands it compares no name.
-  (cd "$1" && find lib/python*/site-packages -type d \( -name __pycache__ -prune -o -print \) &&
-    exec find lib/python*/site-packages -maxdepth 1 ! -type d 2>/dev/null) |
+  (cd "$1" && { find lib/python*/site-packages -type d \( -name __pycache__ -prune -o -print \) || :
+    find lib/python*/site-packages -maxdepth 1 ! -type d; } 2>/dev/null) |
     sort | write_file "$2" 600
 }
 

@@ -227,6 +227,19 @@ def test_a_filter_never_runs(crypt: SampleRepository, home: Path) -> None:
     assert not (home / "ran").read_text(), "a filter ran"
 
 
+def test_what_was_away_for_one_look_travels_with_the_next(repo: SampleRepository) -> None:
+    """Git lists a file that it tracks whether or not it is there: two looks seemed alike."""
+    file, aside = repo.root / "train.py", repo.root.parent / "aside"
+    file.rename(aside)
+    repo.write("new.py", "new\n")
+    without = take_snapshot(read(repo.root))
+    aside.rename(file)
+    found = take_snapshot(read(repo.root))
+    assert found.tree != without.tree
+    forget(read(repo.root))
+    assert take_snapshot(read(repo.root)).tree == found.tree
+
+
 def test_a_mode_alone_is_a_change(repo: SampleRepository) -> None:
     repo.commit(**{"run.sh": "true\n"})
     (repo.root / "run.sh").chmod(0o755)
