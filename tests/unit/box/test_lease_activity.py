@@ -50,7 +50,7 @@ def stat(seconds: float, start: str = "77") -> list[str]:
 
 
 def second_look(run: Path, *gpus: list[object] | None) -> UseLook:
-    """What is seen of what a test did since `reader` looked first."""
+    """What is seen of what a test did since the first look."""
     found = READERS[run].look([run], gpus)
     assert found is not None
     return found
@@ -60,11 +60,14 @@ READERS: dict[Path, ActivityReader] = {}
 
 
 @pytest.fixture(autouse=True)
-def reader(run: Path) -> ActivityReader:
-    made = READERS[run] = ActivityReader(run.parents[2])
-    SEEN[str(os.getppid())] = stat(5)
-    assert made.look([run], ()) is None
-    return made
+def other(run: Path, quiet: None) -> Iterator[int]:  # which comes first
+    """A process of the box, which moves no bytes, when `reader` has looked first."""
+    reader = READERS[run] = ActivityReader(run.parents[2])
+    with subprocess.Popen(["sleep", "60"]) as process:
+        SEEN[str(process.pid)] = stat(5)
+        assert reader.look([run], ()) is None
+        yield process.pid
+        process.kill()
 
 
 def test_a_box_on_which_nothing_happens_is_not_in_use(run: Path) -> None:
@@ -72,13 +75,13 @@ def test_a_box_on_which_nothing_happens_is_not_in_use(run: Path) -> None:
     assert (look.used, look.computes, look.grew) == (False, False, False)
 
 
-def test_a_gpu_or_a_core_that_works_computes(run: Path) -> None:
+def test_a_gpu_or_a_core_that_works_computes(run: Path, other: int) -> None:
     assert second_look(run, [0], [5]).computes
     assert not second_look(run, [0]).used
-    SEEN[str(os.getppid())] = stat(500)
+    SEEN[str(other)] = stat(500)
     look = second_look(run)
     assert (look.used, look.computes) == (True, True)
-    SEEN[str(os.getppid())] = stat(0, "88")  # its number belongs to another process now
+    SEEN[str(other)] = stat(0, "88")  # its number belongs to another process now
     assert not second_look(run).used
 
 
@@ -93,11 +96,11 @@ def test_a_log_or_results_that_grow_are_use(run: Path, where: str) -> None:
     assert not second_look(run).used
 
 
-def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path) -> None:
+def test_a_setup_at_work_is_use_and_one_that_is_gone_is_none(run: Path, other: int) -> None:
     lock = run.parents[2] / "lock"
-    lock.write_text(f"{os.getppid()} 77 {boot_id()}\nscript\nsetup\n")
+    lock.write_text(f"{other} 77 {boot_id()}\nscript\nsetup\n")
     assert second_look(run).used
-    lock.write_text(f"{os.getppid()} 78 {boot_id()}\nscript\nsetup\n")
+    lock.write_text(f"{other} 78 {boot_id()}\nscript\nsetup\n")
     assert not second_look(run).used
 
 
