@@ -3,13 +3,14 @@
 
 # await_output RUN SECONDS: until it has said something, or is over. What waits for its turn says nothing yet.
 await_output() {
-  _left=$(($2 * 50)) _pause=1
+  _left=$(($2 * 100)) # hundredths of a second
   ! in_state "$1" queued || _left=0
   until [ -s "$1/log" ] || [ -f "$1/exit" ] || [ "$_left" -le 0 ]; do
     # Less often the longer it lasts: each look begins a process, which a training's own start could use.
-    sleep "$((_pause / 50)).$((_pause % 50 / 5))$((_pause % 5 * 2))"
-    _left=$((_left - _pause)) _pause=$((($2 * 50 - _left) / 5 + 1))
-    [ "$_pause" -le 25 ] || _pause=25
+    _pause=$((($2 * 100 - _left) / 5 + 2))
+    [ "$_pause" -le 50 ] || _pause=50
+    sleep "0.$((_pause / 10))$((_pause % 10))"
+    _left=$((_left - _pause))
   done
 }
 
