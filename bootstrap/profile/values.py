@@ -55,9 +55,13 @@ def _not_of_git(path: str) -> str:
 
 
 def ordinary(path: str) -> str:
-    """Return `path`; raises ValueError where the kernel makes up what lies there."""
+    """Return `path`; raises ValueError where the kernel makes up what lies there.
+
+    `/dev/shm` is an ordinary file system, in memory: repositories may lie there.
+    """
     top = "/" + path.lstrip("/") if path.startswith("/") else path
-    if posixpath.normpath(top).split("/")[:2] in (["", "proc"], ["", "sys"], ["", "dev"]):
+    root, *folders = posixpath.normpath(top).split("/")
+    if not root and folders[0] in ("proc", "sys", "dev") and folders[:2] != ["dev", "shm"]:
         raise ValueError(f"{shown(path)} is no ordinary file")
     return path
 

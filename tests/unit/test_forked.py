@@ -59,6 +59,7 @@ def test_it_has_the_environment_and_folder_of_its_caller(user: User) -> None:
 def test_a_signal_ends_it_as_it_ends_an_executed_one(user: User) -> None:
     user.repository()
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
         host = f"root@127.0.0.1:{silent.getsockname()[1]}"
         for end, rc in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
             going = user.begin("setup", "--host", host)

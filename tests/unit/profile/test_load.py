@@ -8,7 +8,7 @@ from bootstrap.errors import ProfileError
 from bootstrap.profile.check import WrongValuesError, make_profile
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import Profile
-from bootstrap.profile.values import WORKDIR
+from bootstrap.profile.values import WORKDIR, ordinary
 from bootstrap.ui.origins import lines
 
 SHIPPED = ["demo", "lambda", "local", "paperspace", "runpod", "ssh", "vast"]
@@ -318,3 +318,14 @@ lease: {hours: 12, dollars: 20, idle: 30m, stall: 2h, then: stop}
 )
 def test_a_folder_of_the_box_loses_its_last_slash_alone(given: str, means: str) -> None:
     assert WORKDIR(given) == means
+
+
+@pytest.mark.parametrize("path", ["/dev/shm/work/boxstrap.yaml", "/devs/x", "dev/x", "/"])
+def test_what_lies_on_a_file_system_is_an_ordinary_file(path):
+    assert ordinary(path) == path
+
+
+@pytest.mark.parametrize("path", ["/dev", "/dev/shm/../stdin", "//dev/fd/0", "/dev/shmem"])
+def test_what_the_kernel_makes_up_is_none(path):
+    with pytest.raises(ValueError, match="is no ordinary file"):
+        ordinary(path)
