@@ -200,7 +200,7 @@ GREEDY = {
 }
 NO_FILES = ["/proc/self/cwd/x", "/proc/self/root/etc/passwd", "//proc/1/environ", "/dev/stdin"]
 NO_FILES += ["/etc/../proc/self/cwd/x", "/sys/x", "/dev/fd/0", "/proc/thread-self/cwd/x"]
-NO_FILES += ["/dev/shm/../stdin"]
+NO_FILES += ["/dev/shm/../stdin", "/dev/shmem"]
 EVIL_KEY = f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{'E' * 43} evil\n"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
 from bootstrap.errors import ProfileError
@@ -320,12 +323,20 @@ def test_a_folder_of_the_box_loses_its_last_slash_alone(given: str, means: str) 
     assert WORKDIR(given) == means
 
 
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this machine has no folder in memory")
+def test_a_profile_in_memory_is_read_like_any_other() -> None:
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        Path(folder, "boxstrap.yaml").write_text("version: 1\nextends: base.yaml\n")
+        Path(folder, "base.yaml").write_text("version: 1\nbox: {workdir: /elsewhere}\n")
+        assert load(f"{folder}/boxstrap.yaml").profile.box.workdir == "/elsewhere"
+
+
 @pytest.mark.parametrize("path", ["/dev/shm/work/boxstrap.yaml", "/devs/x", "dev/x", "/"])
-def test_what_lies_on_a_file_system_is_an_ordinary_file(path):
+def test_what_lies_on_a_file_system_is_an_ordinary_file(path: str) -> None:
     assert ordinary(path) == path
 
 
-@pytest.mark.parametrize("path", ["/dev", "/dev/shm/../stdin", "//dev/fd/0", "/dev/shmem"])
-def test_what_the_kernel_makes_up_is_none(path):
+@pytest.mark.parametrize("path", ["/dev", "//dev/fd/0", "/dev/shm/../stdin", "/dev/shmem"])
+def test_what_the_kernel_makes_up_is_none(path: str) -> None:
     with pytest.raises(ValueError, match="is no ordinary file"):
         ordinary(path)
