@@ -9,6 +9,8 @@ import threading
 import paramiko
 from paramiko.common import AUTH_SUCCESSFUL, OPEN_SUCCEEDED
 
+from tests.listener import Listener
+
 
 class Between:
     """Before a box. `pose` makes it answer in the box's place, to whoever comes, with that key."""
@@ -17,17 +19,16 @@ class Between:
         self._box = (address, port)
         self._key: paramiko.PKey | None = None
         self._lines: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self.got: list[str] = []
         """All that came to it once a key was agreed on: names, commands, data."""
         self.posed = 0
         """How often somebody came while it did."""
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._begin)
 
     @property
     def host(self) -> str:
         """What to type."""
-        return f"root@127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"root@127.0.0.1:{self._listener.port}"
 
     def pose(self, key: paramiko.PKey | None) -> None:
         """Play the box with this key, or (None) pass it on; what stands is cut."""
@@ -42,12 +43,9 @@ class Between:
         self._listener.close()
         self.pose(None)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                line, _ = self._listener.accept()
-                serve = self._pass_on if self._key is None else self._play
-                threading.Thread(target=serve, args=(line,), daemon=True).start()
+    def _begin(self, line: socket.socket) -> None:
+        serve = self._pass_on if self._key is None else self._play
+        threading.Thread(target=serve, args=(line,), daemon=True).start()
 
     def _pass_on(self, near: socket.socket) -> None:
         try:

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.faults.plugin import Faults
 from tests.hostile import measure
 from tests.hostile.inputs import ADDRESS, CANARY, HOSTS, OPTIONS
 from tests.hostile.measure import OBEYED
+from tests.listener import Listener
 from tests.plain_environment import BIN
 from tests.unit.profile.hostile import DOCUMENTS, REFUSED, REFUSED_NAMES, HostileCase, yaml_text
 
@@ -365,22 +365,14 @@ class Port:
     """A port of this machine that counts who knocks."""
 
     def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self.knocks = 0
-        threading.Thread(target=self._count, daemon=True).start()
+        self._listener = Listener(self._count)
+        self.port = self._listener.port
+        self.close = self._listener.close
 
-    def _count(self) -> None:
-        while True:
-            try:
-                line, _ = self._listener.accept()
-            except OSError:
-                return
-            self.knocks += 1
-            line.close()
-
-    def close(self) -> None:
-        self._listener.close()
+    def _count(self, line: socket.socket) -> None:
+        self.knocks += 1
+        line.close()
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from bootstrap.box import network_reader, verify_readers
+from tests.listener import Listener
 
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
 LINKS = ("old.whl", f"{WHEEL}#sha256=1", "new.whl")
@@ -171,19 +172,15 @@ def test_a_folder_has_no_speed(tmp_path: Path) -> None:
 @pytest.fixture
 def speaker() -> Iterator[Callable[[bytes], str]]:
     """A host that says something first, as sshd does; its address."""
-    opened: list[socket.socket] = []
+    opened: list[Listener] = []
 
     def speak(word: bytes) -> str:
-        server = socket.create_server(("127.0.0.1", 0))
-        opened.append(server)
+        def answer(line: socket.socket) -> None:
+            with line:
+                line.sendall(word)
 
-        def answer() -> None:
-            line, _ = server.accept()
-            line.sendall(word)
-            line.close()
-
-        threading.Thread(target=answer, daemon=True).start()
-        return f"127.0.0.1:{server.getsockname()[1]}"
+        opened.append(Listener(answer))
+        return f"127.0.0.1:{opened[-1].port}"
 
     yield speak
     for server in opened:

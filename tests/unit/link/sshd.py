@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.boxes.ports import free_port
+from tests.listener import Listener
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 USER = getpass.getuser()
@@ -124,9 +125,8 @@ class Relay:
         self._open = threading.Event()
         self._open.set()
         self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._join)
+        self.port = self._listener.port
 
     def cut(self) -> None:
         """From now on nothing passes, and nothing is closed."""
@@ -134,21 +134,17 @@ class Relay:
 
     def close(self) -> None:
         self._open.set()
-        for one in [self._listener, *self._sockets]:
+        self._listener.close()
+        for one in self._sockets:
             one.close()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self._target))
-            self._sockets += [near, far]
-            for one in (near, far):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for source, sink in ((near, far), (far, near)):
-                self._pump(source, sink)
+    def _join(self, near: socket.socket) -> None:
+        far = socket.create_connection(("127.0.0.1", self._target))
+        self._sockets += [near, far]
+        for one in (near, far):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for source, sink in ((near, far), (far, near)):
+            self._pump(source, sink)
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         """Read in one thread, write `delay` later in another, so that pieces overlap."""

@@ -21,6 +21,7 @@ from bootstrap.link import ssh, transport
 from bootstrap.link.errors import LinkLost
 from tests.faults.plugin import Faults
 from tests.hostile.measure import OBEYED
+from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, keygen
 
@@ -33,19 +34,13 @@ class HostileServer:
     """A TCP server on loopback; `talk` is what it does with each connection."""
 
     def __init__(self, talk: Talk) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
         self.sent = 0
         self._talk = talk
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = Listener(self._begin)
+        self.port = self._listener.port
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                line, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+    def _begin(self, line: socket.socket) -> None:
+        threading.Thread(target=self._serve, args=(line,), daemon=True).start()
 
     def _serve(self, line: socket.socket) -> None:
         with line, contextlib.suppress(OSError, EOFError, paramiko.SSHException):

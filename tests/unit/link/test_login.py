@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import re
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +20,7 @@ from bootstrap.link.exchange import exchange
 from bootstrap.link.transport import BoxTransport, KeyAuth
 from bootstrap.tasks.exit_codes import exit_code
 from tests.boxes.ports import free_port
+from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import USER, Sshd, fingerprint, keygen
 
@@ -377,29 +378,23 @@ def test_a_box_that_wants_passwords(ssh_user: SshUser, start_server: Callable[..
     assert "more than a key" in refusal(ssh_user).what
 
 
-class Listener:
-    """Something on a port that is not an SSH server."""
+class NoSshServer:
+    """Something on a port that says this to whoever comes, or (None) hangs up."""
 
     def __init__(self, say: bytes | None) -> None:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._say = say
         self._kept: list[socket.socket] = []
-        self.port: int = self._socket.getsockname()[1]
-        threading.Thread(target=self._run, args=(say,), daemon=True).start()
+        self._listener = Listener(self._answer)
+        self.port = self._listener.port
 
-    def _run(self, say: bytes | None) -> None:
-        try:
-            while True:
-                client, _ = self._socket.accept()
-                self._kept.append(client)
-                if say is None:
-                    client.close()
-                else:
-                    client.sendall(say)
-        except OSError:
-            return
+    def _answer(self, client: socket.socket) -> None:
+        self._kept.append(client)
+        with contextlib.suppress(OSError):
+            client.close() if self._say is None else client.sendall(self._say)
 
     def close(self) -> None:
-        for one in [self._socket, *self._kept]:
+        self._listener.close()
+        for one in self._kept:
             one.close()
 
 
@@ -419,7 +414,7 @@ def test_what_is_no_ssh_server(
     ssh_user: SshUser, monkeypatch: pytest.MonkeyPatch, say: bytes | None, words: str
 ) -> None:
     monkeypatch.setattr("bootstrap.link.dial._GREETING_TIMEOUT", 0.3)
-    listener = Listener(say)
+    listener = NoSshServer(say)
     try:
         error = refusal(ssh_user, f"127.0.0.1:{listener.port}")
     finally:

@@ -17,6 +17,7 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.tunnel import Tunnel, forwards, hold
 from bootstrap.link.wire import Wire
 from tests.boxes.ports import free_port
+from tests.listener import Listener
 from tests.unit.link.conftest import SshUser
 from tests.unit.link.sshd import Sshd
 
@@ -33,19 +34,12 @@ class BoxServer:
 
     def __init__(self, talk: Callable[[socket.socket], object] = echo, port: int = 0) -> None:
         self._talk = talk
-        self._listener = socket.create_server(("127.0.0.1", port))
-        self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._listener = Listener(self._begin, port)
+        self.port = self._listener.port
+        self.close = self._listener.close
 
-    def close(self) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(
-                    target=self._answer, args=self._listener.accept()[:1], daemon=True
-                ).start()
+    def _begin(self, peer: socket.socket) -> None:
+        threading.Thread(target=self._answer, args=(peer,), daemon=True).start()
 
     def _answer(self, peer: socket.socket) -> None:
         with peer, suppress(OSError):
