@@ -54,11 +54,12 @@ def _folder(kind: str) -> Path:
     return Path(getattr(platformdirs, f"user_{kind}_dir")("boxstrap", appauthor=False))
 
 
-def write_private(path: Path, content: str | bytes) -> None:
+def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
     """Write a file that only this user can read, whole or not at all. Raises OSError."""
     import tempfile  # a start that writes nothing doesn't wait for it
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if make_folder:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from bootstrap import paths
-from bootstrap.link.record import KnownBox, read_box, save
+from bootstrap.link.record import KnownBox, read_box, update
 
 
 def retire(box: KnownBox) -> Path | None:
@@ -18,10 +18,13 @@ def retire(box: KnownBox) -> Path | None:
     kept = read_box(box.folder)
     if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
         return None
-    save(box)
     aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    box.folder.rename(aside)
+    try:
+        update(box)
+        box.folder.rename(aside)
+    except FileNotFoundError:
+        return None
     (aside / "known_hosts").unlink(missing_ok=True)
     return aside
 

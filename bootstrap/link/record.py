@@ -181,6 +181,12 @@ def save(box: KnownBox) -> None:
     write_private(box.folder / "box.json", _text(box))
 
 
+def update(box: KnownBox) -> None:
+    """As `save`, of a box that was met: FileNotFoundError where its record was put aside."""
+    refuse_newer(box.folder)
+    write_private(box.folder / "box.json", _text(box), make_folder=False)
+
+
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     """Write record and known_hosts; of a box that was never met both or neither.
 
@@ -188,8 +194,8 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     """
     folder = box.folder
     if not is_new:
-        save(box)  # first: a pin that no record leads to would be looked up by nobody
-        write_private(box.known_hosts, pins)
+        update(box)  # first: a pin that no record leads to would be looked up by nobody
+        write_private(box.known_hosts, pins, make_folder=False)
         return True
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.link import record, registry
+from bootstrap.link import ended, record, registry
 from bootstrap.link.handle import BoxHandle, BoxOptions, find_box
 from bootstrap.link.record import VERSION, KnownBox
 from bootstrap.link.resolve import Endpoint
@@ -223,6 +223,32 @@ def test_a_setup_goes_on_where_a_newer_program_wrote_the_record_meanwhile() -> N
     assert newer.read_bytes() == before
     assert len(said) == 1
     assert "update boxstrap" in said[0]
+
+
+def test_a_record_that_another_command_put_aside_is_not_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    box = KnownBox("gpu", "runpod:gpu", created=5.0)
+    record.save(box)
+    read, asides = ended.read_box, []
+
+    def another_is_faster(folder: Path) -> KnownBox | None:
+        kept = read(folder)
+        monkeypatch.setattr(ended, "read_box", read)
+        asides.append(ended.retire(box))
+        return kept
+
+    monkeypatch.setattr(ended, "read_box", another_is_faster)
+    assert ended.retire(dataclasses.replace(box, ended=7.0)) is None
+    assert [*ended.ended_folder().iterdir()] == asides != [None]
+    for late in (record.update, lambda box: record.save_with_pin(box, "", is_new=False)):
+        with pytest.raises(FileNotFoundError):
+            late(box)
+    endpoint = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
+    BoxHandle(BoxOptions(), parse_host("gpu"), box, endpoint, said.append).save(box)
+    assert len(said) == 1
+    assert not box.folder.exists()
 
 
 def test_boxes_says_which_records_are_newer(user: User, newer: Path) -> None:
