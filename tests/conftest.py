@@ -61,6 +61,17 @@ def pytest_collection(session: pytest.Session) -> None:
             import_module(name)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers: units among the tests with boxes, of which some only wait for minutes."""
+    if not hasattr(config, "workerinput"):
+        return
+    files = list(dict.fromkeys(item.path for item in items))
+    units = [file for file in files if "unit" in file.relative_to(config.rootpath).parts]
+    others = [file for file in files if file not in units]
+    place = {file: at / len(part) for part in (units, others) for at, file in enumerate(part)}
+    items.sort(key=lambda item: (place[item.path], item.path))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)  # as the program has it
