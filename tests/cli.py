@@ -139,8 +139,9 @@ class Running:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """As a laptop whose battery is empty."""
-        os.killpg(self.process.pid, signal.SIGKILL)
+        """As a laptop whose battery is empty; it may be over by then."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def end(self, timeout: float = PATIENCE_S) -> Completed:
         """Wait for its end."""

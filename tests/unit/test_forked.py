@@ -71,3 +71,12 @@ def test_a_signal_ends_it_as_it_ends_an_executed_one(user: User) -> None:
                 assert os.getsid(going.process.pid) == going.process.pid
                 os.killpg(going.process.pid, end)
                 assert going.end().rc == rc
+
+
+def test_one_that_is_over_can_be_killed_forked_or_not(user: User) -> None:
+    for settings in ({}, {"PYTHONUNBUFFERED": "1"}):
+        going = user.begin("--version", **settings)
+        assert isinstance(going.process, Forked) == (not settings)
+        assert going.process.wait(60) == 0
+        going.kill()
+        assert "boxstrap" in going.end().must(0).out
