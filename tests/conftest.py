@@ -61,7 +61,8 @@ def pytest_collection(session: pytest.Session) -> None:
             import_module(name)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(specname="pytest_collection_modifyitems")
+def pytest_mix_of_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of several workers: units among the tests with boxes, of which some only wait for minutes."""
     if not hasattr(config, "workerinput"):
         return
