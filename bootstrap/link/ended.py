@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from bootstrap import paths
-from bootstrap.link.record import KnownBox, read_box, update
+from bootstrap.link.record import KnownBox, read_box, save
 
 
 def retire(box: KnownBox) -> Path | None:
@@ -21,7 +21,7 @@ def retire(box: KnownBox) -> Path | None:
     aside = ended_folder() / f"{box.folder.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        update(box)
+        save(box, is_new=False)
         box.folder.rename(aside)
     except FileNotFoundError:
         return None

@@ -134,7 +134,7 @@ class BoxHandle:
         """
         self.known = self._reached(known)
         try:
-            (record.save if self.is_local else record.update)(self.known)
+            record.save(self.known, is_new=self.is_local)
         except OSError as error:
             self._not_kept(cant_write(self.known.folder, error).what)
         except UsageError as error:

@@ -175,16 +175,13 @@ def refuse_newer(folder: Path) -> None:
         )
 
 
-def save(box: KnownBox) -> None:
-    """Write the box's record, whole or not at all. Raises OSError, and as `refuse_newer`."""
-    refuse_newer(box.folder)
-    write_private(box.folder / "box.json", _text(box))
+def save(box: KnownBox, *, is_new: bool = True) -> None:
+    """Write the box's record, whole or not at all. Raises OSError, and as `refuse_newer`.
 
-
-def update(box: KnownBox) -> None:
-    """As `save`, of a box that was met: FileNotFoundError where its record was put aside."""
+    FileNotFoundError where it is not new, and another command put its record aside.
+    """
     refuse_newer(box.folder)
-    write_private(box.folder / "box.json", _text(box), make_folder=False)
+    write_private(box.folder / "box.json", _text(box), make_folder=is_new)
 
 
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
@@ -194,7 +191,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
     """
     folder = box.folder
     if not is_new:
-        update(box)  # first: a pin that no record leads to would be looked up by nobody
+        save(box, is_new=False)  # first: a pin that no record leads to would be looked up by nobody
         write_private(box.known_hosts, pins, make_folder=False)
         return True
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from bootstrap.errors import BoxstrapError, NotSafeError, UsageError, cant_write
 from bootstrap.link.ended import retire
-from bootstrap.link.record import KnownBox, all_boxes, update
+from bootstrap.link.record import KnownBox, all_boxes, save
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
@@ -67,7 +67,7 @@ def end(
         rental.note_leaving(rented.host, now)
         if was_met(known):
             known = dataclasses.replace(known, ended=now)
-            update(known)
+            save(known, is_new=False)
     destroy(account, rented.id, screen.say)
     done = TornDown(known.name, rented.host, lost=lost)
     finish(account, rented, known, screen, done)

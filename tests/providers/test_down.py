@@ -258,6 +258,10 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
         assert listed(account) == ["pod-a"]
         teardown._end_unseen(leaving, screen, wish, unreachable)
         assert account.destroyed == ["pod-a"]
+        # Another command found its record, right before it was put aside.
+        account.boxes = [SimulatedBox("pod-a")]
+        monkeypatch.setattr(ending, "was_met", lambda _: True)
+        ending.end(client, box, leaving, screen, [])
     assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
     assert retire(leaving) is None  # by another command that ends it too
     assert not [*tmp_path.rglob("boxes/*")]

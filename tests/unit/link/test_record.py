@@ -242,9 +242,9 @@ def test_a_record_that_another_command_put_aside_is_not_made_anew(
     monkeypatch.setattr(ended, "read_box", another_is_faster)
     assert ended.retire(dataclasses.replace(box, ended=7.0)) is None
     assert [*ended.ended_folder().iterdir()] == asides != [None]
-    for late in (record.update, lambda box: record.save_with_pin(box, "", is_new=False)):
+    for late in (record.save, lambda box, is_new: record.save_with_pin(box, "", is_new=is_new)):
         with pytest.raises(FileNotFoundError):
-            late(box)
+            late(box, is_new=False)
     endpoint = Endpoint("1.2.3.4", "1.2.3.4", "root", 2222)
     BoxHandle(BoxOptions(), parse_host("gpu"), box, endpoint, said.append).save(box)
     assert len(said) == 1
