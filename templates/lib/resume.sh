@@ -45,7 +45,7 @@ died_runs() {
   for dir in "$RUNS"/*/; do
     dir=${dir%/}
     if [ ! -f "$dir/pid" ] || ! read -r tree <"$dir/dir"; then continue; fi
-    if [ -z "${last[$tree]-}" ] || [ "$dir/started" -nt "${last[$tree]}/started" ]; then last[$tree]=$dir; fi
+    if is_newer "$dir" "${last[$tree]-}"; then last[$tree]=$dir; fi
   done
   for dir in ${last[@]+"${last[@]}"}; do
     if [ "$(run_state "$dir")" = died ] && [ -z "$(why_not_resumed "$dir")" ]; then printf '%s\n' "$dir"; fi

@@ -10,13 +10,18 @@ any_alive_run() {
   return 1
 }
 
+# is_newer RUN OTHER: whether it was begun later; OTHER may be empty. A folder is as new as what was last written there.
+is_newer() {
+  [ -z "$2" ] || [ "$1/started" -nt "$2/started" ]
+}
+
 # Whether the newest run of this repository ended with the box, and not by itself.
 last_run_died() {
   local dir newest=
   for dir in "$RUNS"/*/; do
     # What was begun in a tree beside is no setup's.
     ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
-    if [ -d "$dir" ] && { [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; }; then newest=${dir%/}; fi
+    if [ -d "$dir" ] && is_newer "$dir" "$newest"; then newest=${dir%/}; fi
   done
   [ -n "$newest" ] && in_state "$newest" died
 }

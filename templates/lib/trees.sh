@@ -110,7 +110,7 @@ last_run_in() {
     where=
     { read -r where <"$dir/dir"; } 2>/dev/null || :
     [ "$where" = "$1" ] || continue
-    if [ -z "$newest" ] || [ "$dir" -nt "$newest" ]; then newest=${dir%/}; fi
+    if is_newer "$dir" "$newest"; then newest=${dir%/}; fi
   done
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }

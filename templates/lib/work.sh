@@ -40,7 +40,7 @@ find_run_of() {
   RUN_OF=
   for dir in "$BOX_HOME"/runs/*/*/; do
     if [ -f "$dir/work" ] && is_work "$dir" "$1"; then
-      if [ -z "$RUN_OF" ] || [ "$dir" -nt "$RUN_OF" ]; then RUN_OF=${dir%/}; fi
+      if is_newer "$dir" "$RUN_OF"; then RUN_OF=${dir%/}; fi
     fi
   done
   [ -n "$RUN_OF" ]

@@ -92,7 +92,8 @@ def test_its_end_is_known_before_its_window_has_shown_the_last_line(
     run, env = make_run(tmp_path, "echo the last line; exit 7")
     (tmp_path / "bin").mkdir()
     sleep = tmp_path / "bin/sleep"
-    sleep.write_text(f'#!/bin/sh\ncat {run}/exit >{tmp_path}/"slept $1"\nexec /bin/sleep "$1"\n')
+    # Ten times as long, so that the window shows it on a busy machine too.
+    sleep.write_text(f'#!/bin/sh\ncat {run}/exit >{tmp_path}/"slept $1"\nexec /bin/sleep 2\n')
     sleep.chmod(0o755)
     screen, window = os.openpty()
     assert start(edition, run, env, window).wait(20) == 0

@@ -41,7 +41,14 @@ class Trees:
         run, venv = self.home / "runs/k" / name, venv or self.main / ".venv"
         run.mkdir(parents=True)
         typed = command.replace("python ", f"{venv}/bin/python ", 1)
-        texts = {"dir": tree, "venv": venv, "tree": content, "command": typed, "commit": "0"}
+        texts = {
+            "dir": tree,
+            "venv": venv,
+            "tree": content,
+            "command": typed,
+            "commit": "0",
+            "started": "0",
+        }
         for file, text in texts.items():
             (run / file).write_text(f"{text}\n")
         if state == "running":

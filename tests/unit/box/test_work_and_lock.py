@@ -7,6 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from bootstrap.render.parts import shell_part
 from tests.unit.protocol.conftest import DEAD, identity
 
@@ -37,6 +39,25 @@ def test_another_profile_makes_no_other_work() -> None:
     assert tree_of("100644 blob 2\tboxstrap.yaml", TREE) == alone
     assert tree_of("100644 blob 2\tsub/boxstrap.yaml", TREE) != alone
     assert tree_of(TREE.replace("1", "3")) != alone
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["find_run_of w1; echo $RUN_OF", "last_run_in /w", "in_state() { echo $1; }; last_run_died"],
+)
+def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -> None:
+    """And not the one that wrote last: its exit code, or what it left, may come much later."""
+    runs = tmp_path / "runs/k"
+    # Not in the order of their names, which is the one in which they are looked at.
+    for began, name in enumerate(("b-1", "c-1", "a-1")):
+        (runs / name).mkdir(parents=True)
+        for file, text in {"work": "w1", "dir": "/w", "started": "0"}.items():
+            (runs / name / file).write_text(f"{text}\n")
+            os.utime(runs / name / file, (began, began))
+    for wrote, name in enumerate(("a-1", "b-1", "c-1")):
+        os.utime(runs / name, (wrote, wrote))
+    library = ("base", "process", "run_state", "trees", "work", "runs")
+    assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
 
 
 def holder(folder: Path, process: str, script: str) -> str:

@@ -76,8 +76,10 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
     said = "Downloading torch (803.2MiB)\\nDownloading x (1.5GiB)\\nDownloading y (512B)\\n"
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
     body = (
-        f"{script}\nrun_uv() {{ printf '{said}'; sleep 0.8; }}\nSTEP=python SETUP_DIR=$PWD\n"
-        "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\ntold_uv 3>&1 >/dev/null"
+        f"{script}\nrun_uv() {{\nprintf '{said}'\n"
+        "for _ in {1..200}; do ! grep -q unit=bytes told || break; sleep 0.1; done\n}\n"
+        "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\n"
+        "STEP=python SETUP_DIR=$PWD\ntold_uv 3>told >/dev/null; command cat told"
     )
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
