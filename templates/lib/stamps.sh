@@ -67,7 +67,7 @@ what_changed() {
       ;;
     train)
       for dir in "$RUNS"/*/; do
-        if [ -z "$last" ] || [ "$dir" -nt "$last" ]; then last=${dir%/}; fi
+        if is_newer "$dir" "$last"; then last=${dir%/}; fi
       done
       if ! is_content "$last" 2>/dev/null; then
         WHY='commit'

@@ -43,7 +43,12 @@ def test_another_profile_makes_no_other_work() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    ["find_run_of w1; echo $RUN_OF", "last_run_in /w", "in_state() { echo $1; }; last_run_died"],
+    [
+        "find_run_of w1; echo $RUN_OF",
+        "last_run_in /w",
+        "in_state() { echo $1; }; last_run_died",
+        "is_content() { echo $1; }; absolute_command() { :; }; what_changed train -",
+    ],
 )
 def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -> None:
     """And not the one that wrote last: its exit code, or what it left, may come much later."""
@@ -56,7 +61,7 @@ def test_the_newest_run_is_the_one_that_began_last(asked: str, tmp_path: Path) -
             os.utime(runs / name / file, (began, began))
     for wrote, name in enumerate(("a-1", "b-1", "c-1")):
         os.utime(runs / name, (wrote, wrote))
-    library = ("base", "process", "run_state", "trees", "work", "runs")
+    library = ("base", "process", "run_state", "trees", "work", "runs", "stamps")
     assert said(library, f"BOX_HOME={tmp_path} RUNS={runs}\n{asked}") == f"{runs}/a-1\n"
 
 
