@@ -77,7 +77,7 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
     script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
     body = (
         f"{script}\nrun_uv() {{\nprintf '{said}'\n"
-        "for _ in {1..200}; do ! grep -q unit=bytes told || break; sleep 0.1; done\n}\n"
+        "for _ in {1..50}; do ! grep -q unit=bytes told || break; sleep 0.1; done\n}\n"
         "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\n"
         "STEP=python SETUP_DIR=$PWD\ntold_uv 3>told >/dev/null; command cat told"
     )
