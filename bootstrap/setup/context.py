@@ -185,11 +185,14 @@ def _early_login(
     cancel: CancelToken,
     begun: EarlyLogin | None,
 ) -> EarlyLogin:
-    """The login to the box that is meant: the one that was begun, unless the profile differs."""
+    """The login to the box that is meant: the one that was found, unless the profile differs."""
     ssh = loaded.profile.ssh
     if begun is not None:
         endpoint = begun.box.endpoint
         if ssh.identity is None and (endpoint is None or ssh.user in (None, endpoint.user)):
+            if not begun.box.is_known:
+                begun.box.first_contact = ssh.first_contact
+                begun.box.dial()
             return begun
         begun.close()
     return EarlyLogin(_find_box(request, loaded, reporter), cancel)

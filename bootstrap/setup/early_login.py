@@ -114,7 +114,8 @@ def begin_login(
     """Begin the login to a known box that is named, before a profile is read.
 
     Nothing of a profile or a repository takes part: the box is where it was, under the same
-    user. None where that can't be told yet, or something is wrong, which is said in its place.
+    user. One that isn't known yet is not dialed. None where it can't be told yet which box it is,
+    or something is wrong, which is said in its place.
     """
     if not request.host or "-L" in request.host:
         return None
@@ -123,9 +124,10 @@ def begin_login(
         before = record.by_name(box.known.name)
     except BoxstrapError:
         return None
-    if not box.is_known or before is None or before.user != box.known.user:
-        return None
-    box.dial()
+    if box.is_known:
+        if before is None or before.user != box.known.user:
+            return None
+        box.dial()
     return EarlyLogin(box, cancel, ask=request.run is None)
 
 

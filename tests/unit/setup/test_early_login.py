@@ -29,7 +29,7 @@ def begin(user: User, monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Ask for a login to a box that was met as `root`, at that place; nothing is dialled."""
     for name, value in user.env.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(BoxHandle, "dial", lambda self: None)
+    monkeypatch.setattr(BoxHandle, "dial", lambda self: setattr(self, "_dialing", "dialed"))
     monkeypatch.setattr(EarlyLogin, "start", lambda self: None)
     box = KnownBox("gpu", HOST, address="192.0.2.7", port=2222, user="root", created=1.0)
     record.save(box)
@@ -63,7 +63,23 @@ def test_a_known_box_is_logged_in_to_at_once(host: str, begin: Begin) -> None:
 def test_what_is_not_plain_waits_for_the_profile(
     host: str | None, asked: dict[str, Any], begin: Begin
 ) -> None:
-    assert begin(host, **asked) is None
+    login = begin(host, **asked)
+    assert login is None or not (login._began or login.box._dialing)
+
+
+def test_a_box_that_is_not_known_is_dialed_once_the_profile_is_read(
+    begin: Begin, user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = begin("root@192.0.2.8:2222")
+    assert found
+    dialed = []
+    monkeypatch.setattr(BoxHandle, "dial", lambda self: dialed.append(self.first_contact))
+    said = SimpleNamespace(user=None, identity=None, first_contact="ask")
+    loaded = cast(Any, SimpleNamespace(profile=SimpleNamespace(ssh=said)))
+    request = SetupRequest(host="root@192.0.2.8:2222")
+    login = context._early_login(request, loaded, Reporter(), CancelToken(), found)
+    assert login is found
+    assert dialed == ["ask"]
 
 
 @pytest.mark.parametrize(
