@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class ExpectedMachine:
+class ExpectedMachine(NamedTuple):
     """What the machine should have: the keys `box.min_*` of a profile."""
 
     min_cpus: float | None = None
@@ -18,12 +17,11 @@ class ExpectedMachine:
     min_disk_gib: float | None = None
 
 
-@dataclass(frozen=True)
-class ExpectedHardware:
+class ExpectedHardware(NamedTuple):
     """What the box should have: the keys of `gpu` in a profile."""
 
     require: bool = True
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]  # a tuple counts, nobody asks this one to
     name: str | None = None
     min_memory_gib: float | None = None
     min_driver: str | None = None
@@ -34,8 +32,8 @@ class ExpectedHardware:
     mig: bool = False
     nvlink: bool = False
     strict: bool = False  # a warning is a reason to return
-    checks: dict[str, str] = field(default_factory=dict)  # name: a word of OVERRIDES
-    box: ExpectedMachine = field(default_factory=ExpectedMachine)
+    checks: Mapping[str, str] = MappingProxyType({})  # name: a word of OVERRIDES
+    box: ExpectedMachine = ExpectedMachine()
     run_alive: bool = False  # a run of ours lives on the box
 
 

@@ -3,13 +3,13 @@
 `python network_reader.py --index URL [--wheel NAME] [--git URL]` writes lines as `reader_output.py`
 says: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
 `date`, by how many seconds this box is ahead of the index. The index is the one
-that the box's pip is set to or has built in; the URL given is for boxes without.
+that the box's pip is set to or has built in; the URL given is for boxes without. NAME is a file of
+it that is fetched anyway; the other URL is where the box is to clone from.
 Each takes 1.5 s at the most, all at the same time.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import gzip
 import os
@@ -24,6 +24,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from functools import lru_cache, partial
+from getopt import getopt
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,14 +198,13 @@ def probe(host: str, port: int, *, speaks_first: bool) -> None:
 
 def main() -> None:
     """Measure, at the same time."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--index", required=True, help="for a box that has none of its own")
-    parser.add_argument("--wheel", default="", help="a file that is fetched anyway, as others do")
-    parser.add_argument("--git", default="", help="where the box is to clone from")
-    options = parser.parse_args()
-    index, git = box_index(options.index), options.git
+    options = dict(getopt(sys.argv[1:], "", ["index=", "wheel=", "git="])[0])
+    index, git = box_index(options["--index"]), options.get("--git", "")
     work: dict[str, tuple[str, Callable[[float], Reading]]] = {
-        "index": (urlsplit(index).hostname or "", partial(read_index, index, options.wheel))
+        "index": (
+            urlsplit(index).hostname or "",
+            partial(read_index, index, options.get("--wheel", "")),
+        )
     }
     if git:
         work["git"] = (git_address(git)[1], partial(read_git, git))

@@ -13,12 +13,13 @@ The compact script carries this without `verify_around.py`, its readers, and the
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from getopt import GetoptError, getopt  # argparse takes as long to load as all that is ours here
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -34,8 +35,16 @@ from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
 
+# Options with a value, and what they are without: the file of what was ordered, as JSON; where the
+# result goes, - is standard output; seconds for reading the GPUs.
+OPTIONS: dict[str, Any] = {"order": "", "out": "-", "limit": LIMIT}
+# The working folder, without which the machine isn't judged; a package index, without which the
+# network isn't, and a file of it whose transfer tells its speed; where the box is to clone from;
+# by how many seconds this clock is ahead of ours.
+OPTIONS.update(workdir="", index="", wheel="", git="", ahead=None)  # full
 
-def read(options: argparse.Namespace, wanted: ExpectedHardware) -> Facts:
+
+def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
     """The facts that the readers report, in one document."""
     others: list[Reader] = []
     others = around(options, wanted)  # full
@@ -80,28 +89,28 @@ def write(document: dict[str, Any], file: str) -> None:
     new.replace(file)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The options."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = options.add_argument
-    add("--order", required=True, help="what was ordered, as JSON")
-    add("--out", required=True, help="where the result goes; - is standard output")
-    add("--limit", type=float, default=LIMIT, help="seconds for reading the GPUs")
-    add("--workdir", help="the working folder; without it the machine isn't judged")  # full
-    add("--index", help="a package index; without it the network isn't judged")  # full
-    add("--wheel", default="", help="a file of the index whose transfer tells its speed")  # full
-    add("--git", help="where the box is to clone from")  # full
-    add("--run-alive", action="store_true", help="a run of ours lives on the box")
-    add("--ahead", type=float, help="by how many seconds this clock is ahead of ours")  # full
+def parse(words: Sequence[str]) -> SimpleNamespace:
+    """The options: texts, and numbers for those that aren't. Raises OwnError."""
+    options = SimpleNamespace(**OPTIONS, run_alive=False)
+    try:
+        named = ["run-alive", *(f"{name}=" for name in OPTIONS)]
+        for option, value in getopt(list(words), "", named)[0]:
+            name = option[2:]
+            if name == "run-alive":
+                options.run_alive = True
+            else:
+                setattr(options, name, value if isinstance(OPTIONS[name], str) else float(value))
+    except (GetoptError, ValueError) as error:
+        raise OwnError(str(error)) from error
     return options
 
 
 def main() -> int:
     """Read, judge, write."""
-    options = parser().parse_args()
     started = time.monotonic()
     try:
-        wanted = replace(read_expected(options.order), run_alive=options.run_alive)
+        options = parse(sys.argv[1:])
+        wanted = read_expected(options.order)._replace(run_alive=options.run_alive)
         result = judge(read(options, wanted), wanted, time.monotonic() - started)
     except OwnError as error:
         sys.stderr.write(f"{error}\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+from types import SimpleNamespace
 
 from .expected_hardware import ExpectedHardware
 from .verify_readers import Facts, Reader, Report
@@ -11,7 +11,7 @@ from .verify_readers import Facts, Reader, Report
 MACHINE_LIMIT = NETWORK_LIMIT = 6.0
 
 
-def around(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader]:
+def around(options: SimpleNamespace, wanted: ExpectedHardware) -> list[Reader]:
     """Who reads what stands around the GPUs; nothing that a run of ours would feel."""
     chosen = []
     if options.workdir:
@@ -25,7 +25,7 @@ def around(options: argparse.Namespace, wanted: ExpectedHardware) -> list[Reader
 
 
 def facts_around(
-    reports: list[Report], options: argparse.Namespace, wanted: ExpectedHardware
+    reports: list[Report], options: SimpleNamespace, wanted: ExpectedHardware
 ) -> Facts:
     """What they report; None for what isn't measured while a run of ours lives."""
     facts: Facts = {}

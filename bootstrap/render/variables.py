@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,8 +73,8 @@ OF_ONE_RUN = (
 )
 """What differs from run to run of one profile; all else is the same program."""
 
-_ORDERED = {field.name for field in fields(ExpectedHardware)} - {"box", "run_alive"}
-_ORDERED_OF_BOX = {field.name for field in fields(ExpectedMachine)}
+_ORDERED = {*ExpectedHardware._fields} - {"box", "run_alive"}
+_ORDERED_OF_BOX = {*ExpectedMachine._fields}
 
 NO_SOURCE = Source("none", "none", "", None, None, None, None)
 

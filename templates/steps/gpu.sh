@@ -14,7 +14,7 @@ check_gpu() {
 }
 
 apply_gpu() {
-  local rc=0 code asked=() driver
+  local rc=0 asked=()
   write_file "$BOX_HOME/gpu.order" 600 "$GPU_ORDER"$'\n'
   find_devices
   write_file "$BOX_HOME/gpu.devices" 600 "$DEVICES"
@@ -24,16 +24,24 @@ apply_gpu() {
   ! any_alive_run || asked+=(--run-alive)
   "$BOX_HOME/agent/bin/python" "$PROGRAMS/verify.py" --order "$BOX_HOME/gpu.order" \
     --out "$BOX_HOME/gpu.json" "${asked[@]}" >"$BOX_HOME/gpu.said" 3>&- 9>&- || rc=$?
-  cat "$BOX_HOME/gpu.said"
-  driver=$(sed -n 's/^driver //p' "$BOX_HOME/gpu.said")
-  write_file "$BOX_HOME/gpu.driver" 600 "${driver:+$driver$'\n'}"
-  reasons return | head -n 1 >"$STEP_CODE"
-  for code in $(reasons warn); do emit warn "code=$code"; done
+  read_verdict
   return "$rc"
 }
 
-# The codes of what spoke against the box, the weightiest first.
-reasons() { sed -n "s/^reason $1 \\([a-z0-9-]*\\).*/\\1/p" "$BOX_HOME/gpu.said"; }
+# Its lines, as verify.py documents them: the weightiest reason stands first.
+read_verdict() {
+  local word first code driver=
+  read_text "$BOX_HOME/gpu.said" || return
+  printf %s "$TEXT"
+  while read -r word first code _; do
+    case $word:$first in
+      driver:*) driver=$first$'\n' ;;
+      reason:return) [ -s "$STEP_CODE" ] || printf '%s\n' "$code" >"$STEP_CODE" ;;
+      reason:warn) emit warn "code=$code" ;;
+    esac
+  done <<<"$TEXT"
+  write_file "$BOX_HOME/gpu.driver" 600 "$driver"
+}
 
 find_devices() {
   local devices=(/dev/nvidia* /dev/dxg)

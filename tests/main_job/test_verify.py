@@ -69,6 +69,12 @@ def test_a_healthy_card_is_kept_and_the_same_box_with_a_sick_one_is_not(
     assert warned.out.endswith("Keep this box, with 1 warning.\n")
     rented.run("setup", *GPU, *weighed, "--strict").must(6)
     assert not rented.box.exists("/workspace/homework/.venv")
+    events = f"cat {rented.folder}/setups/*/events.jsonl"
+    assert '"step":"gpu","event":"fail","code":"gpu-ecc","rc":6' in rented.box.run(events)
+    rented.run("setup", *GPU, *weighed).must(0)
+    assert '"step":"gpu","event":"warn","code":"gpu-ecc"' in rented.box.run(events)
+    said = json.loads(rented.box.read(f"{rented.folder}/gpu.json"))
+    assert rented.box.read(f"{rented.folder}/gpu.driver") == f"{said['driver']}\n"
 
 
 INIT = {4: "no-permission", 9: "no-driver", 12: "nvml-missing", 15: "gpu-sick", 999: "gpu-detached"}

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import gpu_checks, gpu_reader, verify_judge, verify_table
+from bootstrap.box import gpu_checks, gpu_reader, verify, verify_judge, verify_table
 from bootstrap.box.expected_hardware import ExpectedHardware
+from bootstrap.box.verify_readers import OwnError
 
 BOX = Path(gpu_reader.__file__).parent
 NOTHING: dict[str, Any] = {
@@ -195,11 +196,23 @@ def test_nothing_is_imported_from_elsewhere_in_the_package(source: Path) -> None
     assert all(node.level <= 1 for node in froms)
 
 
+def test_options_are_read_by_their_kind_and_wrong_ones_refused() -> None:
+    words = ["--order", "o", "--wheel=", "--limit", "3", "--run-alive", "--ahead=-2.5"]
+    options = verify.parse(words)
+    read = (options.order, options.out, options.wheel, options.limit, options.ahead)
+    assert read == ("o", "-", "", 3.0, -2.5)
+    assert options.run_alive
+    assert not verify.parse([]).run_alive
+    for wrong in (["--limit", "soon"], ["--nothing"], ["--order"]):
+        with pytest.raises(OwnError):
+            verify.parse(wrong)
+
+
 def test_codes_and_names_are_a_closed_vocabulary() -> None:
     every = [*verify_table.OF_GPUS, *verify_table.BOX_CHECKS]
     assert len(set(verify_table.NAMES)) == len(every) + 2 + len(verify_table.SMOKE)
     readings = {*gpu_reader.BOX, *gpu_reader.GPU, "usable", "nvlink"}
-    fields = set(ExpectedHardware.__dataclass_fields__)
+    fields = set(ExpectedHardware._fields)
     for check in every:
         assert re.fullmatch(r"[a-z-]+", check.name)
         assert (check.code == "") == (check.name == "persistence")
