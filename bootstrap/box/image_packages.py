@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-# Where images have them; the first of two that bring the same is taken.
-PLACES = ["/venv/*", "/opt/venv", "/opt/conda", "/opt/conda/envs/*", "/usr/local"]
-PLACES += ["/opt/miniconda3", "/opt/miniforge3", "~/miniconda3", "~/miniforge3", "~/anaconda3"]
 SITES = ("lib/python3.*/site-packages", "lib/python3.*/dist-packages")
 INSTALLERS = {"pip", "uv"}
 LEFT_ALONE = {"pip", "setuptools", "wheel"}  # an environment begins with its own
-LOGIN_SHELL_S = 3.0
-MARK = "boxstrap-prefix "
 
 
 class Recorded(NamedTuple):
@@ -69,54 +62,11 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def find_images(own: Path, environment: Path) -> list[ImageSite]:
-    """What the image brings, the largest first; nothing of boxstrap's, nor `environment` itself."""
-    roots = known_roots()
-    found = [image for root in roots for image in sites_of(root, own, environment)]
-    if not found:
-        root = login_root()
-        if root and root not in roots:
-            found = list(sites_of(root, own, environment))
+def find_images(roots: Iterable[Path], own: Path, environment: Path) -> list[ImageSite]:
+    """What they bring, the largest first; nothing of boxstrap's, nor `environment` itself."""
+    once = dict.fromkeys(roots)
+    found = [image for root in once for image in sites_of(root, own, environment)]
     return sorted(found, key=lambda image: -image.size)
-
-
-def known_roots() -> list[Path]:
-    """The folders of environments that can be told without starting anything."""
-    named = [os.environ.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    found = [Path(name) for name in named if name]
-    for place in PLACES:
-        anchor = Path(os.path.expanduser(place))  # noqa: PTH111 - a home that nobody knows stays "~"
-        found += sorted(anchor.parent.glob(anchor.name))
-    return list(dict.fromkeys(root for root in found if root.is_dir()))
-
-
-def login_root() -> Path | None:
-    """The environment of the Python that a login shell would start."""
-    ask = f"import sys; print('\\n{MARK}' + sys.prefix)"
-    line = f'exec "$(command -v python3 || command -v python)" -I -B -c "{ask}"'
-    null = subprocess.DEVNULL
-    try:
-        shell = subprocess.Popen(
-            ["bash", "-lc", line],
-            stdin=null,
-            stdout=subprocess.PIPE,
-            stderr=null,
-            start_new_session=True,
-        )
-    except OSError:
-        return None
-    with shell:
-        try:
-            said, _ = shell.communicate(timeout=LOGIN_SHELL_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(shell.pid, signal.SIGKILL)
-            return None
-    named = [
-        row[len(MARK) :]
-        for row in said.decode("utf-8", "replace").splitlines()
-        if row.startswith(MARK)
-    ]
-    return Path(named[-1]) if named and Path(named[-1]).is_dir() else None
 
 
 def sites_of(root: Path, own: Path, environment: Path) -> Iterator[ImageSite]:

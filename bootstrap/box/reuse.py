@@ -1,14 +1,15 @@
 """Take what the box's image brings of an environment, where copying it is quicker than fetching it.
 
-    reuse.py find VERDICT OWN ENVIRONMENT IMAGES
+    reuse.py find VERDICT OWN ENVIRONMENT IMAGES ROOT...
     reuse.py shadow VERDICT ENVIRONMENT IMAGES SHADOW BACKEND
     reuse.py copy VERDICT ENVIRONMENT IMAGES SAID
 
-`find` writes into IMAGES what the image brings, if anything is worth it, and prints where its
-interpreters lie, as a PATH has it. `shadow` makes a copy of the new, empty environment that seems
-to hold what the image has: by that uv says what the requirements would keep of it. `copy` reads
-what uv SAID and copies the rest: it prints `progress DONE TOTAL` in bytes, and at the end
-`reused COUNT MEGABYTES SECONDS`, which is about what was saved; other lines are for the log.
+`find` writes into IMAGES what the image brings in its environments, each a ROOT, if anything is
+worth it, and prints where its interpreters lie, as a PATH has it. `shadow` makes a copy of the
+new, empty environment that seems to hold what the image has: by that uv says what the requirements
+would keep of it. `copy` reads what uv SAID and copies the rest: it prints `progress DONE TOTAL` in
+bytes, and at the end `reused COUNT MEGABYTES SECONDS`, which is about what was saved; other lines
+are for the log.
 Nothing of the image's environment is changed, and what can't be copied is left for uv to fetch.
 """
 
@@ -85,11 +86,11 @@ def copying_s(size: int, files: int, speeds: Speeds) -> float:
 
 def find(words: list[str]) -> int:
     """Look what the image brings."""
-    verdict, own, environment, images = map(Path, words)
+    verdict, own, environment, images, *roots = map(Path, words)
     speeds = read_speeds(verdict)
     found = [
         image
-        for image in find_images(own, environment)
+        for image in find_images(roots, own, environment)
         if fetching_s(image.size * WHEEL_SHARE, speeds) >= LEAST_SAVED_S
     ]
     if not found:

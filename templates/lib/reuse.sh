@@ -2,10 +2,56 @@
 # reuse: what the image brings of the environment is copied where that is quicker than fetching it. Nothing here
 # fails a setup: what can't be reused is fetched.
 
-# find_image: what there is, in $SETUP_DIR/images; in `image_path`, where its interpreters lie, to be asked first.
+# find_image: what there is, in $SETUP_DIR/images; in `image_path`, where its interpreters lie, to be asked first. Of two
+# places that bring the same, the first is taken.
 find_image() {
   [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL$CONDA" ] || return 0
-  reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" >"$SETUP_DIR/image_path"
+  find_roots "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" /venv/* /opt/venv /opt/conda /opt/conda/envs/* /usr/local /usr \
+    /opt/miniconda3 /opt/miniforge3 ~/miniconda3 ~/miniforge3 ~/anaconda3
+  [ "${#ROOTS[@]}" -gt 0 ] || return 0
+  reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" "${ROOTS[@]}" >"$SETUP_DIR/image_path"
+}
+
+# find_roots PLACE...: the environments that hold something to copy, in ROOTS: among those, else that of the Python that a
+# login shell would start.
+find_roots() {
+  local root
+  ROOTS=()
+  for root; do
+    ! holds_packages "$root" || ROOTS+=("$root")
+  done
+  [ "${#ROOTS[@]}" -eq 0 ] || return 0
+  find_login_root "$SETUP_DIR/login"
+  ! holds_packages "$ROOT" || ROOTS=("$ROOT")
+}
+
+# holds_packages ENVIRONMENT: pip or uv installed something, and it isn't ours. A look that starts nothing; what can be
+# copied is judged by image_packages.py.
+holds_packages() {
+  local info by
+  [ -n "$1" ] && [ ! -e "$1/.boxstrap" ] || return
+  for info in "$1"/lib/python3.*/{site,dist}-packages/*.dist-info; do
+    # With these an environment begins.
+    case ${info##*/} in pip-* | setuptools-* | wheel-*) continue ;; esac
+    { read -r by <"$info/INSTALLER"; } 2>/dev/null || continue
+    case $by in pip | uv) return 0 ;; esac
+  done
+  return 1
+}
+
+# find_login_root FILE: the environment of the Python that a login shell would start, in ROOT; what it says goes into FILE.
+# That of the system was looked at, and is not begun for it. Whatever its start-up files print or start, three seconds are all.
+find_login_root() {
+  local line
+  ROOT=
+  # shellcheck disable=SC2016 # for the login shell
+  timeout -k 1 "${LOGIN_SHELL_S:-3}" bash -lc 'python=$(type -P python3 || type -P python)
+    case $python in /bin/* | /usr/bin/*) exit ;; esac
+    exec "$python" -I -B -c "import sys; print(chr(10) + sys.argv[1] + sys.prefix)" "boxstrap-prefix "' \
+    </dev/null >"$1" 2>/dev/null 3>&- 9>&- || :
+  while IFS= read -r line; do
+    case $line in 'boxstrap-prefix '*) ROOT=${line#* } ;; esac
+  done <"$1"
 }
 
 reuse() { "$BOX_HOME/agent/bin/python" -B "$PROGRAMS/reuse.py" "$@" 3>&- 9>&-; }

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 from random import Random
@@ -17,6 +18,7 @@ from bootstrap.box import copy_packages, image_packages, reuse
 from bootstrap.box.copy_packages import Copying, files_of, with_interpreter
 from bootstrap.box.image_packages import Distribution, distributions, find_images, record
 from bootstrap.box.reuse import Speeds
+from bootstrap.render.parts import shell_part
 
 VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 SITE = f"lib/{VERSION}/site-packages"
@@ -84,40 +86,71 @@ def test_what_counts_is_what_its_record_holds_all_of(image: Path) -> None:
     assert {one.root for one in found} == {image}
 
 
-def test_images_are_found_without_ours_and_the_one_to_be_made(
-    image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_are_found_without_ours_and_the_one_to_be_made(image: Path, tmp_path: Path) -> None:
     install(image, "thing", {"thing.py": "x = 1\n"})
-    monkeypatch.setattr(image_packages, "PLACES", [str(tmp_path / "im*")])
-    monkeypatch.setattr(image_packages, "login_root", lambda: None)
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        monkeypatch.delenv(name, raising=False)
     elsewhere = tmp_path / "elsewhere"
-    (found,) = find_images(elsewhere, elsewhere)
+    (found,) = find_images([image, elsewhere, image], elsewhere, elsewhere)
     assert found.site == str(image / SITE)
     assert found.home == "/usr/local/py/bin"
     assert found.size == 6
-    assert find_images(tmp_path, elsewhere) == find_images(elsewhere, image) == []
-    # Where none is in its place, a login shell may know one.
-    monkeypatch.setattr(image_packages, "PLACES", [])
-    monkeypatch.setattr(image_packages, "login_root", lambda: image)
-    assert find_images(elsewhere, elsewhere) == [found]
+    assert find_images([image], tmp_path, elsewhere) == find_images([image], elsewhere, image) == []
     (image / ".boxstrap").touch()
-    assert find_images(elsewhere, elsewhere) == []
+    assert find_images([image], elsewhere, elsewhere) == []
 
 
-def test_a_login_shell_names_its_python_whatever_it_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def roots(home: Path, *places: Path, seconds: float = 3) -> list[str]:
+    """What the library that ships finds there, in its own time."""
+    library = shell_part("lib", "reuse")
+    line = f'{library}\nfind_roots "$@"; [ -z "${{ROOTS-}}" ] || printf "%s\\n" "${{ROOTS[@]}}"'
+    done = subprocess.run(
+        ["bash", "-euc", line, "bash", *map(str, places)],
+        env={
+            **os.environ,
+            "HOME": str(home),
+            "SETUP_DIR": str(home),
+            "LOGIN_SHELL_S": str(seconds),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+def test_an_environment_is_of_interest_once_pip_or_uv_brought_something(
+    image: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    install(image, "pip", {"pip.py": ""})
+    install(image, "of-conda", {"c.py": ""}, installer="conda")
+    (install(image, "untold", {"u.py": ""}).info / "INSTALLER").unlink()
+    assert roots(tmp_path, image, tmp_path / "gone") == []
+    install(image, "by-uv", {"by_uv.py": ""}, installer="uv")
+    assert roots(tmp_path, tmp_path / "gone", image) == [str(image)]
+    (image / ".boxstrap").touch()
+    assert roots(tmp_path, image) == []
+
+
+def test_a_login_shell_names_its_python_whatever_it_prints(image: Path, tmp_path: Path) -> None:
     made = tmp_path / "its own"
     venv.create(made, symlinks=True)
+    install(made, "thing", {"thing.py": "x = 1\n"})
     profile = tmp_path / ".bash_profile"
     profile.write_text(f"printf 'no newline'\nPATH='{made}/bin':$PATH\n")
-    assert image_packages.login_root() == made
+    assert roots(tmp_path, image) == [str(made)]
+    # It isn't asked where a usual place has something.
+    install(image, "thing", {"thing.py": "x = 1\n"})
+    assert roots(tmp_path, image) == [str(image)]
+    # What it started in the background, and holds its output, is not waited for.
+    profile.write_text(f"sleep 10 & disown; PATH='{made}/bin':$PATH\n")
+    began = time.monotonic()
+    assert roots(tmp_path) == [str(made)]
+    assert time.monotonic() - began < 8
     profile.write_text("sleep 60\n")
-    monkeypatch.setattr(image_packages, "LOGIN_SHELL_S", 0.3)
-    assert image_packages.login_root() is None
+    assert roots(tmp_path, seconds=0.3) == []
+    profile.write_text("PATH=/usr/bin:/bin\n")
+    assert roots(tmp_path) == []
 
 
 def test_a_distribution_that_is_not_whole_is_not_copied(image: Path, new: Path) -> None:
