@@ -7,6 +7,7 @@ import functools
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -40,6 +41,7 @@ def plain_environment(home: Path) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TEMPLATE_DIR": str(shared() / "git"),
+        "TMUX_TMPDIR": str(shared()),  # no session of a test's meets those of whoever runs it
         "PYTHONPATH": str(HERE),  # what is tested is the checkout that these tests are of
     }
 
@@ -86,7 +88,7 @@ _MAKING = threading.Lock()
 
 
 def shared() -> Path:
-    """What thousands of homes share: `ssh`, and the folders that `git init` begins with.
+    """What thousands of homes share: `ssh`, tmux's server, and what `git init` begins with.
 
     That `ssh` makes the configuration of the home beside it when it runs. Git's own sample of
     each hook took two thirds of the time that a test's repository takes.
@@ -95,10 +97,17 @@ def shared() -> Path:
         return _made()
 
 
+def _forget(folder: Path) -> None:
+    """Take it away, and end the tmux server of those whose box was this machine."""
+    for socket in folder.glob("tmux-*/*"):
+        subprocess.run(["tmux", "-S", socket, "kill-server"], capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 @functools.cache
 def _made() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="boxstrap-shared-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_forget, folder)
     for name in ("ssh", "git/hooks", "git/info"):
         (folder / name).mkdir(parents=True)
     program = folder / "ssh/ssh"

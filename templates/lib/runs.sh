@@ -185,13 +185,14 @@ revive_uploads() {
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
 new_session() {
   local dir=$1 pause
-  find_session_name
-  write_file "$dir/session" 644 "$SESSION"$'\n'
-  # One that is dead, if the look for the name saw any.
-  [ -z "$TEXT" ] || # full
-    our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
-  # A server whose last session was just ended is on its way out, and takes nothing more.
+  # A server whose last session was just ended is on its way out, and takes nothing more; and the name may be taken by
+  # another setup of this account since it was looked for.
   for pause in 0.1 0.5 1 0; do
+    find_session_name
+    write_file "$dir/session" 644 "$SESSION"$'\n'
+    # One that is dead, if the look for the name saw any.
+    [ -z "$TEXT" ] || # full
+      our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
     ! our_tmux new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
       set-option -t "=$SESSION:" remain-on-exit on || break
     [ "$pause" != 0 ] || return

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plain_environment import BIN, HERE, PATH
+from tests.plain_environment import BIN, HERE, PATH, shared
 from tests.unit.link.sshd import keygen
 
 pytestmark = pytest.mark.boxes
@@ -47,6 +47,7 @@ class Full:
         self.env = {
             **{name: value for name, value in os.environ.items() if name != "HOME"},
             **{"HOME": str(home), "PATH": PATH, "SSH_AUTH_SOCK": str(home / ".ssh/rc")},
+            "TMUX_TMPDIR": str(shared()),
             **{"GIT_DIR": str(home / "git"), "GIT_CONFIG_COUNT": "broken", "NO_COLOR": "1"},
             **{"BASH_ENV": str(home / ".bashrc"), "BOXSTRAP_SSH_CONFIG": str(home / ".ssh/config")},
         }

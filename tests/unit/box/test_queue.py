@@ -115,6 +115,25 @@ def box(tmp_path: Path) -> Iterator[QueueBox]:
     box.close()
 
 
+MEANWHILE = """
+tmux() { command tmux -u -L boxstrap -f /dev/null "$@"; }
+our_tmux() {
+  case $* in *new-session*) tmux new-session -d -s train 'sleep 60' || : ;; esac
+  tmux "$@"
+}
+TRAIN_SESSION=train REPO_KEY=homework-1
+"""
+
+
+def test_a_session_whose_name_another_setup_took_meanwhile_has_a_longer_one(box: QueueBox) -> None:
+    """Of one account, with a working folder of its own: no lock is between them."""
+    run = box.make("late")
+    box.script(f"{MEANWHILE}\nnew_session '{run}' window.sh '{run}' 2>/dev/null")
+    assert (run / "session").read_text() == "train-homework-1\n"
+    sessions = box.script("our_tmux list-sessions -F '#{session_name}'").split()
+    assert sorted(sessions) == ["train", "train-homework-1"]
+
+
 def test_eight_side_by_side_and_a_queue_of_twelve_on_two_gpus(box: QueueBox) -> None:
     beside = {f"beside-{n}": str(n % 2) for n in range(8)}
     queued = {f"queued-{n}": ("0", "1", "0,1")[n % 3] for n in range(12)}
