@@ -38,18 +38,26 @@ def measure(stage: Stage) -> list[BenchRow]:
             took = clock.run(stage.boxstrap("setup", *words, state="init", repository=root), log)
             note = _outcome(place, root.name)
         except clock.BenchError as error:
-            took, note = 0.0, _reason(str(error))
+            took, note = 0.0, _reason(_log(place, root.name) or str(error))
         rows.append(BenchRow(GROUP, name, [took], note=note))
     return rows
 
 
 def _outcome(place: StagePlace, name: str) -> str:
     """`step 1`, or why a repository's training did not take it, in the words of its log."""
-    run = f"/workspace/.boxstrap/runs/{name}-*/train-1"
-    until = f'until grep -qs "step 1" {run}/log || ls {run}/exit 2>/dev/null; do sleep 1; done'
-    place.box.run(f"timeout 60 sh -c '{until}'", check=False)
-    said = place.box.run(f"cat {run}/log")
+    over = f'grep -qs "step 1" {_run(name)}/log || ls {_run(name)}/exit 2>/dev/null'
+    place.box.run(f"timeout 60 sh -c 'until {over}; do sleep 1; done'", check=False)
+    said = _log(place, name)
     return "step 1" if "step 1" in said else _reason(said)
+
+
+def _log(place: StagePlace, name: str) -> str:
+    """What the repository's training said; nothing where there was none."""
+    return place.box.run(f"cat {_run(name)}/log 2>/dev/null", check=False)
+
+
+def _run(name: str) -> str:
+    return f"/workspace/.boxstrap/runs/{name}-*/train-1"
 
 
 def _reason(said: str) -> str:
