@@ -113,7 +113,7 @@ def read(doc: bytes) -> Verdict:
     """The verdict of a box.
 
     Raises:
-        BoxstrapError: the document isn't one that `bootstrap/box/verify.py` writes.
+        BoxstrapError: the document isn't one that `bootstrap/box/verdict/verify.py` writes.
     """
     if len(doc) > MAX_BYTES:
         raise _unreadable(f"it has {len(doc)} bytes")

@@ -109,7 +109,7 @@ def _once(text: str) -> str:
 
 def _known_check(name: str) -> str:
     """The table of checks lies with what runs on the box."""
-    from bootstrap.box.verify_table import NAMES
+    from bootstrap.box.verdict.verify_table import NAMES
     from bootstrap.text.nearest import nearest
 
     if name in NAMES:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bootstrap.box.lease import LIMITS
+from bootstrap.box.lease.lease import LIMITS
 from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import dollars, duration
 

@@ -1,4 +1,4 @@
-"""A look at a box, as `bootstrap/box/top_stream.py` writes it: one line, bounded and cleaned."""
+"""A look at a box, a line of `bootstrap/box/runs/top_stream.py`: bounded and cleaned."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bootstrap import __version__
-from bootstrap.box import thresholds
+from bootstrap.box.verdict import thresholds
 from bootstrap.errors import UsageError
 from bootstrap.profile.public_keys import public_keys
 from bootstrap.render import uv_release

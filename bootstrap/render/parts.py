@@ -59,9 +59,12 @@ memory goes to it as two arguments, library and steps, and each has a limit."""
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
 """A program that outlives the script carries parts of the library, or of queries: put in here."""
+_OF_QUESTIONS = ("transfer", "report")
+"""Folders of programs that travel with a question and don't stay on a box."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
-"""What programs that stay on a box share with those that travel with an exchange."""
-_OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
+"""What programs that stay there share with those of an exchange."""
+_OF_STEPS = ("data", "lease")
+"""Folders of programs that only the step of that name starts, and few profiles ask for."""
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -74,17 +77,35 @@ def shell_part(kind: str, name: str) -> str:
 
 @cache
 def box_files() -> tuple[tuple[str, str], ...]:
-    """Name and text of every file that lies in `box/` on the box, sorted by name."""
-    files = [*_BOX.glob("*.py"), *(shipped("templates") / "box").glob("*.sh")]
-    files += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
-    texts = {file.name: file.read_text(encoding="utf-8").rstrip("\n") for file in files}
-    del texts["__init__.py"]
+    """Name and text of every file that lies in `box/` on the box, sorted by name.
+
+    They lie beside each other there, and import each other so, whatever their folder here.
+    """
+    sources = _sources()
+    folders = "|".join({file.parent.name for file in sources.values()})
+    import_of_folder = re.compile(rf"^( *from )\.\.(?:(?:{folders})\b\.?)?", re.MULTILINE)
+    texts = {name: import_of_folder.sub(r"\1.", _text(file)) for name, file in sources.items()}
+    texts.update((file.name, _text(file)) for file in (shipped("templates") / "box").glob("*.sh"))
     return tuple((name, _LIBRARY_HERE.sub(_library, text)) for name, text in sorted(texts.items()))
 
 
 def step_of(name: str) -> str:
     """The step that this file of `box/` is of, where few profiles ask for that; else ""."""
-    return next((step for step, begins in _OF_STEPS.items() if name.startswith(begins)), "")
+    source = _sources().get(name)
+    return source.parent.name if source and source.parent.name in _OF_STEPS else ""
+
+
+@cache
+def _sources() -> dict[str, Path]:
+    """The programs that stay on a box, by their names there."""
+    files = [*_BOX.glob("*.py"), *_BOX.glob("*/*.py")]
+    stay = [file for file in files if file.parent.name not in _OF_QUESTIONS]
+    stay += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
+    return {file.name: file for file in stay if file.name != "__init__.py"}
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8").rstrip("\n")
 
 
 def _library(named: re.Match[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from bootstrap.box.expected_hardware import ExpectedHardware, ExpectedMachine
+from bootstrap.box.verdict.expected_hardware import ExpectedHardware, ExpectedMachine
 from bootstrap.plan import Step, needs_among
 from bootstrap.profile import values
 from bootstrap.profile.metrics import as_row

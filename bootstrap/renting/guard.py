@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bootstrap.box.lease import CAN_END, DESTROY, WIPES, LeaseState, reached
-from bootstrap.box.lease_api import APIS
+from bootstrap.box.lease.lease import CAN_END, DESTROY, WIPES, LeaseState, reached
+from bootstrap.box.lease.lease_api import APIS
 from bootstrap.errors import BoxstrapError, NotSafeError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.record import KnownBox, all_boxes

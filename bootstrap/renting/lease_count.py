@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from bootstrap.box.lease import AccountWord, LeaseState, LeaseTerms, Tick, advance, limits
+from bootstrap.box.lease.lease import AccountWord, LeaseState, LeaseTerms, Tick, advance, limits
 from bootstrap.errors import UnreachableError
 from bootstrap.link.record import GUARD, KnownBox
 from bootstrap.paths import write_private

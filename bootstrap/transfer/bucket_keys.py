@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from bootstrap.box.s3_client import region_of
+from bootstrap.box.runs.s3_client import region_of
 from bootstrap.errors import UsageError
 from bootstrap.paths import expanded
 from bootstrap.text.sanitize import sanitize

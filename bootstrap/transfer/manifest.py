@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bootstrap.box.lease_safety import safe_note
+from bootstrap.box.lease.lease_safety import safe_note
 from bootstrap.transfer.pulled import PulledFile
 
 VERSION = 1

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bootstrap.box.verify_check import Check
-from bootstrap.box.verify_table import BOX_CHECKS, OF_GPUS
+from bootstrap.box.verdict.verify_check import Check
+from bootstrap.box.verdict.verify_table import BOX_CHECKS, OF_GPUS
 from bootstrap.codes import CODES
 from bootstrap.plan import STEPS
 from bootstrap.profile import schema_json

@@ -18,8 +18,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from bootstrap import verdict, verdict_page
-from bootstrap.box import verify_judge, verify_readers
-from bootstrap.box.expected_hardware import parse_expected
+from bootstrap.box.verdict import verify_judge, verify_readers
+from bootstrap.box.verdict.expected_hardware import parse_expected
 from bootstrap.profile.load import load
 from tests.nvml import scenarios, stub
 

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.box import monitor, top_stream
+from bootstrap.box.runs import monitor, top_stream
 from bootstrap.render.parts import box_files
 from tests.nvml import stub
 from tests.nvml.scenarios import A100

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from bootstrap import verdict
-from bootstrap.box import verify_table
+from bootstrap.box.verdict import verify_table
 from bootstrap.ui import verdict_table
 from tests.nvml import scenarios, stub
 from tests.nvml.scenarios import A100, FAULTS, HEALTHY, ORDERS

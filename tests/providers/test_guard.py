@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.lease import LeaseState, LeaseTerms
+from bootstrap.box.lease.lease import LeaseState, LeaseTerms
 from bootstrap.link.record import KnownBox, save
 from bootstrap.protocol.lease import BoxLease
 from bootstrap.providers.accounts import PROVIDERS

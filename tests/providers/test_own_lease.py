@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.lease import AccountWord
-from bootstrap.box.lease_api import APIS, KeyRefusedError, NoWordError, OwnInstance
-from bootstrap.box.lease_keeper import LeaseKeeper
-from bootstrap.box.lease_safety import safe_note
+from bootstrap.box.lease.lease import AccountWord
+from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoWordError, OwnInstance
+from bootstrap.box.lease.lease_keeper import LeaseKeeper
+from bootstrap.box.lease.lease_safety import safe_note
 from bootstrap.render.parts import box_files
 from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
 
@@ -314,7 +314,7 @@ def test_a_box_without_a_key_says_so_and_its_run_goes_on(
     run.mkdir(parents=True)
     now = [100.0]
     ended = list[object]()
-    monkeypatch.setattr("bootstrap.box.lease_keeper._end_runs", lambda *_: ended.append(_))
+    monkeypatch.setattr("bootstrap.box.lease.lease_keeper._end_runs", lambda *_: ended.append(_))
     keeper = LeaseKeeper(tmp_path, clock=lambda: now[0], since=lambda: 0.0, find=lambda: None)
     for _ in range(30):
         assert keeper.turn([run], [])

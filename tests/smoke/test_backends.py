@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import smoke_stress
+from bootstrap.box.smoke import smoke_stress
 from tests.nvml import stub
 
 ASK = """

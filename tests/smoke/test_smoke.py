@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bootstrap import verdict
-from bootstrap.box import torch_compat
-from bootstrap.box.smoke import joined
-from bootstrap.box.verify_check import PASS, RETURN
-from bootstrap.box.verify_judge import CheckResult
+from bootstrap.box.python import torch_compat
+from bootstrap.box.smoke.smoke import joined
+from bootstrap.box.verdict.verify_check import PASS, RETURN
+from bootstrap.box.verdict.verify_judge import CheckResult
 from bootstrap.ui import verdict_table
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090

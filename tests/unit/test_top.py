@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import top_stream
+from bootstrap.box.runs import top_stream
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.samples import Sample
 from bootstrap.runs import top

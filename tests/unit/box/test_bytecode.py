@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import bytecode
-from bootstrap.box.bytecode import modules_of
-from bootstrap.box.fetched_modules import FetchedModules
-from bootstrap.box.imports import ImportStatement, Walk, imports_of
+from bootstrap.box.python import bytecode
+from bootstrap.box.python.bytecode import modules_of
+from bootstrap.box.python.fetched_modules import FetchedModules
+from bootstrap.box.python.imports import ImportStatement, Walk, imports_of
 
 SITE = "lib/python3.11/site-packages"
 

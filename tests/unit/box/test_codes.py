@@ -1,6 +1,6 @@
 """A code that the box sends and this side doesn't know would be a fault without a name."""
 
-from bootstrap.box import gpu_errors, verify_table
+from bootstrap.box.verdict import gpu_errors, verify_table
 from bootstrap.codes import CODES
 
 PROBLEMS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.conda import BoxChannels, activation, channels_of, parse_file, read_box
+from bootstrap.box.python.conda import BoxChannels, activation, channels_of, parse_file, read_box
 
 FILE = {
     "name": "x",

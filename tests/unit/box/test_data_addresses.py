@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
-from bootstrap.box import data_addresses, data_download
-from bootstrap.box.data_fetching import fetch_items
-from bootstrap.box.data_items import Item, Places
-from bootstrap.box.data_record import DataRecords
-from bootstrap.box.data_words import DataError
+from bootstrap.box.data import data_addresses, data_download
+from bootstrap.box.data.data_fetching import fetch_items
+from bootstrap.box.data.data_items import Item, Places
+from bootstrap.box.data.data_record import DataRecords
+from bootstrap.box.data.data_words import DataError
 from bootstrap.transfer.buckets import EXPIRES_S
 from bootstrap.transfer.send_addresses import BucketItems
 from tests.boxes.s3_server import S3Server

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import data_download, data_https, data_sources, fetch_data
-from bootstrap.box.fetch_data import main
+from bootstrap.box.data import data_download, data_https, data_sources, fetch_data
+from bootstrap.box.data.fetch_data import main
 from tests.data_server import DataServer
 
 PROGRAM = fetch_data.__file__
@@ -509,8 +509,8 @@ def test_an_archive_with_anything_but_files_is_refused_as_a_whole(
 
 
 def test_a_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from bootstrap.box import data_unpack as module
-    from bootstrap.box.data_words import DataError
+    from bootstrap.box.data import data_unpack as module
+    from bootstrap.box.data.data_words import DataError
 
     monkeypatch.setattr(module, "LEAST", 1024 * 1024)
     for name, content in (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import fetch_uv
+from bootstrap.box.python import fetch_uv
 
 WHEEL, MEMBER = "uv-1-any.whl", "uv-1.data/scripts/uv"
 PROGRAM = b"#!/bin/sh\necho uv\n" + bytes(range(256)) * 4000

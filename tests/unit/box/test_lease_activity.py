@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import lease_activity
-from bootstrap.box.lease import UseLook
-from bootstrap.box.lease_activity import ActivityReader, boot_id
+from bootstrap.box.lease import lease_activity
+from bootstrap.box.lease.lease import UseLook
+from bootstrap.box.lease.lease_activity import ActivityReader, boot_id
 from bootstrap.protocol.transfer import box_program
 
 MOVES = "import os, time\nwhile True: os.write(1, b'x' * 999); time.sleep(0.01)"

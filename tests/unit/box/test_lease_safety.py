@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import lease_safety
-from bootstrap.box.lease_safety import ResultsLook, SafetyLook, safe_note
+from bootstrap.box.lease import lease_safety
+from bootstrap.box.lease.lease_safety import ResultsLook, SafetyLook, safe_note
 from bootstrap.render.parts import box_files
 
 OLD = 1_700_000_000

@@ -13,9 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from bootstrap.box import machine_reader, verify_check, verify_judge, verify_readers
-from bootstrap.box.expected_hardware import ExpectedHardware, parse_expected
-from bootstrap.box.verify_table import BOX_CHECKS
+from bootstrap.box.verdict import machine_reader, verify_check, verify_judge, verify_readers
+from bootstrap.box.verdict.expected_hardware import ExpectedHardware, parse_expected
+from bootstrap.box.verdict.verify_table import BOX_CHECKS
 
 GIB = 1024**3
 SCRIPT = Path(machine_reader.__file__)

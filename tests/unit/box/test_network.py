@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import network_reader, verify_readers
+from bootstrap.box.verdict import network_reader, verify_readers
 from tests.listener import Listener
 
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"

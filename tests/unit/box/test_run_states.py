@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box import top_stream
+from bootstrap.box.runs import top_stream
 from bootstrap.protocol import probe, samples
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import smoke_peaks, thresholds
-from bootstrap.box.smoke_judge import GpuTrial, judge_trial
-from bootstrap.box.smoke_peaks import MODELS, SOURCES, model_of
-from bootstrap.box.verify_judge import CheckResult
+from bootstrap.box.smoke import smoke_peaks
+from bootstrap.box.smoke.smoke_judge import GpuTrial, judge_trial
+from bootstrap.box.smoke.smoke_peaks import MODELS, SOURCES, model_of
+from bootstrap.box.verdict import thresholds
+from bootstrap.box.verdict.verify_judge import CheckResult
 
 TERA, GB = 1e12, 1e9
 SOUND: dict[str, Any] = {

@@ -17,9 +17,9 @@ import pytest
 
 pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 
-from bootstrap.box import upload_results
-from bootstrap.box.s3_client import S3Client, S3Key, S3RefusedError
-from bootstrap.box.upload_results import MANIFEST, Upload
+from bootstrap.box.runs import upload_results
+from bootstrap.box.runs.s3_client import S3Client, S3Key, S3RefusedError
+from bootstrap.box.runs.upload_results import MANIFEST, Upload
 from bootstrap.render.parts import box_files
 from tests.boxes.s3_server import REGION, S3Server
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box import gpu_checks, gpu_reader, verify, verify_judge, verify_table
-from bootstrap.box.expected_hardware import ExpectedHardware
-from bootstrap.box.verify_readers import OwnError
+from bootstrap.box.verdict import gpu_checks, gpu_reader, verify, verify_judge, verify_table
+from bootstrap.box.verdict.expected_hardware import ExpectedHardware
+from bootstrap.box.verdict.verify_readers import OwnError
 
 BOX = Path(gpu_reader.__file__).parent
 NOTHING: dict[str, Any] = {

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap import box
-from bootstrap.box import verify_readers
-from bootstrap.box.verify_readers import Child, OwnError, Reader
+from bootstrap.box.verdict import verify_readers
+from bootstrap.box.verdict.verify_readers import Child, OwnError, Reader
 
 SAY = 'os.write(1, b\'[null, "a"]\\n[null, "a", 1]\\n[null, "b"]\\n\')\n'
 WORK = {

@@ -11,8 +11,8 @@ import urllib.request
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
+from ..pip_indexes import pip_setting
 from .data_words import DataError, say
-from .pip_indexes import pip_setting
 
 T = TypeVar("T")
 TIMEOUT_S = 20

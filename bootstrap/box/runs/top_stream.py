@@ -27,9 +27,9 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from .expected_hardware import parse_expected  # noqa: E402
-from .gpu_reader import GPU, ask, load_library  # noqa: E402
-from .metrics import newest, read_patterns  # noqa: E402
+from ..metrics import newest, read_patterns  # noqa: E402
+from ..verdict.expected_hardware import parse_expected  # noqa: E402
+from ..verdict.gpu_reader import GPU, ask, load_library  # noqa: E402
 
 VERSION = 1
 TAIL = 32 * 1024  # bytes of a log in which its last lines are looked for

@@ -26,13 +26,13 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from . import torch_compat  # noqa: E402
-from .expected_hardware import parse_expected  # noqa: E402
+from ..python import torch_compat  # noqa: E402
+from ..verdict.expected_hardware import parse_expected  # noqa: E402
+from ..verdict.verify import write  # noqa: E402
+from ..verdict.verify_check import NA, RETURN, WARN  # noqa: E402
+from ..verdict.verify_judge import CheckResult, merged, verdict_of, weighed  # noqa: E402
+from ..verdict.verify_table import SMOKE  # noqa: E402
 from .smoke_judge import GpuTrial, judge_trial  # noqa: E402
-from .verify import write  # noqa: E402
-from .verify_check import NA, RETURN, WARN  # noqa: E402
-from .verify_judge import CheckResult, merged, verdict_of, weighed  # noqa: E402
-from .verify_table import SMOKE  # noqa: E402
 
 LIMIT = {"quick": 60.0, "full": 150.0}  # seconds until a worker is given up
 SAMPLE_EVERY = 0.1  # seconds

@@ -25,7 +25,7 @@ from pathlib import Path
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from . import machine_limits
+from .. import machine_limits
 from .fetched_modules import FetchedModules
 from .imports import KnownSources, Walk
 

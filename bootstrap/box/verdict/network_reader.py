@@ -33,7 +33,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from .pip_indexes import box_index, pip_setting
+from ..pip_indexes import box_index, pip_setting
 from .reader_output import Reading, emit
 
 LIMIT_S = 1.5

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
-from .pip_indexes import pip_setting
+from ..pip_indexes import pip_setting
 
 TIMEOUT_S = 60
 REGION_S = 10

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import thresholds
+from ..verdict import thresholds
+from ..verdict.verify_check import ADVICE_WARN, GIB, HOST, NA, PASS, RETURN, SLOWER, WARN
+from ..verdict.verify_judge import CheckResult
 from .smoke_peaks import Model, model_of
-from .verify_check import ADVICE_WARN, GIB, HOST, NA, PASS, RETURN, SLOWER, WARN
-from .verify_judge import CheckResult
 
 GB, TERA = 1e9, 1e12
 

@@ -22,7 +22,7 @@ from typing import IO, Iterator  # noqa: UP035 - of Python 3.6  # full
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "box"
 
-from .pip_indexes import box_index, pip_setting
+from ..pip_indexes import box_index, pip_setting
 
 TIMEOUT_S = 20
 PIECE = 256 * 1024  # full

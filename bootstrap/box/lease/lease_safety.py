@@ -25,17 +25,8 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
+from ..transfer.complete_files import CompleteFiles, FileState, Look, state_of  # noqa: E402
 from .lease_activity import is_set_up  # noqa: E402
-
-try:
-    from .transfer.complete_files import CompleteFiles, FileState, Look, state_of
-except ImportError:  # on a box, where it lies beside this file
-    from .complete_files import (  # type: ignore[import-not-found,no-redef]
-        CompleteFiles,
-        FileState,
-        Look,
-        state_of,
-    )
 
 SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
 MOST = 10

@@ -25,7 +25,7 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from .reader_output import emit  # noqa: E402
+from ..verdict.reader_output import emit  # noqa: E402
 from .smoke_backends import WORD, Array, Cupy, Torch  # noqa: E402
 
 if __name__ == "__main__":

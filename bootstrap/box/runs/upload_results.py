@@ -27,18 +27,9 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
+from ..transfer.complete_files import STOOD_S, CompleteFiles, ResultFile, state_of  # noqa: E402
 from .s3_client import NETWORK_ERRORS, S3Client, S3Key, S3RefusedError  # noqa: E402
 from .top_stream import run_state  # noqa: E402
-
-try:
-    from .transfer.complete_files import STOOD_S, CompleteFiles, ResultFile, state_of
-except ImportError:  # on a box, where it lies beside this file
-    from .complete_files import (  # type: ignore[import-not-found,no-redef]
-        STOOD_S,
-        CompleteFiles,
-        ResultFile,
-        state_of,
-    )
 
 SECRET = "RESULTS_KEY"  # noqa: S105 - its name
 MANIFEST = "boxstrap-manifest.json"

@@ -17,7 +17,7 @@ from pathlib import Path
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(Path(__file__).resolve().parents[1]), "box"
 
-from . import machine_limits
+from .. import machine_limits
 from .reader_output import emit, emit_reading
 
 ENOUGH = 0.12  # seconds that a block must take, to measure the speed by it

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from . import thresholds
+from ..verdict import thresholds
 
 SOURCES = {
     "b200": "NVIDIA Blackwell (HGX B200) datasheet",

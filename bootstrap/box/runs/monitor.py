@@ -26,11 +26,11 @@ if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
     sys.dont_write_bytecode = True
 
-from .gpu_reader import GPU, INIT, ask, load_library  # noqa: E402
+from ..verdict.gpu_reader import GPU, INIT, ask, load_library  # noqa: E402
 from .top_stream import POWER, host, known, run_state, watts  # noqa: E402
 
 if TYPE_CHECKING:
-    from .lease_keeper import LeaseKeeper
+    from ..lease.lease_keeper import LeaseKeeper
 
 VERSION = 1
 EVERY_S = 10.0
@@ -176,7 +176,7 @@ def lease_keeper(box_home: Path) -> LeaseKeeper | None:
     """What holds the box's lease; None where it has none."""
     if not (box_home / "lease.json").is_file():
         return None
-    from .lease_keeper import LeaseKeeper  # it comes with a lease
+    from ..lease.lease_keeper import LeaseKeeper  # it comes with a lease
 
     return LeaseKeeper(box_home)
 

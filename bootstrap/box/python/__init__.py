@@ -1,0 +1,1 @@
+"""What builds the environment: uv, conda's packages, the image's own, bytecode."""

@@ -1,0 +1,1 @@
+"""Does each GPU compute right, and as fast as its model should?"""

@@ -1,0 +1,1 @@
+"""The profile's variables, looked for in each kind of shell."""
