@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bootstrap.consent import load_profile
 from bootstrap.errors import NotSafeError, ProfileError, UsageError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxHandle, BoxOptions
@@ -23,7 +24,6 @@ from bootstrap.protocol.query import build_query
 from bootstrap.providers.accounts import PROVIDERS, find_account
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
-from bootstrap.setup.consent import load_profile
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BEFORE_ID = "C."

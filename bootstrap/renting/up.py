@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from bootstrap.consent import EVERYTHING, TO_RENT, load_profile
 from bootstrap.errors import UsageError
 from bootstrap.providers.offer import Offer, RentOrder
 from bootstrap.renting import rental
@@ -15,7 +16,6 @@ from bootstrap.renting.order import accounts_for, offers_of, order_of
 from bootstrap.renting.rent import Renter, RentWish
 from bootstrap.renting.rental import Rental
 from bootstrap.renting.rented_lease import RentedLease
-from bootstrap.setup.consent import EVERYTHING, TO_RENT, load_profile
 
 if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile

@@ -65,7 +65,7 @@ def connect(
 
     `opens_forwards` is `find_box`'s. Raises UsageError, UnreachableError, HostKeyError.
     """
-    from bootstrap.setup.secret_values import redacted_there
+    from bootstrap.secrets.values import redacted_there
 
     if here is None and not options.host:
         here = current_repository(options)
@@ -121,8 +121,8 @@ def current_repository(options: BoxOptions) -> KeyAndRoot:
 
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
     """Redacts what the box was given, or where nobody noted that, what the profile here names."""
-    from bootstrap.setup.consent import usable
-    from bootstrap.setup.secret_values import redactor_of
+    from bootstrap.consent import usable
+    from bootstrap.secrets.values import redactor_of
 
     if box.secrets is not None:
         return redactor_of([box])
@@ -135,8 +135,8 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
 
 def _named_here(options: BoxOptions) -> str:
     """The key of the repository that the profile here names by its URL; "" where it names none."""
+    from bootstrap.consent import usable
     from bootstrap.repo.here import name_and_key
-    from bootstrap.setup.consent import usable
 
     try:
         url = "".join(usable(options, "git.url"))
@@ -147,7 +147,7 @@ def _named_here(options: BoxOptions) -> str:
 
 def redactor_of_all(options: BoxOptions) -> Redactor:
     """Redacts what any known box was given: which are meant is known later."""
-    from bootstrap.setup.secret_values import redactor_of
+    from bootstrap.secrets.values import redactor_of
 
     boxes = all_boxes()
     here = redactor_for(KnownBox("", ""), options)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bootstrap.consent import load_profile
 from bootstrap.errors import BusyError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.handle import BoxOptions
@@ -15,9 +16,8 @@ from bootstrap.protocol.query import build_query
 from bootstrap.render.parts import functions
 from bootstrap.repo.place import repository_root
 from bootstrap.runs.connection import connect
-from bootstrap.setup.consent import load_profile
-from bootstrap.setup.secret_sources import find_sources, folder_of
-from bootstrap.setup.secret_values import identity_of, note_held
+from bootstrap.secrets.sources import find_sources, folder_of
+from bootstrap.secrets.values import identity_of, note_held
 from bootstrap.ui.screen import Screen
 
 _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")

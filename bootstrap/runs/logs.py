@@ -17,7 +17,7 @@ from bootstrap.runs.log_output import JsonLog, NamedLog, PlainLog
 from bootstrap.runs.log_reader import LogReader, together
 from bootstrap.runs.selection import qualified, repository_names
 from bootstrap.runs.since import seconds_ago
-from bootstrap.setup.secret_values import warn_of_unredacted
+from bootstrap.secrets.values import warn_of_unredacted
 from bootstrap.text.redact import RedactStream
 from bootstrap.text.sanitize import SanitizeStream
 from bootstrap.text.sizes import size, spent, took_in_words

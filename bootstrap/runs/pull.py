@@ -283,7 +283,7 @@ def results_of_profile(options: BoxOptions) -> list[str]:
 
     Results of other runs come home whatever is wrong with it by now.
     """
-    from bootstrap.setup.consent import load_profile
+    from bootstrap.consent import load_profile
 
     try:
         loaded = load_profile(options, kinds=())  # nothing of it is taken

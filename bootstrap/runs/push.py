@@ -66,8 +66,8 @@ def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
 
     Raises as `push_path` and `load_profile`; UsageError where it names nothing here.
     """
-    from bootstrap.setup.consent import load_profile
-    from bootstrap.setup.local_data import local_items
+    from bootstrap.consent import load_profile
+    from bootstrap.transfer.local_data import local_items
 
     items = local_items(load_profile(options, kinds={Takes.DATA}).profile)
     if not items:

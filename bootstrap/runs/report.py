@@ -17,7 +17,7 @@ from bootstrap.runs.connection import BoxConnection, connect
 from bootstrap.runs.failure import find_failures
 from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.report_page import ReportedFile, RunReport, page
-from bootstrap.setup.secret_values import warn_of_unredacted
+from bootstrap.secrets.values import warn_of_unredacted
 from bootstrap.text.sanitize import sanitize
 from bootstrap.transfer.names import MANIFEST, why_refused
 from bootstrap.ui.page import check_place, write_page

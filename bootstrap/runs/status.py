@@ -31,7 +31,7 @@ from bootstrap.runs.failure import Failure, find_failures
 from bootstrap.runs.gpu_use import gpu_use
 from bootstrap.runs.run_lines import metric_lines, run_lines
 from bootstrap.runs.selection import repository_names
-from bootstrap.setup.secret_values import warn_of_unredacted
+from bootstrap.secrets.values import warn_of_unredacted
 from bootstrap.text.sizes import dollars, duration, size, spent
 from bootstrap.ui.document import DocumentScreen
 from bootstrap.ui.layout import aligned

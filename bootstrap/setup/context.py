@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.cancel import CancelToken
+from bootstrap.consent import EVERYTHING, FOR_THE_BOX, load_profile
 from bootstrap.link.handle import LOCAL, BoxHandle, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.profile.detect_provider import FALLBACK, Hints, all_hints, other_than
 from bootstrap.profile.detect_provider import recognise as by_hints
-from bootstrap.setup import secret_values
-from bootstrap.setup.consent import EVERYTHING, FOR_THE_BOX, load_profile
+from bootstrap.secrets.values import redactor_of, remember
 from bootstrap.setup.early_login import EarlyLogin, ProbeRequest, ask_box
 from bootstrap.setup.payload import Payload, build_payload
 
@@ -58,7 +58,7 @@ class SetupContext:
         """Ask the person's commands for the secrets that the box lacks; they are redacted then."""
         secrets = self.payload.secrets
         if secrets.ask_commands(box_state.secrets):
-            redactor = secret_values.redactor_of([self.box.known], secrets.values)
+            redactor = redactor_of([self.box.known], secrets.values)
             self.reporter.redact = redactor.text
 
     def probe(self, wire: Wire) -> BoxState:
@@ -138,7 +138,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
             provider = _recognise(box, link, reporter)
         loaded = loaded.for_provider(provider)
     payload = build(loaded)
-    reporter.redact = secret_values.redactor_of([box.known], payload.secrets.values).text
+    reporter.redact = redactor_of([box.known], payload.secrets.values).text
     for warning in payload.warnings:
         reporter.warn(warning)
     if with_source:
@@ -153,7 +153,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
             # Also where this setup ends badly, `status` finds the box by its repository.
             key, root = payload.source.key, payload.source.root
             box.save(replace(box.known, repo_key=key, repo_root=root))
-        secret_values.remember(box, payload.secrets.names)
+        remember(box, payload.secrets.names)
     return SetupContext(request, reporter, box, link, loaded, payload, early)
 
 

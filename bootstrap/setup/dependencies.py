@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bootstrap.consent import agree_to_addresses
 from bootstrap.profile.git_dependencies import (
     GitDependency,
     find_git_dependencies,
@@ -13,7 +14,6 @@ from bootstrap.profile.git_dependencies import (
 )
 from bootstrap.repo.git import Folders, GitError, broken, run
 from bootstrap.repo.mirror import key_of
-from bootstrap.setup.consent import agree_to_addresses
 
 if TYPE_CHECKING:
     from bootstrap.profile.schema import Profile

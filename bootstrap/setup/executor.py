@@ -12,8 +12,8 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
+from bootstrap.secrets.values import note_held, packed, redacted_there
 from bootstrap.setup.result import SetupEnd, raise_for
-from bootstrap.setup.secret_values import note_held, packed, redacted_there
 from bootstrap.setup.senders import SetupSenders
 
 if TYPE_CHECKING:

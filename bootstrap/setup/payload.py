@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from bootstrap.plan import Step, steps_for
 from bootstrap.repo.place import repository_root
-from bootstrap.setup import secret_sources, secret_values
+from bootstrap.secrets.sources import folder_of
+from bootstrap.secrets.values import SecretSet, take_secrets
 from bootstrap.setup.early_login import ProbeRequest
-from bootstrap.setup.secret_values import SecretSet
 
 if TYPE_CHECKING:
     from bootstrap.profile.git_dependencies import GitDependency
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bootstrap.repo.changes import ChangeCount
     from bootstrap.repo.here import LocalRepository
     from bootstrap.repo.snapshot import Snapshot
-    from bootstrap.setup.local_data import LocalItem
     from bootstrap.setup.request import SetupRequest
+    from bootstrap.transfer.local_data import LocalItem
 
 
 @dataclass(frozen=True)
@@ -127,13 +127,13 @@ def build_payload(
     )
     data: tuple[LocalItem, ...] = ()
     if with_source and with_secrets and profile.data:
-        from bootstrap.setup.local_data import local_items
+        from bootstrap.transfer.local_data import local_items
 
         data = local_items(profile)
     secrets = SecretSet()
     if with_source and with_secrets and profile.secrets:
-        folder = secret_sources.folder_of(loaded, repository_root(request.place))
-        secrets = secret_values.take(profile.secrets, folder)
+        folder = folder_of(loaded, repository_root(request.place))
+        secrets = take_secrets(profile.secrets, folder)
     values = variables(
         profile,
         source,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bootstrap.protocol.send_dependencies import DependencySender
     from bootstrap.protocol.send_uv import UvSender
     from bootstrap.setup.context import SetupContext
-    from bootstrap.setup.local_data import DataSender
+    from bootstrap.transfer.local_data import DataSender
     from bootstrap.transfer.outgoing import PushProgress
     from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
@@ -125,7 +125,7 @@ class SetupSenders:
 
     def _data_sender(self) -> DataSender:
         """What of the profile's data lies here."""
-        from bootstrap.setup.local_data import DataSender
+        from bootstrap.transfer.local_data import DataSender
 
         return DataSender(
             self._link.wire,

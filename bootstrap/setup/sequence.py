@@ -82,9 +82,9 @@ def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
     Raises as `SetupExecutor.run`.
     """
     # Imported while the box answers: no login waits for them.
+    from bootstrap.secrets.values import warn_of_unredacted
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
-    from bootstrap.setup.secret_values import warn_of_unredacted
     from bootstrap.sshconfig.alias import preload
 
     executor = SetupExecutor(context)
@@ -98,9 +98,9 @@ def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
 
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
+    from bootstrap.secrets.values import redacted_there
     from bootstrap.setup import first_output, result
     from bootstrap.setup.prove_environment import start_if_new
-    from bootstrap.setup.secret_values import redacted_there
     from bootstrap.sshconfig.alias import update_alias
 
     context = executor.context

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bootstrap.consent import NO_SECRET, load_profile
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.handle import LOCAL, BoxHandle
 from bootstrap.plan import steps_for
@@ -18,7 +19,6 @@ from bootstrap.repo.here import LocalRepository, read
 from bootstrap.repo.objects import ObjectStream, wanted_ref
 from bootstrap.repo.snapshot import Snapshot
 from bootstrap.repo.urls import without_user_info
-from bootstrap.setup.consent import NO_SECRET, load_profile
 from bootstrap.setup.request import SetupRequest
 from bootstrap.setup.source import snapshot_of, source_of
 

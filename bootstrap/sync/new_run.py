@@ -23,6 +23,7 @@ from bootstrap.render.variables import OF_ONE_RUN
 from bootstrap.repo.changes import ChangeCount
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
+from bootstrap.secrets.values import redacted_there
 from bootstrap.setup.context import SetupContext
 from bootstrap.setup.first_output import (
     FIRST_OUTPUT_S,
@@ -33,9 +34,7 @@ from bootstrap.setup.first_output import (
     waits_for_output,
     watch_beginning,
 )
-from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.run_wish import RunWish
-from bootstrap.setup.secret_values import redacted_there
+from bootstrap.setup.request import RunWish, SetupRequest
 from bootstrap.setup.sequence import begin, drive
 from bootstrap.sync.local_state import EarlyObjects, LocalState
 from bootstrap.sync.refusals import refusal

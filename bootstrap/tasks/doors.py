@@ -9,7 +9,7 @@ from bootstrap.tasks.command import CONSENT, JSON, SET, Call, Option, command
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bootstrap.setup.render_for_door import CarriedScript
+    from bootstrap.doors import CarriedScript
 
 _PROFILE = Option("profile", "A profile: its name, or a path.")
 _REPO = Option("repo", "The repository; default: the one you stand in.")
@@ -35,7 +35,7 @@ def render(call: Call) -> None:
 
     Example: boxstrap render --for ec2 --output user-data.yaml
     """
-    from bootstrap.setup.render_for_door import render_for_door, render_readable
+    from bootstrap.doors import render_for_door, render_readable
 
     door = call.given["for_"]
     if door:
@@ -62,8 +62,8 @@ def oneliner(call: Call) -> None:
 
     Example: boxstrap oneliner --profile vast
     """
+    from bootstrap.doors import render_paste
     from bootstrap.errors import UsageError
-    from bootstrap.setup.render_for_door import render_paste
 
     given = call.given
     if sum(bool(given[way]) for way in ("small", "url", "uvx")) > 1:
@@ -77,8 +77,8 @@ def oneliner(call: Call) -> None:
 
 def _show_fetched(call: Call) -> None:
     """The script goes into a file for the person to put at the address; the paste fetches it."""
+    from bootstrap.doors import render_fetched
     from bootstrap.errors import UsageError
-    from bootstrap.setup.render_for_door import render_fetched
 
     given = call.given
     if not given["output"]:

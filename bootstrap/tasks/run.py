@@ -15,7 +15,7 @@ from bootstrap.tasks.setup import COMMITTED, WAIT
 
 if TYPE_CHECKING:
     from bootstrap.profile.rule import Rule
-    from bootstrap.setup.run_wish import RunWish
+    from bootstrap.setup.request import RunWish
 
 
 @command(
@@ -93,7 +93,7 @@ def _queue(call: Call) -> str:
 
 def _wish(call: Call, words: Sequence[str]) -> RunWish:
     from bootstrap.profile.values import COMMAND, GPUS, SESSION
-    from bootstrap.setup.run_wish import RunWish
+    from bootstrap.setup.request import RunWish
 
     # One word is a line for a shell, as in train.command; of several each stays what it is.
     text = words[0] if len(words) == 1 else shlex.join(words)

@@ -58,10 +58,10 @@ from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
 from bootstrap.setup.environment_comparison import read_answer
 from bootstrap.setup.first_output import watch_beginning
-from bootstrap.setup.local_data import DataSender, targets_there
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
+from bootstrap.transfer.local_data import DataSender, targets_there
 from bootstrap.transfer.push import push_folder
 from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 from bootstrap.ui.document import DocumentScreen
@@ -315,7 +315,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "protocol/send_uv.py": lambda wire: UvSender(
         wire, "Linux-x86_64", "/w", SETUP, lambda done, total: None, lambda: None, str
     )._send(b"wheel"),
-    "setup/local_data.py": lambda wire: targets_there(
+    "transfer/local_data.py": lambda wire: targets_there(
         DataSender(wire, [], "/w", SETUP, lambda progress: None, lambda error: None)._read(
             wire.start(shell_command("x")), b"\nready\n"
         )

@@ -17,6 +17,7 @@ from random import Random
 import pytest
 import yaml
 
+from bootstrap.doors import MINIMAL_LIMIT, PASTE_LIMIT, door_url
 from bootstrap.errors import UsageError
 from bootstrap.profile.schema import Profile
 from bootstrap.render import compact, minimal, pack
@@ -28,7 +29,6 @@ from bootstrap.render.parts import box_files, step_of
 from bootstrap.render.reduce import without_full
 from bootstrap.render.script import bare_box_files
 from bootstrap.render.through_door import render_door
-from bootstrap.setup.render_for_door import MINIMAL_LIMIT, PASTE_LIMIT, door_url
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User
 from tests.unit.render.scripts import SHIPPED, TRAIN, WORK, profile, static_parts

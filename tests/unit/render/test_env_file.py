@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.render.quote import quote
-from bootstrap.setup.secret_values import packed
+from bootstrap.secrets.values import packed
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import static_parts
 

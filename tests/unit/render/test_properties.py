@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bootstrap.profile.check import make_profile
 from bootstrap.render.parts import shell_part
-from bootstrap.setup.secret_values import packed
+from bootstrap.secrets.values import packed
 from tests.unit.render.scripts import render, variables_part
 from tests.unit.render.test_env_file import AS_SHELL, SHELLS
 from tests.unit.render.test_lint import shellcheck

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.consent import ConsentError
 from bootstrap.errors import ProfileError, UsageError
 from bootstrap.profile.data_items import DataItem
 from bootstrap.profile.load import load
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.place import repository_root
-from bootstrap.setup.consent import ConsentError
-from bootstrap.setup.local_data import LocalItem, local_items
 from bootstrap.setup.payload import Payload, build_payload
 from bootstrap.setup.request import SetupRequest
+from bootstrap.transfer.local_data import LocalItem, local_items
 from tests.cli import User
 from tests.plain_environment import HERE
 

@@ -15,7 +15,7 @@ from bootstrap.errors import UnreachableError
 from bootstrap.link.local import LocalStream, LocalWire
 from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.setup import SetupRequest, run_setup
-from bootstrap.setup.run_wish import RunWish
+from bootstrap.setup.request import RunWish
 from bootstrap.sync.new_run import start_run
 from bootstrap.ui.plain import PlainScreen
 from tests.cli import User

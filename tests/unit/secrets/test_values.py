@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import load
+from bootstrap.secrets.values import fingerprint, packed, take
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.secret_values import fingerprint, packed, take
 from tests.cli import User
 
 NAMES = st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True)

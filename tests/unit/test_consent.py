@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.errors import ProfileError
-from bootstrap.link.handle import BoxOptions
-from bootstrap.paths import config_dir, state_dir
-from bootstrap.profile.fields import Field, Section, field
-from bootstrap.profile.schema import PROFILE, Profile, taking_keys
-from bootstrap.profile.takes import Takes
-from bootstrap.setup.consent import (
+from bootstrap.consent import (
     FOR_THE_BOX,
     NO_SECRET,
     TO_RENT,
@@ -25,6 +19,12 @@ from bootstrap.setup.consent import (
     load_profile,
     usable,
 )
+from bootstrap.errors import ProfileError
+from bootstrap.link.handle import BoxOptions
+from bootstrap.paths import config_dir, state_dir
+from bootstrap.profile.fields import Field, Section, field
+from bootstrap.profile.schema import PROFILE, Profile, taking_keys
+from bootstrap.profile.takes import Takes
 from bootstrap.tasks.exit_codes import exit_code
 from tests.cli import User, UserRepository
 from tests.plain_environment import HERE
@@ -316,7 +316,7 @@ def test_files_of_the_kernel_are_refused(text: str, says: Says, user: User) -> N
     assert not isinstance(caught.value, ConsentError)
 
 
-LOADERS = {"setup/consent.py", "tasks/profiles.py"}
+LOADERS = {"consent.py", "tasks/profiles.py"}
 
 
 def test_no_other_place_makes_a_profile_usable() -> None:

@@ -106,7 +106,7 @@ def ask_command(source: SecretSource) -> str:
 
 def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
     """What a `.env` in `folder` has of `wanted`. Raises UsageError where it can't be used."""
-    from bootstrap.setup.dotenv import read_dotenv
+    from bootstrap.secrets.dotenv import read_dotenv
 
     file = folder / DOTENV
     if not os.path.lexists(file) or file.is_dir():  # some call their environment so

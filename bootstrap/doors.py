@@ -55,8 +55,8 @@ class FetchedScript:
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
     """The script itself. Raises UsageError, ProfileError."""
+    from bootstrap.consent import NO_SECRET, load_profile
     from bootstrap.profile.detect_provider import FALLBACK
-    from bootstrap.setup.consent import NO_SECRET, load_profile
     from bootstrap.setup.payload import build_payload
 
     loaded = load_profile(request, kinds=NO_SECRET).for_provider(FALLBACK)
@@ -154,8 +154,8 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
     Raises ProfileError, UsageError: no repository, no address, a commit that is
     not on the host, more than that commit.
     """
+    from bootstrap.consent import load_profile
     from bootstrap.repo.urls import check_url
-    from bootstrap.setup.consent import load_profile
     from bootstrap.setup.source import address_warning, resolve_source
 
     profile = load_profile(request).for_provider(provider).profile

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import UsageError
 from bootstrap.machine_key import machine_key
-from bootstrap.setup.secret_sources import (
+from bootstrap.secrets.sources import (
     BYTES,
     COMMAND,
     ENVIRONMENT,
@@ -98,7 +98,7 @@ def _remark(source: SecretSource, held: str | None, has_value: bool) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
-def take(
+def take_secrets(
     names: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> SecretSet:
     """Those of `names`; a `.env` may lie in `folder`. No command is asked yet.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.errors import UsageError
-from bootstrap.setup.dotenv import read_dotenv
-from bootstrap.setup.secret_sources import ask_command, commands_file, find_sources
-from bootstrap.setup.secret_values import fingerprint, take
+from bootstrap.secrets.dotenv import read_dotenv
+from bootstrap.secrets.sources import ask_command, commands_file, find_sources
+from bootstrap.secrets.values import fingerprint, take
 from tests.cli import User
 
 READ = {
