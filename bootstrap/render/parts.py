@@ -63,8 +63,7 @@ _OF_QUESTIONS = ("transfer", "report")
 """Folders of programs that travel with a question and don't stay on a box."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
 """What programs that stay there share with those of an exchange."""
-_OF_STEPS = ("data", "lease")
-"""Folders of programs that only the step of that name starts, and few profiles ask for."""
+_OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
@@ -91,8 +90,7 @@ def box_files() -> tuple[tuple[str, str], ...]:
 
 def step_of(name: str) -> str:
     """The step that this file of `box/` is of, where few profiles ask for that; else ""."""
-    source = _sources().get(name)
-    return source.parent.name if source and source.parent.name in _OF_STEPS else ""
+    return next((step for step, begins in _OF_STEPS.items() if name.startswith(begins)), "")
 
 
 @cache

@@ -21,6 +21,7 @@ from bootstrap import verdict, verdict_page
 from bootstrap.box.verdict import verify_judge, verify_readers
 from bootstrap.box.verdict.expected_hardware import parse_expected
 from bootstrap.profile.load import load
+from tests.box_programs import program
 from tests.nvml import scenarios, stub
 
 SCENARIO = f"""{scenarios.H100}
@@ -64,10 +65,9 @@ def _facts(folder: Path) -> verify_readers.Facts:
     scenario = folder / "scenario"
     scenario.write_text(SCENARIO)
     library = stub.build_library(folder)
-    reader = Path(verify_readers.__file__).parent / "gpu_reader.py"
     environment = {"LD_LIBRARY_PATH": str(library.parent), "NVML_SCENARIO": str(scenario)}
     done = subprocess.run(
-        [sys.executable, "-B", str(reader)],
+        [sys.executable, "-B", program("gpu_reader.py")],
         env={**os.environ, **environment},
         capture_output=True,
         check=True,

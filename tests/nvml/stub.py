@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.box_programs import lay_programs
+
 HERE = Path(__file__).resolve().parent
-BOX = HERE.parents[1] / "bootstrap" / "box"
 LIBRARY = "libnvidia-ml.so.1"
 
 
@@ -106,7 +107,7 @@ class NvmlRig:
 
 def make_rig(folder: Path, *, compiled: bool = False) -> NvmlRig:
     """All of it, below `folder`. A box has nothing compiled, which takes half of a run's time."""
-    shutil.copytree(BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    lay_programs(folder / "box")
     made = NvmlRig(folder, build_agent(folder / "agent"), build_library(folder))
     if compiled:
         compileall.compile_dir(folder, maxlevels=20, quiet=1)

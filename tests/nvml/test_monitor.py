@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from bootstrap.box.runs import monitor, top_stream
-from bootstrap.render.parts import box_files
+from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100
 from tests.run_states import CASES, Processes, lay, some_processes
@@ -32,9 +32,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture
 def begin(rig: stub.NvmlRig, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Begins monitors of a box whose folder is `tmp_path`."""
-    (tmp_path / "box").mkdir()
-    for name, text in box_files():
-        (tmp_path / "box" / name).write_text(f"{text}\n")
+    lay_programs(tmp_path / "box")
     (tmp_path / "runs").mkdir()
     begun: list[subprocess.Popen[bytes]] = []
 

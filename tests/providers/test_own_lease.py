@@ -20,7 +20,7 @@ from bootstrap.box.lease.lease import AccountWord
 from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoWordError, OwnInstance
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
 from bootstrap.box.lease.lease_safety import safe_note
-from bootstrap.render.parts import box_files
+from tests.box_programs import lay_programs
 from tests.providers.accounts import KEY, STARTED, SimulatedAccount, SimulatedBox, simulated
 
 IDS = {"vast": "1000", "runpod": "pod-a"}
@@ -51,9 +51,7 @@ class BoxWithLease:
 
     def __init__(self, home: Path, terms: dict[str, object], variables: dict[str, str]) -> None:
         self.home, self.variables = home, variables
-        (home / "box").mkdir(parents=True)
-        for name, text in box_files():
-            (home / "box" / name).write_text(text + "\n")
+        lay_programs(home / "box")
         self.run = home / "runs/homework/train-1"
         self.run.mkdir(parents=True)
         self.trained = subprocess.Popen(

@@ -19,6 +19,7 @@ from bootstrap.box.python import bytecode
 from bootstrap.box.python.bytecode import modules_of
 from bootstrap.box.python.fetched_modules import FetchedModules
 from bootstrap.box.python.imports import ImportStatement, Walk, imports_of
+from tests.box_programs import program
 
 SITE = "lib/python3.11/site-packages"
 
@@ -114,7 +115,6 @@ def test_a_script_takes_late_names_by_its_module(environment: Path) -> None:
 
 def compile_for(environment: Path, command: str, cores: int) -> list[str]:
     """The modules that it compiled, the one that was compiled first first."""
-    program = Path(bytecode.__file__)
     site = environment / SITE
     said = subprocess.run(
         [
@@ -122,7 +122,7 @@ def compile_for(environment: Path, command: str, cores: int) -> list[str]:
             "-I",
             "-S",
             "-B",
-            program,
+            program("bytecode.py"),
             environment,
             environment.parent / "tree",
             command,
@@ -285,9 +285,9 @@ def test_it_compiles_beside_fetching_and_ends_with_who_fetches(
     folder = environment.parent
     mark = folder / "installed"
     words = [environment, folder / "tree", "python train.py", folder / "cache", mark]
-    program = ["-I", "-S", "-B", bytecode.__file__, *map(str, words)]
+    line = [sys.executable, "-I", "-S", "-B", str(program("bytecode.py")), *map(str, words)]
     who = subprocess.Popen(
-        ["sh", "-c", f"setsid {shlex.join([sys.executable, *program])} $$ & echo $!; read x"],
+        ["sh", "-c", f"setsid {shlex.join(line)} $$ & echo $!; read x"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.data import data_download, data_https, data_sources, fetch_data
+from bootstrap.box.data import data_download, data_https, data_sources
 from bootstrap.box.data.fetch_data import main
+from tests.box_programs import program
 from tests.data_server import DataServer
 
-PROGRAM = fetch_data.__file__
 BLOCK = 32 * 1024 * 1024
 
 
@@ -238,7 +238,15 @@ def test_a_hub_that_names_an_impossible_size_is_refused(
 def test_what_came_before_a_kill_is_not_fetched_again(box: BoxHere, server: DataServer):
     content = os.urandom(1024) * (3 * BLOCK // 1024)
     item = {"from": server.url("l"), "to": "l", "sha256": server.add("l", content)}
-    command = [sys.executable, "-E", PROGRAM, "fetch", box.home, box.tree, box.home]
+    command = [
+        sys.executable,
+        "-E",
+        program("fetch_data.py"),
+        "fetch",
+        box.home,
+        box.tree,
+        box.home,
+    ]
     # The last block stalls, so the others are there when it is killed.
     server.cut_after, server.cuts_left = 1000, 1000
     with subprocess.Popen(

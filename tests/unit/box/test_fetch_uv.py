@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.box.python import fetch_uv
+from bootstrap.paths import shipped
+from tests.box_programs import program
 
 WHEEL, MEMBER = "uv-1-any.whl", "uv-1.data/scripts/uv"
 PROGRAM = b"#!/bin/sh\necho uv\n" + bytes(range(256)) * 4000
@@ -71,7 +72,7 @@ class Fetched:
         threading.Thread(target=index.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{index.server_port}/simple"
         done = subprocess.run(
-            [sys.executable, fetch_uv.__file__, "none", WHEEL, sha, folder / "uv"],
+            [sys.executable, program("fetch_uv.py"), "none", WHEEL, sha, folder / "uv"],
             env={"UV_DEFAULT_INDEX": url, "HOME": str(folder), "PATH": "/usr/bin:/bin"},
             capture_output=True,
             text=True,
@@ -129,7 +130,7 @@ def test_with_curl_alone_it_is_the_same(
     data = wheel()
     index = UvIndex(data, cut)
     threading.Thread(target=index.serve_forever, daemon=True).start()
-    lib = Path(fetch_uv.__file__).parents[2] / "templates" / "lib"
+    lib = shipped("templates") / "lib"
     script = (
         f"set -e; for part in base uv; do . {lib}/$part.sh; done; BOX_HOME={folder.parent}\n"
         f"INDEX=http://127.0.0.1:{index.server_port}/simple UV_VERSION=1 WHEEL={WHEEL}\n"

@@ -13,7 +13,7 @@ import pytest
 
 from bootstrap.box.lease import lease_safety
 from bootstrap.box.lease.lease_safety import ResultsLook, SafetyLook, safe_note
-from bootstrap.render.parts import box_files
+from tests.box_programs import lay_programs
 
 OLD = 1_700_000_000
 
@@ -205,11 +205,7 @@ def test_runs_of_one_place_need_one_pull(box: PulledBox) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    place = tmp_path / "box"
-    place.mkdir()
-    for name, text in box_files():
-        (place / name).write_text(text + "\n")
-    return place
+    return lay_programs(tmp_path / "box")
 
 
 def told(programs: Path, box: PulledBox) -> list[str]:

@@ -16,9 +16,9 @@ import pytest
 from bootstrap.box.verdict import machine_reader, verify_check, verify_judge, verify_readers
 from bootstrap.box.verdict.expected_hardware import ExpectedHardware, parse_expected
 from bootstrap.box.verdict.verify_table import BOX_CHECKS
+from tests.box_programs import program
 
 GIB = 1024**3
-SCRIPT = Path(machine_reader.__file__)
 # A reading that nothing can be held against, for each check of the machine.
 WELL: dict[str, Any] = {
     "cpus": {"granted": 8, "machine": 64},
@@ -177,7 +177,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="a box is a Linux mac
 def told(folder: Path, *options: str, **more: Any) -> dict[str, Any]:
     """What the reader writes of this machine."""
     done = subprocess.run(
-        [sys.executable, "-B", str(SCRIPT), str(folder), *options],
+        [sys.executable, "-B", program("machine_reader.py"), str(folder), *options],
         capture_output=True,
         check=True,
         **more,

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.run import Run
-from bootstrap.render.parts import box_files, shell_part
+from bootstrap.render.parts import shell_part
 from bootstrap.runs.failure import find_failure
+from tests.box_programs import lay_programs
 from tests.unit.box.test_run_states import SHELLS, said
 from tests.unit.box.test_runner import make_run
 
@@ -134,8 +135,7 @@ def small_cgroup() -> Iterator[Path]:
 def test_a_real_kill_for_memory_is_named(small_cgroup: Path, tmp_path: Path) -> None:
     eater = "python3 -c 'x = bytearray(300 * 1000 * 1000)'; exit 3"
     run, env = make_run(tmp_path, eater)
-    for name, text in box_files():
-        (tmp_path / name).write_text(f"{text}\n")
+    lay_programs(tmp_path)
     words = shlex.join(["/bin/bash", str(tmp_path / "runner.sh"), str(run), str(env)])
     inside = ["bash", "-c", f"echo $$ >{small_cgroup}/cgroup.procs; exec {words}"]
     plain = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from bootstrap.box.verdict import network_reader, verify_readers
+from tests.box_programs import program
 from tests.listener import Listener
 
 WHEEL = "uv-1.2.3-py3-none-manylinux.whl"
@@ -87,7 +88,7 @@ def told(index: str, git: str = "", **environment: str) -> tuple[dict[str, Any],
     env = {**clean, "UV_DEFAULT_INDEX": index, **environment}
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-B", str(Path(network_reader.__file__)), *words],
+        [sys.executable, "-B", program("network_reader.py"), *words],
         capture_output=True,
         env=env,
         check=True,

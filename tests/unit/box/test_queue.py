@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.protocol.query import build_query
-from bootstrap.render.parts import LIBRARY, box_files, shell_part
+from bootstrap.render.parts import LIBRARY, shell_part
+from tests.box_programs import lay_programs
 
 FOREVER = "while :; do sleep 1; done"
 
@@ -33,8 +34,7 @@ class QueueBox:
         (self.home / "queue.lock").touch()
         library = "".join(shell_part("lib", name) for name in LIBRARY)
         (self.home / "library").write_text(library)
-        for name, text in box_files():
-            (self.home / "box" / name).write_text(f"{text}\n")
+        lay_programs(self.home / "box")
 
     def make(self, name: str, *, queue: str = "", gpus: str = "", command: str = "") -> Path:
         """A run that was made and not begun; it lasts until its gate is opened."""

@@ -20,7 +20,8 @@ from bootstrap.protocol import probe, samples
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import STATES, Run, as_it_ended
 from bootstrap.render.minimal import render_minimal
-from bootstrap.render.parts import box_files, functions, shell_part
+from bootstrap.render.parts import functions, shell_part
+from tests.box_programs import lay_programs
 from tests.run_states import CASES, Processes, lay, some_processes
 from tests.unit.render.scripts import WORK, profile
 
@@ -43,9 +44,7 @@ def workdir(processes: Processes, name: str, tmp_path: Path) -> Path:
     """A box with one run, in the state of the case."""
     home = tmp_path / ".boxstrap"
     lay(CASES[name], processes, home / "runs/homework/train-1")
-    (home / "box").mkdir()
-    for file, text in box_files():
-        (home / "box" / file).write_text(f"{text}\n")
+    lay_programs(home / "box")
     return tmp_path
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("nanio", reason="the S3 server needs Python 3.11")
 from bootstrap.box.runs import upload_results
 from bootstrap.box.runs.s3_client import S3Client, S3Key, S3RefusedError
 from bootstrap.box.runs.upload_results import MANIFEST, Upload
-from bootstrap.render.parts import box_files
+from tests.box_programs import lay_programs
 from tests.boxes.s3_server import REGION, S3Server
 
 PART = 5 * 1024 * 1024
@@ -186,10 +186,7 @@ def test_a_key_has_two_or_three_parts() -> None:
 
 def _begin(training: Training, home: Path) -> subprocess.Popen[bytes]:
     """The program, as it lies on a box."""
-    for name, text in box_files():
-        (home / "box").mkdir(exist_ok=True)
-        (home / "box" / name).write_text(text)
-    program = str(home / "box/upload_results.py")
+    program = str(lay_programs(home / "box") / "upload_results.py")
     return subprocess.Popen([sys.executable, "-I", "-B", program, str(training.run)])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap import box
+from bootstrap.box import verdict
 from bootstrap.box.verdict import verify_readers
 from bootstrap.box.verdict.verify_readers import Child, OwnError, Reader
 
@@ -40,7 +40,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started
         body = work.replace("\n", "\n    ").rstrip()
         text = f"import os, sys, time\ndef main():\n    {body}\n"
         (tmp_path / f"{name}.py").write_text(text)
-    monkeypatch.setattr(box, "__path__", [*box.__path__, str(tmp_path)])
+    monkeypatch.setattr(verdict, "__path__", [*verdict.__path__, str(tmp_path)])
     begun: Started = []
     start = verify_readers.start
 

@@ -10,7 +10,7 @@ import pytest
 from bootstrap.errors import UsageError
 from bootstrap.secrets.dotenv import read_dotenv
 from bootstrap.secrets.sources import ask_command, commands_file, find_sources
-from bootstrap.secrets.values import fingerprint, take
+from bootstrap.secrets.values import fingerprint, take_secrets
 from tests.cli import User
 
 READ = {
@@ -71,7 +71,7 @@ def test_the_environment_comes_first_then_the_file_then_the_command(tmp_path: Pa
         ("C", "command", ""),
     ]
     with pytest.raises(UsageError, match="not in your environment: D") as caught:
-        take(["A", "D"], tmp_path, {"A": "x"})
+        take_secrets(["A", "D"], tmp_path, {"A": "x"})
     assert ".env beside the profile" in caught.value.hint
     assert str(commands_file()) in caught.value.hint
 
@@ -124,7 +124,7 @@ def test_a_command_runs_at_home_and_only_when_the_box_lacks_its_value(
     own_home: Path, tmp_path: Path
 ) -> None:
     commands("A: pwd >>ran; printf 'value-of-a\\n\\n'\n")
-    secrets = take(["A", "B"], tmp_path, {"B": "value-of-b"})
+    secrets = take_secrets(["A", "B"], tmp_path, {"B": "value-of-b"})
     assert secrets.values == {"B": "value-of-b"}
     before, ids = secrets.id, dict(zip(secrets.names, secrets.ids, strict=True))
     assert not secrets.ask_commands(ids)
@@ -136,8 +136,8 @@ def test_a_command_runs_at_home_and_only_when_the_box_lacks_its_value(
     assert (own_home / "ran").read_text() == f"{own_home.resolve()}\n"
     assert (secrets.id, secrets.names) == (before, ("A", "B"))
     commands("A: echo another\n")
-    assert take(["A", "B"], tmp_path, {"B": "value-of-b"}).id != before
-    assert take(["B"], None, {"B": "value-of-b"}).id == fingerprint({"B": "value-of-b"})
+    assert take_secrets(["A", "B"], tmp_path, {"B": "value-of-b"}).id != before
+    assert take_secrets(["B"], None, {"B": "value-of-b"}).id == fingerprint({"B": "value-of-b"})
 
 
 @pytest.mark.parametrize(

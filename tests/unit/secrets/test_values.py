@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bootstrap.errors import UsageError
 from bootstrap.paths import state_dir
 from bootstrap.profile.load import load
-from bootstrap.secrets.values import fingerprint, packed, take
+from bootstrap.secrets.values import fingerprint, packed, take_secrets
 from bootstrap.setup.payload import build_payload
 from bootstrap.setup.request import SetupRequest
 from tests.cli import User
@@ -23,13 +23,13 @@ CANARY = "canary-5f0c7e1a'$(x)`\n\"é"
 
 def test_all_that_are_missing_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        take(["A", "B", "C"], environment={"B": "x", "C": ""})
+        take_secrets(["A", "B", "C"], environment={"B": "x", "C": ""})
     assert "A, C" in caught.value.what
     assert "export A=" in caught.value.hint
 
 
 def test_only_what_is_named_is_taken() -> None:
-    assert take(["B"], environment={"A": "1", "B": "2"}).values == {"B": "2"}
+    assert take_secrets(["B"], environment={"A": "1", "B": "2"}).values == {"B": "2"}
 
 
 @given(st.dictionaries(NAMES, VALUES, max_size=5))
