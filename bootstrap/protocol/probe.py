@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from bootstrap.errors import BoxLacksError
 from bootstrap.events import WHY
@@ -166,12 +167,18 @@ def parse(answer: bytes) -> BoxState:
         working=_working(facts.get("working", "")),
         holder=_holder(facts.get("holder", ""), number(facts.get("time", "")) or 0),
         last_setup=_status(facts.get("last", "")),
-        runs=tuple(sorted(runs, key=lambda run: (run.started, run.number), reverse=True)),
+        runs=tuple(sorted(runs, key=partial(_age, files=files), reverse=True)),
         secrets=_secrets(many["secret"], many["secretid"]),
         lease=parse_lease(facts.get("lease", "")),
         script=facts.get("script", ""),
         plan=_plan(many["plan"]),
     )
+
+
+def _age(run: Run, files: Mapping[str, str]) -> tuple[int, str, int]:
+    """What orders runs, the oldest first: of two in the same second, when each was written down."""
+    written = files.get(f"{run.repo_key}/{run.name}/started", "").rpartition("\t")[2]
+    return run.started, written, run.number
 
 
 def _by_path(lines: list[str]) -> dict[str, str]:

@@ -257,7 +257,7 @@ def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> 
 
 
 def _time_and_size(said: str) -> tuple[int, int]:
-    time, _, size = said.partition("\t")
+    time, size = [*said.split("\t"), "", ""][:2]
     return number(time) or 0, number(size) or 0
 
 

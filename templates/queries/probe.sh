@@ -91,8 +91,8 @@ show_runs() {
     fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$command"
     show_notes "$run" "$state"
   done
-  # When each was last written to, and its size: one process for all.
-  (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s' -- */*/log */*/pid */*/exit) 2>/dev/null
+  # When each was last written to, its size, and that time to a fraction: one process for all.
+  (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s	%y' -- */*/started */*/log */*/pid */*/exit) 2>/dev/null
 }
 
 # show_notes RUN STATE: what lies beside it where it was given GPUs, was killed, or has a log with times; the tree, where

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bootstrap.box.smoke import smoke_stress
-from tests.nvml import stub
+from tests.box_programs import program
 
 ASK = """
 import json, sys
@@ -47,7 +47,7 @@ print(json.dumps(found))
 @pytest.fixture(scope="module", params=["torch", "numpy"])
 def found(request: pytest.FixtureRequest, torch_python: Path) -> dict[str, Any]:
     done = subprocess.run(
-        [torch_python, "-c", ASK, str(stub.BOX.parent), request.param],
+        [torch_python, "-c", ASK, str(program("smoke_stress.py").parents[1]), request.param],
         capture_output=True,
         text=True,
         timeout=120,

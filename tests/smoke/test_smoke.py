@@ -7,7 +7,6 @@ that the healthy ones beside it show that nothing else is said.
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from bootstrap.box.smoke.smoke import joined
 from bootstrap.box.verdict.verify_check import PASS, RETURN
 from bootstrap.box.verdict.verify_judge import CheckResult
 from bootstrap.ui import verdict_table
+from tests.box_programs import lay_programs
 from tests.nvml import stub
 from tests.nvml.scenarios import A100, RTX4090
 from tests.smoke.conftest import Smoked, smoke
@@ -31,7 +31,7 @@ GPU = {fault: index for index, fault in enumerate(FAULTS)}
 def box(rig: stub.NvmlRig, tmp_path_factory: pytest.TempPathFactory) -> stub.NvmlRig:
     """A copy whose GPUs are sick as their UUIDs say, and timed for a moment alone."""
     folder = tmp_path_factory.mktemp("sick")
-    shutil.copytree(stub.BOX, folder / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    lay_programs(folder / "box")
     with (folder / "box/smoke_backends.py").open("a") as engines:
         engines.write((Path(__file__).parent / "faulty.py").read_text())
     stress = folder / "box/smoke_stress.py"
@@ -134,7 +134,7 @@ for line in (["start", {"built for": []}], ["memory"]):
 def test_what_never_ends_is_given_up(
     rig: stub.NvmlRig, tmp_path: Path, worker: str, code: str, says: str
 ) -> None:
-    shutil.copytree(stub.BOX, tmp_path / "box", ignore=shutil.ignore_patterns("__pycache__"))
+    lay_programs(tmp_path / "box")
     (tmp_path / "box/smoke_stress.py").write_text(worker)
     sick = stub.NvmlRig(tmp_path, rig.python, rig.library)
     answer = smoke(sick, RTX4090, rig.python, "--device", "cpu", "--limit", "0.7")

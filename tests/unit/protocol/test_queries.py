@@ -196,6 +196,17 @@ def test_what_lies_beside_a_run_is_told(box_home: BoxHome, tmp_path: Path) -> No
     assert next(run for run in again.runs if run.name == "train-4").restarted
 
 
+def test_of_runs_begun_in_one_second_the_later_one_is_the_newest(
+    box_home: BoxHome, tmp_path: Path
+) -> None:
+    for at, name in enumerate(("other-2", "lost-1", "third-1")):
+        box_home.run(name, started="1800000000\n")
+        file = box_home.path / "runs/homework-1" / name / "started"
+        os.utime(file, ns=(0, 1_800_000_000_250_000_000 + at * 1000))
+    found = parse(answer(["sh", "-c"], asked("probe", box_home), tmp_path))
+    assert [run.name for run in found.runs][:3] == ["third-1", "lost-1", "other-2"]
+
+
 def test_who_waits_is_told_each_state_once_until_the_end(box_home: BoxHome, tmp_path: Path) -> None:
     here = (box_home.path / "runs/homework-1/train-3/pid").read_text()
     box_home.run("train-7", exit="", pid="", queue="gpus\n")
