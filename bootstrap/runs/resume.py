@@ -13,10 +13,10 @@ from bootstrap.link.exchange import BASH, stream_answer
 from bootstrap.link.handle import BoxOptions
 from bootstrap.link.parsing import number, rows
 from bootstrap.link.wire import Wire
+from bootstrap.protocol.first_output import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.protocol.query import build_query
 from bootstrap.protocol.run import Run, is_name
 from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.setup.first_output import raise_if_failed, waits_for_output, watch_beginning
 from bootstrap.ui.screen import Screen
 
 _SET_UP = "Set the box up again: boxstrap setup"

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.exchange import ask
+from bootstrap.protocol.environment_comparison import EnvironmentProof, read_answer
 from bootstrap.protocol.probe import BoxState
 from bootstrap.render.quote import quote
 from bootstrap.secrets.sources import BYTES
 from bootstrap.secrets.values import fingerprint
 from bootstrap.setup.context import SetupContext, get_context
-from bootstrap.setup.environment_comparison import EnvironmentProof, read_answer
 
 if TYPE_CHECKING:
     from bootstrap.link.wire import Wire

@@ -98,8 +98,9 @@ def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
 
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
+    from bootstrap.protocol import first_output
     from bootstrap.secrets.values import redacted_there
-    from bootstrap.setup import first_output, result
+    from bootstrap.setup import result
     from bootstrap.setup.prove_environment import start_if_new
     from bootstrap.sshconfig.alias import update_alias
 

@@ -16,6 +16,15 @@ from bootstrap.link.handle import BoxHandle
 from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff
 from bootstrap.profile.schema import Profile
+from bootstrap.protocol.first_output import (
+    FIRST_OUTPUT_S,
+    MOMENT_S,
+    FirstOutput,
+    first_output,
+    raise_if_failed,
+    waits_for_output,
+    watch_beginning,
+)
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.sync_state import WITH_COMMAND, SyncAnswer, SyncState, SyncStream
 from bootstrap.render.quote import Value
@@ -25,15 +34,6 @@ from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
 from bootstrap.secrets.values import redacted_there
 from bootstrap.setup.context import SetupContext
-from bootstrap.setup.first_output import (
-    FIRST_OUTPUT_S,
-    MOMENT_S,
-    FirstOutput,
-    first_output,
-    raise_if_failed,
-    waits_for_output,
-    watch_beginning,
-)
 from bootstrap.setup.request import RunWish, SetupRequest
 from bootstrap.setup.sequence import begin, drive
 from bootstrap.sync.local_state import EarlyObjects, LocalState

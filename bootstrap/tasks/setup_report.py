@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from bootstrap.events import WHY
+from bootstrap.protocol.environment_comparison import NOT_PROVED, WAYS
 from bootstrap.runs.run_lines import how_to_resume
-from bootstrap.setup.environment_comparison import NOT_PROVED, WAYS
 from bootstrap.ui.layout import aligned
 from bootstrap.ui.words import NextCommands, what_next
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from bootstrap.plan import PlanRow
     from bootstrap.profile.schema import Profile
+    from bootstrap.protocol.environment_comparison import EnvironmentProof
     from bootstrap.protocol.run import Run
-    from bootstrap.setup.environment_comparison import EnvironmentProof
     from bootstrap.setup.result import SetupResult
     from bootstrap.sync.new_run import BegunRun
     from bootstrap.ui.screen import Screen

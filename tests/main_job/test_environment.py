@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bootstrap.setup.environment_comparison import WAYS
+from bootstrap.protocol.environment_comparison import WAYS
 from tests.main_job.conftest import Rent
 
 pytestmark = pytest.mark.boxes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.setup.environment_comparison import WAYS
+from bootstrap.protocol.environment_comparison import WAYS
 from tests.boxes import Rig
 from tests.cli import ME, Completed, User
 from tests.faults.plugin import Faults

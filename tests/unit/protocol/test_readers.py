@@ -28,6 +28,8 @@ from bootstrap.link.shell_command import shell_command
 from bootstrap.plan import STEPS, rows
 from bootstrap.profile.machine_sections import Advice
 from bootstrap.protocol.box_work import BoxWorkStream
+from bootstrap.protocol.environment_comparison import read_answer
+from bootstrap.protocol.first_output import watch_beginning
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
 from bootstrap.protocol.made_there import read_made
@@ -56,8 +58,6 @@ from bootstrap.runs.servers import JUPYTER, TENSORBOARD, start_server, stop_serv
 from bootstrap.runs.status import status_lines
 from bootstrap.runs.stop import what_ended
 from bootstrap.runs.wait import _await_end
-from bootstrap.setup.environment_comparison import read_answer
-from bootstrap.setup.first_output import watch_beginning
 from bootstrap.setup.result import SetupEnd, fetch_verdict, raise_for
 from bootstrap.sync.refusals import refusal
 from bootstrap.text.sanitize import SanitizeStream
@@ -289,7 +289,7 @@ READERS: dict[str, Callable[[Any], object]] = {
     "setup/sequence.py": lambda wire: rows(STEPS, parse(exchange(wire, "x")).plan),
     "setup/prove_environment.py": proved,
     "setup/result.py, the end": end_of_setup,
-    "setup/first_output.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
+    "protocol/first_output.py, first lines": lambda wire: watch_beginning(wire, RUN, "/w"),  # type: ignore[arg-type]
     "setup/result.py, the verdict": lambda wire: fetch_verdict(wire, "/w", Advice()),
     "protocol/follow.py": lambda wire: list(
         follow_events(LinkMadeOnce(wire=wire), SETUP, workdir="/w")

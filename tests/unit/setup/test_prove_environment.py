@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bootstrap.setup.environment_comparison import WAYS, read_answer
+from bootstrap.protocol.environment_comparison import WAYS, read_answer
 
 GOOD, ELSE = "a" * 64, "b" * 64
 
