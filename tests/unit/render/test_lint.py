@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import bootstrap
 from bootstrap.render.parts import box_files
 from tests.unit.profile import hostile
 from tests.unit.render.scripts import (
@@ -105,3 +107,11 @@ def test_the_posix_parts_say_so(kind: str) -> None:
 
 def test_no_file_of_the_box_has_the_sign_that_parts_them() -> None:
     assert [name for name, text in box_files() if "\f" in text] == []
+
+
+def test_no_two_programs_have_one_name_and_all_import_from_beside_them() -> None:
+    """Each has a folder here; on a box they lie in one."""
+    folder = Path(bootstrap.__file__).parent / "box"
+    sources = [file.name for file in folder.glob("**/*.py") if file.name != "__init__.py"]
+    assert len(sources) == len({*sources})
+    assert not [name for name, text in box_files() if re.search(r"^ *from \.\.", text, re.M)]
