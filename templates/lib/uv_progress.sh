@@ -56,7 +56,7 @@ warn_of_builds() {
 # tell_bytes: what came since it began, twice a second. No process is started for it: each would take its time from
 # uv, on one core most of all.
 tell_bytes() {
-  local quiet before total rc
+  local quiet before came=0 total rc
   # A pipe that nobody writes to.
   exec {quiet}<> <(:)
   bytes_received
@@ -68,8 +68,11 @@ tell_bytes() {
     [ "$rc" -gt 128 ] || return
     warn_of_builds
     bytes_received
+    # A card that is gone took its count along.
+    [ "$BYTES" -lt "$before" ] || came=$((came + BYTES - before))
+    before=$BYTES
     { read -r total <"$SETUP_DIR/sizes"; } 2>/dev/null || total=
-    emit progress "done=$((BYTES - before))" "total=$total" unit=bytes
+    emit progress "done=$came" "total=$total" unit=bytes
   done
 }
 

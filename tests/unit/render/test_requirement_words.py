@@ -86,10 +86,24 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
     )
     told = re.findall(r"^python progress done=\d+ total=(\d*) unit=bytes$", done.stdout, re.M)
-    assert told
+    assert told, done.stdout
     # A beat before all lines were read tells of those that were.
     assert told[-1] == str(total)
     assert not done.stderr
+
+
+def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
+    """As a VPN's does: what had come by it came."""
+    script = render(profile("ssh")).replace('\nmain "$@"\nexit\n', "\n")
+    body = (
+        f"{script}\ncounts=(5000 5300 90 190)\n"
+        'bytes_received() { BYTES=${counts-}; counts=("${counts[@]:1}"); [ "$BYTES" ] || exit 0; }'
+        "\nSTEP=python SETUP_DIR=$PWD\ntell_bytes 3>&1"
+    )
+    done = subprocess.run(
+        ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert re.findall(r"done=(\S+)", done.stdout) == ["300", "300", "400"]
 
 
 @pytest.mark.parametrize("pinned", [True, False])
