@@ -48,10 +48,10 @@ demo-rent: $(VENV)/dev  ## see a box rented, a training run there, and the box g
 	@$(BIN)/python -m tests.providers.demo
 
 quick: $(VENV)/dev  ## the tests to run while you work: no box, under a minute
-	@$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
+	@$(PYTEST) -q -n $(WORKERS) --timeout 60 --dist worksteal -m "not boxes" tests/unit tests/docs $(SLOW)
 
 test: $(VENV)/dev  ## every test that this machine can run; what is left out is said at the end
-	@$(PYTEST) -n $(WORKERS)
+	@$(PYTEST) -n $(WORKERS) --timeout 600
 
 test-boxes: $(VENV)/dev  ## the tests on disposable boxes, and the table of faults; what needs root is left out without
 	@$(PYTEST) -m "boxes or faults" -n $(WORKERS)
