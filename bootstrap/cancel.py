@@ -1,4 +1,4 @@
-"""Stopping to follow a box, from another thread. What runs on the box goes on."""
+"""Stop following a box, from another thread. What runs on the box continues."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from bootstrap.errors import BoxstrapError
 
 
 class CancelledError(BoxstrapError):
-    """The caller cancelled; what runs on the box goes on."""
+    """The caller cancelled; what runs on the box continues."""
 
     def __init__(self) -> None:
         super().__init__("cancelled; what runs on the box goes on.")
 
 
 class CancelToken:
-    """Call `cancel`, and whatever waits with this token raises CancelledError."""
+    """After `cancel`, everything that waits with this token raises CancelledError."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -24,7 +24,7 @@ class CancelToken:
         self._actions: list[Callable[[], None]] = []
 
     def cancel(self) -> None:
-        """Cancel, from any thread; once more is no more."""
+        """Cancel, from any thread; repeated calls are harmless."""
         with self._lock:
             self._event.set()
             actions, self._actions = self._actions, []
@@ -32,19 +32,19 @@ class CancelToken:
             action()
 
     def on_cancel(self, action: Callable[[], None]) -> None:
-        """Call it once this is cancelled: it ends what would wait on."""
+        """Call `action` once this is cancelled, to end what would go on waiting."""
         with self._lock:
             self._actions.append(action)
         if self._event.is_set():
             self.cancel()
 
     def forget(self, action: Callable[[], None]) -> None:
-        """There is nothing to end any more."""
+        """Remove an action: it has nothing to end any more."""
         with self._lock:
             self._actions = [each for each in self._actions if each != action]
 
     def check(self) -> None:
-        """Raise CancelledError where it was cancelled."""
+        """Raise CancelledError if it was cancelled."""
         if self._event.is_set():
             raise CancelledError
 

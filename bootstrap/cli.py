@@ -10,12 +10,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# Imports make much that lives on and little to collect: an eighth of the start went into looking.
+# Imports create long-lived objects and little garbage: collecting took an eighth of the start.
 gc.set_threshold(100_000, 50, 50)
 
 
 class _Later(ModuleType):
-    """Stands in for a module while another one is imported; a call of its functions imports it."""
+    """Stands in for a module during another import; calling one of its functions imports it."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):  # imports look for these
@@ -28,9 +28,9 @@ class _Later(ModuleType):
 
 
 def _import_invoke() -> None:
-    """Import Invoke without a mock library, and a YAML of its own for its configuration files.
+    """Import Invoke without a mock library, and without its own YAML for configuration files.
 
-    No task uses the one, few people have the others; they are half of what importing it takes.
+    No task uses the first, few users have such files, and the two take half of the import's time.
     """
     later = {name: _Later(name) for name in ("unittest.mock", "invoke.vendor.yaml")}
     wanted = {name: module for name, module in later.items() if name not in sys.modules}
@@ -51,7 +51,7 @@ program = BoxProgram(version=__version__, namespace=namespace, name="boxstrap", 
 
 
 def main() -> None:
-    """Run the task that was typed; leaves with the contract's exit code."""
+    """Run the task that was typed, and exit with the documented code."""
     code: str | int | None = 0
     try:
         try:
@@ -61,8 +61,8 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        pass  # whoever read us has gone (`| head`)
-    except OSError as error:  # onto a full disk
+        pass  # the reader of the output is gone (`| head`)
+    except OSError as error:  # such as a full disk
         if not code:
             code = 1
             sys.stderr.write(f"{cant_write('the output', error)}\n")

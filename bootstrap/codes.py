@@ -1,4 +1,4 @@
-"""The sentences behind the codes that a box may send.
+"""The sentences for the codes that a box may send.
 
 A box never sends prose, only a code of this table and numbers. The table holds
 what happened and what to do next; `{names}` are number fields of the event
@@ -197,11 +197,11 @@ _NAMES: Mapping[str, re.Pattern[bytes]] = {
         rb"(?:[Bb]ecause|and) " + _NAME + rb"[=<>~!,.0-9]{0,50}\s+has\s+no\s+wheels\s+with\s+a\s+m"
     ),
 }
-"""What a code is about, where the step's log has it in a form that is safe to show."""
+"""What a code is about, if the step's log has it in a form that is safe to show."""
 
 
 def named_in(code: str, log: bytes) -> str:
-    """What the code is about, from the end of the step's log; "" if it isn't there."""
+    """Return what the code is about, from the end of the step's log; "" if it isn't there."""
     pattern = _NAMES.get(code)
     found = list(pattern.finditer(log)) if pattern else []
     return next(filter(None, found[-1].groups()), b"").decode() if found else ""
@@ -215,15 +215,15 @@ class _Numbers(dict[str, str]):
 
 
 def field_names(sentence: str) -> set[str]:
-    """The `{names}` in a sentence."""
+    """Return the `{names}` in a sentence."""
     return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
 
 
 def explain(code: str, fields: Mapping[str, float | str]) -> Code:
-    """The code's sentence and next step, with the event's numbers put in.
+    """Return the code's sentence and next step, with the event's numbers put in.
 
-    An unknown code is no error, since boxes outlive versions: it explains
-    itself by its name.
+    An unknown code is no error, because a box may run another version: its name
+    is the sentence.
     """
     known = CODES.get(code)
     if known is None:

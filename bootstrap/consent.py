@@ -1,4 +1,4 @@
-"""The one place where a profile becomes usable: what it takes from the person was agreed to."""
+"""The only place where a profile is loaded for use: the user agreed to what it takes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 TO_RENT = frozenset(Takes)
 EVERYTHING = TO_RENT - {Takes.ACCOUNT}
-"""What a setup takes, which rents nothing."""
+"""Everything that a setup may take; a setup rents nothing."""
 NO_SECRET = EVERYTHING - {
     *(Takes.SECRET, Takes.DEPENDENCY, Takes.DATA, Takes.BUCKET, Takes.MONEY),
 }
-"""What is taken where files travel, and no environment is made."""
+"""What may be taken if files travel and no environment is made."""
 FOR_THE_BOX = frozenset({Takes.FILE, Takes.PUBLIC_KEY})
-"""What is taken where no work travels: to log in, and to let others in."""
+"""What may be taken if no work travels: to log in, and to let others log in."""
 
 
 class ConsentError(ProfileError):
-    """The person has not agreed to what the repository takes, by its profile or other files."""
+    """The user has not agreed to what the repository takes, by its profile or other files."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class ConsentError(ProfileError):
 
 
 def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) -> LoadedProfile:
-    """The profile that `options` means, once the person agreed to what of `kinds` it takes.
+    """Load the profile that `options` means, once the user agreed to what it takes of `kinds`.
 
-    They agreed before, or with `--consent`, or are asked now, on their terminal.
+    They agreed before, or agree with `--consent`, or are asked now on their terminal.
     Raises ProfileError, ConsentError.
     """
     loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
@@ -76,7 +76,7 @@ def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) 
 
 
 def _check_keys(loaded: LoadedProfile) -> None:
-    """Read the public keys that the profile names, before any box hears of it.
+    """Read the public keys that the profile names, before any box is contacted.
 
     Raises ProfileError with the file and line that names the wrong one.
     """
@@ -91,7 +91,7 @@ def _check_keys(loaded: LoadedProfile) -> None:
 
 
 def usable(options: BoxOptions, key: str) -> list[str]:
-    """What the profile here takes by `key`, as far as it may; nobody is asked."""
+    """Return what the profile takes with `key`, as far as it was agreed to; nobody is asked."""
     loaded = load(options.profile, sets=options.sets, repo_root=repository_root(options.place))
     takings = find_takings(loaded, _roots(options), {taking_keys()[key]})
     refused = set(takings.each) - agreed(takings.root) if takings else set()
@@ -99,8 +99,8 @@ def usable(options: BoxOptions, key: str) -> list[str]:
 
 
 def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None) -> None:
-    """Return where the person agrees that these git dependencies of the repository at `root` are
-    read with their credentials, and sent. Raises ConsentError."""
+    """Get the user's consent to read these git dependencies of the repository at `root` with their
+    credentials, and to send them. Raises ConsentError."""
     each = tuple(sorted(Taking("python.private", address) for address in addresses))
     takings = Takings(root, each)
     before = agreed(root)
@@ -110,13 +110,13 @@ def agree_to_addresses(addresses: Collection[str], root: Path, given: str | None
 
 
 def _roots(options: BoxOptions) -> list[Path]:
-    """The repositories stood in: where the person is, and the one that they named."""
+    """Return the repositories at hand: the one that the user named, and the current one."""
     roots = map(repository_root, dict.fromkeys((options.place, Path.cwd())))
     return [root for root in roots if root]
 
 
 def _without_the_own_repository(takings: Takings, place: Path) -> Takings:
-    """The repository stood in is no other one, by whatever address the profile names it."""
+    """Drop the current repository's own address: naming it takes no other repository."""
     if not any(each.kind is Takes.REPOSITORY for each in takings.each):
         return takings
     from bootstrap.repo.here import read
@@ -136,7 +136,7 @@ def _ask(
     where: str,
     whose: str = "profile takes",
 ) -> None:
-    """Return where the person agrees. Raises ConsentError where they don't, or can't be asked."""
+    """Return if the user agrees. Raises ConsentError if they don't, or can't be asked."""
     if given == takings.digest:
         return
     error = ConsentError(takings, before, given, where, whose)

@@ -1,4 +1,4 @@
-"""The demo: a repository of our own, and a box that is this machine. All of it in one folder."""
+"""The demo: a small repository, with this machine as the box. All of it is in one folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.or
 
 
 def run_demo(reporter: Reporter) -> SetupResult:
-    """Do the main job here, for real. Raises what a setup raises."""
+    """Run a real setup on this machine. Raises what a setup raises."""
     _leave_their_settings_alone()
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
@@ -35,15 +35,14 @@ def run_demo(reporter: Reporter) -> SetupResult:
 
 
 def _leave_their_settings_alone() -> None:
-    """Here and on the box, which is this machine: no key to sign with, no template, no other
-    repository than ours."""
+    """Ignore the user's git settings (signing, templates, another repository), also on the box."""
     for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
         del os.environ[name]
     os.environ.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
 def _repository(folder: Path) -> Path:
-    """A git repository with the demo's training; the commit is the same each time."""
+    """Make a git repository with the demo's training, or keep it: the commit stays the same."""
     shutil.copytree(shipped("templates") / "demo", folder, dirs_exist_ok=True)
     own = Folders(folder / ".git", folder)
     try:

@@ -1,4 +1,4 @@
-"""What `doctor` looks at: a table of small checks, each with its advice."""
+"""The checks of `doctor`: a table of small ones, each with its advice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Finding:
 
 
 def examine(options: BoxOptions, screen: Screen) -> list[Finding]:
-    """All checks of this machine and, if a host was named, of the connection to it."""
+    """Run all checks of this machine and, if a host was named, of the connection to it."""
     findings = [check() for check in CHECKS]
     if options.host:
         findings.append(_box(options, screen))
@@ -90,7 +90,7 @@ def _state() -> Finding:
 
 
 def _guard() -> Finding:
-    """Whether somebody holds the leases of boxes that can't hold them themselves."""
+    """Check that a guard holds the leases of boxes that can't hold them themselves."""
     boxes = [box for box in all_boxes() if box.lease and box.lease.get("held") != "yes"]
     if not boxes:
         return Finding("guard", True, "no lease needs one")
@@ -111,7 +111,7 @@ def _guard() -> Finding:
 
 CHECKS: tuple[Callable[[], Finding], ...] = (_python, _ssh, _git, _agent, _state, _guard)
 _GUARD_LATE_S = 1800
-"""Without a look for so long nobody guards."""
+"""A guard that has not looked for this many seconds counts as gone."""
 
 
 _ENDS = (HostKeyError, UnreachableError, BoxLacksError)

@@ -1,7 +1,7 @@
-"""What a door can carry: a profile, and a commit that the box fetches by its address.
+"""Make scripts for doors, with a profile and a commit that the box fetches by its address.
 
-A door can't bring a repository along. So its commit must be on the git host,
-and the address one that needs no key of this machine.
+A door can't carry a repository, so the commit must be on the git host, at an
+address that needs no key of this machine.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _REFUSED = ("Authentication failed", "could not read", "not found", "403")
 PASTE_LIMIT = 32 * 1024
 MINIMAL_LIMIT = 4048
-"""Characters: what Vast.ai's API takes for `onstart`, the narrowest door."""
+"""Characters that Vast.ai's API accepts for `onstart`, the narrowest door."""
 _USUAL = "vast"
-"""Whose boxes have a web terminal to paste into, where the profile does not say."""
+"""The provider if the profile names none: its boxes have a web terminal to paste into."""
 _MOST_LISTED = 10
 LOOK_S = 10
 """How long the git host may take to answer, in seconds."""
@@ -37,7 +37,7 @@ LOOK_S = 10
 
 @dataclass(frozen=True)
 class CarriedScript:
-    """A script for the person to carry, and what `--json` says of it."""
+    """A script for the user to carry, and what `--json` says about it."""
 
     text: str
     data: Mapping[str, object]
@@ -45,7 +45,7 @@ class CarriedScript:
 
 @dataclass(frozen=True)
 class FetchedScript:
-    """A script that the person puts at an address, and the paste that fetches it from there."""
+    """A script that the user puts at an address, and the paste that fetches it from there."""
 
     script: str
     sha256: str
@@ -54,7 +54,7 @@ class FetchedScript:
 
 
 def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
-    """The script itself. Raises UsageError, ProfileError."""
+    """Return the script itself. Raises UsageError, ProfileError."""
     from bootstrap.consent import NO_SECRET, load_profile
     from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
@@ -72,7 +72,7 @@ def render_readable(request: SetupRequest, reporter: Reporter) -> CarriedScript:
 
 
 def render_for_door(name: str, request: SetupRequest, reporter: Reporter) -> CarriedScript:
-    """The script packed for a provider's start-up hook. Raises UsageError, ProfileError."""
+    """Return the script packed for a provider's start-up hook. Raises UsageError, ProfileError."""
     from bootstrap.render.doors import door_named
     from bootstrap.render.through_door import render_door
 
@@ -93,7 +93,7 @@ def render_for_door(name: str, request: SetupRequest, reporter: Reporter) -> Car
 def render_paste(
     request: SetupRequest, reporter: Reporter, *, small: bool, uvx: str
 ) -> CarriedScript:
-    """One paste for a terminal; with `uvx`, what uvx installs to make the script on the box.
+    """Return one paste for a terminal; `uvx`: what uvx installs to make the script on the box.
 
     Raises UsageError, ProfileError.
     """
@@ -110,7 +110,7 @@ def render_paste(
 
 
 def render_fetched(request: SetupRequest, reporter: Reporter, url: str) -> FetchedScript:
-    """A paste that fetches the script from `url`. Raises UsageError, ProfileError."""
+    """Return a paste that fetches the script from `url`. Raises UsageError, ProfileError."""
     from bootstrap.render.carrier import render_carrier
     from bootstrap.render.remote import by_url
 
@@ -148,11 +148,11 @@ def _note_left_out(edition: str, reporter: Reporter) -> None:
 
 
 def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple[Profile, Source]:
-    """Profile and commit, with an address that a box can use.
+    """Return the profile, and the source with an address that a box can use.
 
-    `provider` is the profile underneath where the person's own names none.
+    `provider` is the base profile if the user's own names none.
     Raises ProfileError, UsageError: no repository, no address, a commit that is
-    not on the host, more than that commit.
+    not on the host, or work that is more than that commit.
     """
     from bootstrap.consent import load_profile
     from bootstrap.repo.urls import check_url
@@ -189,7 +189,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
 def _warn_of_dependencies(
     profile: Profile, here: LocalRepository, snapshot: Snapshot | None, reporter: Reporter
 ) -> None:
-    """Say which dependencies a setup over SSH would send."""
+    """Warn of dependencies that a setup over SSH would send."""
     from bootstrap.repo.names import shown
     from bootstrap.setup.dependencies import private_dependencies
 
@@ -202,7 +202,7 @@ def _warn_of_dependencies(
 
 
 def _stays_here(here: LocalRepository, snapshot: Snapshot) -> None:
-    """Raise UsageError where the commit alone is less than what stands here."""
+    """Raise UsageError if the commit alone is less than the work on this machine."""
     from bootstrap.repo.names import shown
     from bootstrap.repo.snapshot import take_snapshot
 
@@ -225,9 +225,9 @@ def _stays_here(here: LocalRepository, snapshot: Snapshot) -> None:
 
 
 def door_url(url: str | None) -> str:
-    """The address over https; `http://` and `git://` stay, and are warned of.
+    """Return the address over https; `http://` and `git://` stay, and the caller warns of them.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     from bootstrap.repo.urls import as_https, check_url, without_user_info
 
@@ -241,7 +241,7 @@ def door_url(url: str | None) -> str:
 
 
 def anyone_may_read(url: str) -> bool | None:
-    """Whether the host gives it to somebody without a credential; None where it can't be asked."""
+    """Whether the host serves it without a credential; None if the host can't be asked."""
     from bootstrap.repo.git import NOWHERE, GitError, run
 
     ask = ("-c", "credential.helper=", "ls-remote", "-q", "--end-of-options", url, "HEAD")
@@ -258,7 +258,7 @@ def anyone_may_read(url: str) -> bool | None:
 
 
 def _is_on_the_host(here: LocalRepository) -> None:
-    """Raise where no branch of a remote, as this machine last saw it, has the commit."""
+    """Raise UsageError if no branch of a remote, as last fetched, has the commit."""
     if not _remote_branches(here):
         raise UsageError(
             f"commit {here.commit[:12]} is not on {here.url or 'a git host'} yet, "

@@ -46,7 +46,7 @@ class BoxstrapError(Exception):
         self.what, self.where, self.hint = redact(self.what), redact(self.where), redact(self.hint)
 
     def as_dict(self) -> dict[str, object]:
-        """The error as `--json` prints it, beside its exit code."""
+        """The error as `--json` prints it, next to its exit code."""
         return {
             "error": type(self).__name__.removesuffix("Error"),
             "what": self.what,
@@ -56,7 +56,7 @@ class BoxstrapError(Exception):
 
 
 def _harmless(text: str) -> str:
-    """The text without what a terminal would obey, and with a limit, wherever it comes from."""
+    """Return the text, shortened if too long, and without what a terminal would obey."""
     if len(text) > LONGEST:
         text = f"{text[:LONGEST]}…"
     if text.isascii() and text.replace("\n", "").isprintable():
@@ -67,7 +67,7 @@ def _harmless(text: str) -> str:
 
 
 def cant_write(path: object, error: OSError) -> BoxstrapError:
-    """What a full disk, a read-only folder and the like are to a person."""
+    """Return the error to show for a full disk, a read-only folder and the like."""
     return BoxstrapError(
         f"{path} can't be used: {(error.strerror or str(error)).lower()}.",
         hint="Make room there, or make it writable for you, and run the same command again.",
@@ -95,7 +95,7 @@ class BoxLacksError(BoxstrapError):
 
 
 class ReturnBoxError(BoxstrapError):
-    """Verdict: return this box. `verdict` is the whole of it, where one was found."""
+    """Verdict: return this box. `verdict` is the whole verdict, if there is one."""
 
     verdict: object = None
 

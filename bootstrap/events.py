@@ -1,4 +1,4 @@
-"""What a setup reports while it works, one JSON object for each line.
+"""What a setup reports while it works, one JSON object per line.
 
     {"v":1,"setup":"…","seq":7,"t":1700000000.25,"step":"python","event":"progress",
      "done":12,"total":90,"unit":"packages"}
@@ -23,7 +23,7 @@ from bootstrap.plan import NAMES
 
 VERSION = 1
 MAX_LINE = 4096  # bytes
-MAX_NUMBER = 2.0**53  # above it a float no longer counts
+MAX_NUMBER = 2.0**53  # above it a float can't count in ones
 
 EVENTS = frozenset({"start", "progress", "note", "skip", "ok", "fail", "warn", "wait", "done"})
 UNITS = frozenset({"objects", "packages", "bytes", "seconds", "lines", "commands"})
@@ -56,7 +56,7 @@ WORDS: Mapping[str, frozenset[str]] = {
 }
 # done, total: of `unit`; secs: seconds; rc: exit code; free: as the code's
 # sentence says; need, have: a number or a version such as 3.11 in quotes;
-# files, all_files: how many of how many, where `unit` is bytes.
+# files, all_files: how many of how many, if `unit` is bytes.
 NUMBERS = frozenset(
     {"done", "total", "secs", "rc", "count", "need", "have", "free", "pid", "files", "all_files"}
 )
@@ -95,11 +95,11 @@ class Event:
 
 
 def parse(line: bytes) -> Event | None:
-    """The event that a line holds, or None. Never raises."""
+    """Return the event in a line, or None. Never raises."""
     if len(line) > MAX_LINE:
         return None
     try:
-        # RecursionError: brackets within brackets; ValueError: all else, bad UTF-8 too.
+        # RecursionError: deeply nested brackets; ValueError: everything else, bad UTF-8 too.
         data = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
@@ -107,7 +107,7 @@ def parse(line: bytes) -> Event | None:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)  # NaN and Infinity are no JSON
+    raise ValueError(constant)  # NaN and Infinity are not JSON
 
 
 def _event(data: dict[str, Any]) -> Event | None:
@@ -143,12 +143,12 @@ def _is_known(name: str, value: object) -> bool:
 
 
 class EventLines:
-    """Events out of a byte stream that arrives in any pieces.
+    """Reads events from a byte stream that arrives in pieces of any size.
 
-    Memory is bounded: of a line without an end, no more than `MAX_LINE` bytes
-    are kept. `consumed` counts the bytes of whole lines read so far, which is
-    where a follower goes on after a lost link; `refused` counts the lines
-    that held no event.
+    Memory is bounded: at most `MAX_LINE` bytes of an unfinished line are kept.
+    `consumed` counts the bytes of whole lines read so far, which is where a
+    follower continues after a lost link; `refused` counts the lines that had
+    no event.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class EventLines:
         self._rest_size = 0
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events of the lines that this chunk ends."""
+        """Return the events of the lines that this chunk completes."""
         events: list[Event] = []
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
@@ -177,11 +177,11 @@ class EventLines:
 
     @property
     def read(self) -> int:
-        """Bytes read of the file, those of a line that did not end yet included."""
+        """Bytes read of the file, including those of an unfinished line."""
         return self.consumed + self._rest_size
 
     def link_lost(self) -> None:
-        """Drop the line that was cut: it is read again from `consumed` on."""
+        """Drop the unfinished line: it is read again from `consumed` on."""
         self._forget()
 
     def _keep(self, piece: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The key of this machine: by it secrets' fingerprints and receipts are told from made-up ones."""
+"""This machine's key, without which secrets' fingerprints and receipts can't be forged."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _ONE_KEY = threading.Lock()
 
 
 def machine_key() -> bytes:
-    """The key, made where there is none yet. Raises OSError."""
-    with _ONE_KEY:  # two setups of one program must not make two
+    """Return the key; make it if there is none yet. Raises OSError."""
+    with _ONE_KEY:  # two setups in one program must not make two keys
         file = state_dir() / "secrets.key"
         with contextlib.suppress(FileNotFoundError):
             key = file.read_bytes()
-            if len(key) == _BYTES:  # a power cut leaves an empty one, which keys nothing
+            if len(key) == _BYTES:  # a power cut may leave an empty file, which is no key
                 return key
         key = secrets.token_bytes(_BYTES)
         write_private(file, key)

@@ -1,4 +1,4 @@
-"""Whose a path is: what belongs to another user of this machine is not obeyed."""
+"""Who owns a path: files of another user of this machine are not trusted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def of_another(path: Path) -> bool:
-    """Whether `path` belongs to somebody else than the person who runs this.
+    """Whether `path` belongs to another user than the one who runs this.
 
-    As git judges it: a link counts as itself, and under sudo the person who called it
-    (`SUDO_UID`) is the same as root. What can't be looked at is somebody else's.
+    As git decides it: a link counts as itself, and under sudo the calling user (`SUDO_UID`)
+    is the same as root. A path that can't be inspected counts as another user's.
     """
     if not hasattr(os, "geteuid"):
         return False

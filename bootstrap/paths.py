@@ -1,4 +1,4 @@
-"""Where boxstrap keeps things on this machine, and where what it ships lies."""
+"""Where boxstrap keeps its files on this machine, and where its shipped files are."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ from pathlib import Path
 from bootstrap.errors import BoxstrapError
 
 PROFILE = "boxstrap.yaml"
-"""A repository's own profile, at its top."""
+"""A repository's own profile, at its root."""
 
 _PACKAGE = Path(__file__).resolve().parent
 
 
 def shipped(name: str) -> Path:
-    """The shipped folder `name` (`templates` or `profiles`).
+    """Return the shipped folder `name` (`templates` or `profiles`).
 
-    In a wheel it lies inside the package; in a checkout and in an editable
-    install, where `force-include` does nothing, beside it.
+    In a wheel it is inside the package; in a checkout and in an editable install,
+    where `force-include` does nothing, it is next to the package.
     """
     inside = _PACKAGE / "shipped" / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """`path` with its `~` as a shell reads it: a user that isn't there stays as it is written."""
+    """Expand the `~` of `path` as a shell does: the name of an unknown user stays as written."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises
 
 
 def real(path: Path) -> Path:
-    """Where `path` leads; links that go round in a circle, which nothing can open, stay."""
+    """Resolve the links in `path`; links in a circle, which nothing can open, stay."""
     return Path(os.path.realpath(path))
 
 
 def state_dir() -> Path:
-    """The folder of what boxstrap remembers: known boxes, host keys, reports."""
+    """Return the folder of boxstrap's state: known boxes, host keys, reports."""
     return _folder("state")
 
 
 def cache_dir() -> Path:
-    """The folder of what can be made again."""
+    """Return the folder of files that can be made again."""
     return _folder("cache")
 
 
 def config_dir() -> Path:
-    """The folder of the user's own profiles."""
+    """Return the folder of the user's own profiles."""
     return _folder("config")
 
 
 def _folder(kind: str) -> Path:
-    import platformdirs  # a start that needs none, as of --help, doesn't wait for it
+    import platformdirs  # not at the top: --help and the like need not wait for it
 
     return Path(getattr(platformdirs, f"user_{kind}_dir")("boxstrap", appauthor=False))
 
 
 def write_private(path: Path, content: str | bytes, *, make_folder: bool = True) -> None:
     """Write a file that only this user can read, whole or not at all. Raises OSError."""
-    import tempfile  # a start that writes nothing doesn't wait for it
+    import tempfile  # not at the top: commands that write nothing need not wait
 
     if make_folder:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,11 +73,11 @@ def write_private(path: Path, content: str | bytes, *, make_folder: bool = True)
 
 
 def temporary_dir() -> str:
-    """The folder for what is gone when a command ends. Raises BoxstrapError where there is none.
+    """Return the folder for temporary files. Raises BoxstrapError if there is none.
 
-    Python's last resort is the folder stood in: somebody's repository, whose files travel.
+    Python's last resort, the current folder, is refused: in a repository its files would travel.
     """
-    import tempfile  # a start that needs none doesn't wait for it
+    import tempfile  # not at the top: most commands need not wait for it
 
     named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
     usual = [folder for folder in (*named, "/tmp", "/var/tmp", "/usr/tmp") if folder]  # noqa: S108
@@ -94,7 +94,7 @@ def temporary_dir() -> str:
 
 
 def write_users_file(file: Path, text: str, mode: str = "w") -> None:
-    """Write a file of the person's; half of one is left nowhere. Raises OSError."""
+    """Write a file for the user; remove one that is only half written. Raises OSError."""
     opened = file.open(mode, encoding="utf-8", newline="\n")
     try:
         with opened:

@@ -17,12 +17,11 @@ class Step:
     doing: str
     """What is shown while it runs for the first time."""
     on_local: bool = True
-    """Whether it runs where the box is this machine: what changes the person's own `~/.ssh`
-    does not."""
+    """Whether it runs if the box is this machine: not if it changes the user's own `~/.ssh`."""
     per_repo: bool = False
-    """Whether its stamp belongs to one repository, so that two share a box."""
+    """Whether its stamp belongs to one repository, so that two can share a box."""
     always_listed: bool = True
-    """Whether a plan has a row for it where the profile does not ask for it."""
+    """Whether a plan has a row for it even if the profile does not ask for it."""
 
 
 STEPS = (
@@ -117,7 +116,7 @@ def steps_for(  # noqa: PLR0913 - what a profile may ask for
     prepare: bool = False,
     lease: bool = False,
 ) -> tuple[Step, ...]:
-    """The steps of a profile, in an order in which each comes after what it needs."""
+    """Return the steps of a profile, each of them after those that it needs."""
     asked = {
         "train": train,
         "smoke": smoke,
@@ -135,19 +134,19 @@ def steps_for(  # noqa: PLR0913 - what a profile may ask for
 
 
 def needs_among(step: Step, chosen: Iterable[Step]) -> tuple[str, ...]:
-    """What `step` needs of the steps that take part."""
+    """Return which of the `chosen` steps `step` needs."""
     names = {other.name for other in chosen}
     return tuple(name for name in step.needs if name in names)
 
 
 def closure(name: str) -> set[str]:
-    """A step's name, and those of all that it needs."""
+    """Return the names of a step and of all steps that it needs, directly or not."""
     step = next(step for step in STEPS if step.name == name)
     return {name}.union(*(closure(need) for need in step.needs))
 
 
 def rows(chosen: tuple[Step, ...], answers: dict[str, str]) -> list[PlanRow]:
-    """The steps with their reasons; `answers` are the box's own words."""
+    """Return the steps with their reasons; `answers` are the box's reasons by step."""
     taking_part = {step.name for step in chosen}
     return [
         PlanRow(step, answers.get(step.name, "new") if step.name in taking_part else _absent(step))

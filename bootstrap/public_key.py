@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 CERTIFICATE = "-cert-v01@openssh.com"
-"""How the type of a key ends that a certificate authority signed."""
+"""The end of the type of a key that a certificate authority signed."""
 RSA = "ssh-rsa"
 RSA_SIGNATURES = {"rsa-sha2-512": 4, "rsa-sha2-256": 2}
-"""What an RSA key signs with, and how an agent is asked for it (draft-miller-ssh-agent, 6)."""
+"""Signature types of an RSA key, and an agent's flag for each (draft-miller-ssh-agent, 6)."""
 ECDSA = tuple(f"ecdsa-sha2-nistp{bits}" for bits in (256, 384, 521))
 FILE_KEYS = ("ssh-ed25519", RSA, *ECDSA)
 """Types of keys that can be used from a file."""
@@ -35,7 +35,7 @@ class PublicKey:
 
     @property
     def line(self) -> str:
-        """The line that belongs into authorized_keys or a provider's page."""
+        """The line for authorized_keys or a provider's page."""
         return f"{self.kind} {base64.b64encode(self.blob).decode()} {self.comment}".rstrip()
 
     @property
@@ -49,7 +49,7 @@ class PublicKey:
 
 
 def parse_public_key(text: str) -> PublicKey | None:
-    """The key in the first line of `text`, if there is one."""
+    """Return the key in the first line of `text`, if there is one."""
     words = text.split("\n", 1)[0].split(None, 2)
     if len(words) < 2:
         return None
@@ -63,7 +63,7 @@ def parse_public_key(text: str) -> PublicKey | None:
 
 
 def unpack(data: bytes) -> Iterator[bytes]:
-    """SSH's length-prefixed strings, one after the other. Raises ValueError, struct.error."""
+    """Yield SSH's length-prefixed strings. Raises ValueError, struct.error."""
     while data:
         (length,) = struct.unpack(">I", data[:4])
         if length > len(data) - 4:
@@ -73,5 +73,5 @@ def unpack(data: bytes) -> Iterator[bytes]:
 
 
 def pack(part: bytes) -> bytes:
-    """One of SSH's length-prefixed strings."""
+    """Return `part` as one of SSH's length-prefixed strings."""
     return struct.pack(">I", len(part)) + part

@@ -36,7 +36,7 @@ class _VerdictPart(BaseModel):
 
 
 class Reason(_VerdictPart):
-    """Why a box isn't simply kept; `gpus` is empty where it concerns the whole box."""
+    """Why a box isn't simply kept; `gpus` is empty if it concerns the whole box."""
 
     check: Text
     code: Word
@@ -46,7 +46,7 @@ class Reason(_VerdictPart):
     advice: Text
 
     def sentence(self) -> str:
-        """What is wrong, with the GPUs that it is wrong with."""
+        """What is wrong, and with which GPUs."""
         return f"{gpus_named(self.gpus)}: {self.says}" if self.gpus else self.says
 
 
@@ -61,9 +61,9 @@ class VerdictGpu(_VerdictPart):
 
 
 class VerdictRow(_VerdictPart):
-    """What one check found of one GPU, or of the box where `gpu` is None.
+    """What one check found about one GPU, or about the box if `gpu` is None.
 
-    `read` and `expected` may be empty; `says` is a sentence where they disagree.
+    `read` and `expected` may be empty; `says` is a sentence if they disagree.
     """
 
     check: Text
@@ -75,9 +75,9 @@ class VerdictRow(_VerdictPart):
 
 
 class Verdict(_VerdictPart):
-    """Keep the box, keep it with warnings, or return it; reasons in the order of weight.
+    """Keep the box, keep it with warnings, or return it; the most important reason comes first.
 
-    `advice` is ours and never the box's: what this provider's renters can do.
+    `advice` comes from the profile, never from the box: what this provider's renters can do.
     """
 
     version: Annotated[int, Field(ge=1, le=1)]
@@ -100,7 +100,7 @@ class Verdict(_VerdictPart):
 
 
 def advised(verdict: Verdict, provider: Advice) -> Verdict:
-    """The verdict with what this provider's renters can do about it, the weightiest first."""
+    """Return the verdict with what this provider's renters can do, the most important first."""
     codes = {reason.code for reason in verdict.reasons}
     possible = (
         provider.return_box if verdict.verdict == "return" else None,
@@ -110,7 +110,7 @@ def advised(verdict: Verdict, provider: Advice) -> Verdict:
 
 
 def read(doc: bytes) -> Verdict:
-    """The verdict of a box.
+    """Read a box's verdict.
 
     Raises:
         BoxstrapError: the document isn't one that `bootstrap/box/verdict/verify.py` writes.
@@ -135,7 +135,7 @@ def _unreadable(why: object) -> BoxstrapError:
 
 
 def gpus_named(indexes: Sequence[int]) -> str:
-    """`GPU 3`, `GPUs 0-4, 7`."""
+    """Name GPUs: `GPU 3`, `GPUs 0-4, 7`."""
     runs: list[list[int]] = []
     for index in sorted(set(indexes)):
         if runs and index == runs[-1][-1] + 1:

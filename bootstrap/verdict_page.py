@@ -1,6 +1,6 @@
-"""A verdict as one page of HTML, to send to the host's owner: no scripts, nothing from elsewhere.
+"""A verdict as one page of HTML, to send to the host's owner: no scripts, no external files.
 
-What the box said is escaped, as everything is: the box may be hostile.
+Everything is escaped, because the box may be hostile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEMPLATE = "verdict.html.j2"
 
 @dataclass(frozen=True)
 class Subject:
-    """Which box the page is about, when it was looked at, and what more a reader must know."""
+    """Which box the page is about, when it was checked, and what else a reader must know."""
 
     box: str
     provider: str
@@ -28,7 +28,7 @@ class Subject:
 
 
 def page(verdict: Verdict, subject: Subject) -> str:
-    """The page. Pure: the same for the same input."""
+    """Return the page. Pure: the same for the same input."""
     return fill(
         TEMPLATE,
         verdict=verdict,

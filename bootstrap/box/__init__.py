@@ -1,5 +1,5 @@
 """Python that runs on the box, a folder for each thing it does. Python 3.8 and up.
 
-On a box all of it lies beside each other, in `box/` (`bootstrap/render/parts.py`). Two folders
-travel with a question and don't stay: `transfer/` and `report/`. What several share lies here.
+On a box all files are in one folder, `box/` (`bootstrap/render/parts.py`). Most of `transfer/` and
+all of `report/` travel with a question and don't stay. What several folders share is here.
 """

@@ -1,8 +1,8 @@
 """What the container really grants: cgroup v1 or v2, quota, cpuset, memory.
 
-`/proc` and the affinity of a container show the whole machine; its cgroup has
-the last word. A limit holds for all below it, so every level that can be seen is
-asked, and the least counts. Files: cgroups.rst and cgroup-v2.rst of the kernel.
+`/proc` and the affinity of a container show the whole machine; its cgroup decides.
+A limit applies to everything below it, so every visible level is read, and the
+lowest limit counts. Files: cgroups.rst and cgroup-v2.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
 
-# What v1 writes where there is no limit: the largest multiple of a page in 63 bits.
+# For no limit v1 writes the largest multiple of a page in 63 bits, which is above this.
 UNLIMITED = 1 << 62
 
 
 def cpu_quota(root: Path) -> float | None:
-    """Cores' worth of time that the quota grants; None where there is none."""
+    """Return how many cores' time the quota grants; None if there is no quota."""
     found = [quota(*text.split()[:2]) for text in texts(root, "", "cpu.max")]
     for folder in levels(root, "cpu"):
         found.append(quota(read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")))
@@ -26,21 +26,21 @@ def cpu_quota(root: Path) -> float | None:
 
 
 def quota(granted: str, period: str = "100000") -> float | None:
-    """Cores from `max 100000`, `50000 100000`, or `-1` and a period."""
+    """Return the cores of `max 100000`, `50000 100000`, or `-1` and a period; None is no limit."""
     if not granted.isdigit() or not period.isdigit() or not int(period):
         return None
     return int(granted) / int(period)
 
 
 def cpuset(root: Path) -> int | None:
-    """How many cores the cpuset holds; None where there is none."""
+    """Return how many cores the cpuset has; None if there is no cpuset."""
     v2 = texts(root, "", "cpuset.cpus.effective")
     v1 = texts(root, "cpuset", "cpuset.effective_cpus", "cpuset.cpus")
     return least(count(text) for text in (*v2, *v1))
 
 
 def count(ranges: str) -> int | None:
-    """How many numbers `0-3,8` names."""
+    """Count the numbers in ranges such as `0-3,8`; None if there are none."""
     total = 0
     for part in ranges.split(","):
         first, _, last = part.partition("-")
@@ -50,19 +50,19 @@ def count(ranges: str) -> int | None:
 
 
 def memory_limit(root: Path) -> int | None:
-    """Bytes that may be used; None where there is no limit."""
+    """Return the bytes that may be used; None if there is no limit."""
     v2, v1 = texts(root, "", "memory.max"), texts(root, "memory", "memory.limit_in_bytes")
     limits = [int(text) for text in (*v2, *v1) if text.isdigit()]
     return least(limit for limit in limits if limit < UNLIMITED)
 
 
 def least(found: Iterable[Number | None]) -> Number | None:
-    """The smallest of what was found."""
+    """Return the smallest of what was found; None if nothing was."""
     return min((each for each in found if each is not None), default=None)
 
 
 def texts(root: Path, controller: str, *names: str) -> Iterator[str]:
-    """The first of the files `names` that has a text, at every level."""
+    """Yield the text of the first of the files `names` that has one, at every level."""
     for folder in levels(root, controller):
         text = next(filter(None, (read(folder / name) for name in names)), "")
         if text:
@@ -70,10 +70,10 @@ def texts(root: Path, controller: str, *names: str) -> Iterator[str]:
 
 
 def levels(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of our cgroup and of those above it; "" is v2's tree.
+    """Yield the folders of this process's cgroup and of those above it; "" is v2's tree.
 
-    In a container its own cgroup often stands at the top of the tree, under a
-    path that only the host knows: then the top is all that is there.
+    A container's own cgroup is often at the top of the tree, under a path
+    that only the host knows: then only the top exists.
     """
     mount = root / "sys/fs/cgroup"
     for line in read(root / "proc/self/cgroup").splitlines():
@@ -89,7 +89,7 @@ def levels(root: Path, controller: str) -> Iterator[Path]:
 
 
 def read(file: Path) -> str:
-    """A small file's text, or ""."""
+    """Return a small file's text; "" if it can't be read."""
     try:
         return file.read_text("ascii", "replace").strip()
     except OSError:

@@ -1,6 +1,6 @@
-"""The numbers that a training logs: `loss 0.42`, `val_loss=0.42`, `{"loss": 0.42}`, as they come.
+"""Find the numbers that a training logs, as in `loss 0.42`, `val_loss=0.42`, `{"loss": 0.42}`.
 
-Usual names are known. Where a profile has patterns (`train.metrics`), these alone count: lines
+Usual names are built in. If a profile has patterns (`train.metrics`), only these count: lines
 of `NAME,NAME<TAB>EXPRESSION`, with a group for each name (`bootstrap/profile/metrics.py`).
 """
 
@@ -16,9 +16,9 @@ WORDS = (
 )
 NUMBER = r"([-+]?[0-9.][-+0-9.eE]*|[-+]?nan|[-+]?inf)"
 LINE = f"""({WORDS})[a-z0-9_./@-]*["']? *[:=]? *["']?([-+]?[0-9.]|[-+]?nan|[-+]?inf)"""
-"""For `grep -iE` and awk: a line without it has no metric."""
+"""For `grep -iE` and awk: a line that doesn't match has no metric."""
 LONGEST = 1000
-"""Characters of a line: what lies further back is not read."""
+"""Characters at the end of a line that are read; what is before them is not."""
 STEPS = ("step", "epoch")
 
 _CELL = r"[\w./@-]{0,60}"
@@ -38,11 +38,11 @@ _STEP = {
 _ANY_WORD = WORDS.split("|")
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 _MOST = 24
-"""Metrics of a line."""
+"""Metrics of a line that are taken at most."""
 
 
 def read_patterns(text: str) -> list[Any]:
-    """Those that a run was begun with; none for the usual names."""
+    """Parse the patterns that a run was started with; none for the usual names."""
     found: list[Any] = []
     for line in text.splitlines()[:100]:
         names, _, expression = line.partition("\t")
@@ -56,7 +56,7 @@ def read_patterns(text: str) -> list[Any]:
 
 
 def find_metrics(line: str, patterns: Sequence[Any] = ()) -> dict[str, float]:
-    """The metrics of a line, by name, with `step` and `epoch` where it has them; {} for none."""
+    """Return the metrics of a line by name, with `step` and `epoch` if it has them; {} for none."""
     line = plain(line)
     found = _by_patterns(line, patterns) if patterns else _by_names(line)
     if not found.keys() - set(STEPS):
@@ -69,13 +69,13 @@ def find_metrics(line: str, patterns: Sequence[Any] = ()) -> dict[str, float]:
 
 
 def plain(line: str) -> str:
-    """The line without colours, as much of it as is read."""
+    """Return the part of a line that is read, without colours."""
     line = line[-LONGEST:]
     return _COLOUR.sub("", line) if "\x1b" in line else line
 
 
 def newest(text: str, patterns: Sequence[Any] = ()) -> str:
-    """The last line that has a metric; of a progress bar, what it shows now. "" for none."""
+    """Return the last line that has a metric; of a progress bar, its latest text; "" for none."""
     for line in reversed(text.replace("\r", "\n").split("\n")):
         if find_metrics(line, patterns):
             return plain(line).strip()
@@ -86,7 +86,7 @@ def _by_patterns(line: str, patterns: Sequence[Any]) -> dict[str, float]:
     found: dict[str, float] = {}
     for names, expression in patterns:
         match = expression.search(line)
-        for name, text in zip(names, match.groups()) if match else ():  # noqa: B905 - as old a Python as a box has
+        for name, text in zip(names, match.groups()) if match else ():  # noqa: B905 - Python 3.8
             _take(found, name, text)
     return found
 
@@ -94,9 +94,9 @@ def _by_patterns(line: str, patterns: Sequence[Any]) -> dict[str, float]:
 def _by_names(line: str) -> dict[str, float]:
     found: dict[str, float] = {}
     lower = line.lower()
-    if not any(word in lower for word in _ANY_WORD):  # most lines of a log: quickly
+    if not any(word in lower for word in _ANY_WORD):  # a fast way out for most lines of a log
         return found
-    # An object of JSON, or of Python: whoever logs one means all of its numbers.
+    # In an object of JSON or Python all numbers are meant to be metrics.
     expression = _IN_OBJECT if line.lstrip()[:1] == "{" else _METRIC
     for match in expression.finditer(line):
         _take(found, match[1], match[2])

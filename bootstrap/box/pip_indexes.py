@@ -1,7 +1,7 @@
-"""The package indexes that this box's pip is set to, as settings of uv: NAME TAB VALUE.
+"""Print the package indexes that this box's pip is set to, as settings of uv: NAME TAB VALUE.
 
 Mirrors and company networks are set up for pip; uv does not read pip's settings.
-Python 3.6 and its standard library alone: it runs with whatever a box has.
+Python 3.6 and its standard library only, since it runs on whatever Python a box has.
 """
 
 import configparser
@@ -19,7 +19,7 @@ FILES = (
     os.environ.get("PIP_CONFIG_FILE", ""),
 )
 
-# pip's name -> uv's variable, and what uv puts between several values.
+# pip's name -> uv's variable, and uv's separator between several values.
 UV_SETTINGS = {
     "index-url": ("UV_DEFAULT_INDEX", " "),
     "extra-index-url": ("UV_INDEX", " "),
@@ -29,7 +29,7 @@ UV_SETTINGS = {
 
 
 def pip_setting(name: str) -> str:
-    """The value of pip's setting `name`, from its files and its environment; "" if not set."""
+    """Return pip's setting `name` from its files and its environment; "" if not set."""
     value = ""
     for file in FILES:
         parser = configparser.RawConfigParser()
@@ -43,13 +43,13 @@ def pip_setting(name: str) -> str:
 
 
 def box_index(fallback: str) -> str:
-    """uv's own setting, pip's, pip's built-in default, or the fallback; in this order."""
+    """Return uv's own setting, else pip's, else pip's built-in default, else the fallback."""
     own = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     return own or pip_setting("index-url") or built_in() or fallback
 
 
 def built_in() -> str:
-    """The index that this box's pip has built in; its text is read, which is faster than pip."""
+    """Return the index built into this box's pip, read from its source: faster than running pip."""
     for folder in [*sys.path, "/usr/lib/python3/dist-packages"]:
         try:
             with open(os.path.join(folder, "pip/_internal/models/index.py")) as file:
@@ -68,7 +68,7 @@ def main() -> None:
         if value:
             print(variable + "\t" + value)
             if name == "extra-index-url":
-                # pip looks into every index and takes the best.
+                # pip looks into every index and takes the best version.
                 print("UV_INDEX_STRATEGY\tunsafe-best-match")
 
 

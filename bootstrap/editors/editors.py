@@ -1,7 +1,7 @@
-"""The editors, as data: what they are called, and where they keep what.
+"""The supported editors: their names, and where they keep settings and servers.
 
-Sources: VS Code's documents on its command line, remote settings and links; the
-others are made of its code and differ in these names.
+Sources: VS Code's documentation of its command line, remote settings and links.
+The other editors are forks of VS Code and differ only in these names.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from pathlib import Path
 from urllib.parse import quote
 
 EXTENSIONS = ("ms-python.python",)
-"""What a training in Python wants; each editor finds it in its own gallery."""
+"""Extensions that Python training needs; each editor installs them from its own gallery."""
 
 
 @dataclass(frozen=True)
 class Editor:
-    """One of them."""
+    """One supported editor."""
 
     name: str
-    """Its program, and what `--editor` takes."""
+    """The name of its program, and the value of `--editor`."""
     title: str
     scheme: str
-    """Of its links."""
+    """The URI scheme of its links."""
     config: str
     """Its folder below the user's configuration folder."""
     server: str
     """The folder of its server, below the home folder on the box."""
 
     def link(self, authority: str, folder: str) -> str:
-        """What a browser or a chat hands to the editor."""
+        """Return the link that opens `folder` in the editor, from a browser or a chat."""
         return f"{self.scheme}://vscode-remote/{_remote(authority, folder)}"
 
     @property
     def machine_settings(self) -> str:
-        """The settings of the box, below the home folder there."""
+        """The path of the box's machine settings, relative to the home folder there."""
         return f"{self.server}/data/Machine/settings.json"
 
     def user_settings(
         self, env: Mapping[str, str] = os.environ, *, windows_home: Path | None = None
     ) -> Path:
-        """The user's settings on this machine, whether they are there or not."""
+        """Return the path of the user's settings on this machine; the file need not exist."""
         return _config(env, windows_home) / self.config / "User" / "settings.json"
 
 
@@ -59,12 +59,12 @@ EDITORS: Mapping[str, Editor] = {
 
 
 def folder_uri(authority: str, folder: str) -> str:
-    """The folder as `--folder-uri` takes it."""
+    """Return the URI of the folder, for `--folder-uri`."""
     return f"vscode-remote://{_remote(authority, folder)}"
 
 
 def authority_of(host: str) -> str:
-    """The host in a URI. Where it has capitals, which URIs lose, as Remote-SSH writes it itself."""
+    """Return the host for a URI; with capitals, which URIs lose, encoded as Remote-SSH does."""
     if host == host.lower():
         return host
     return f'{{"hostName":"{host}"}}'.encode().hex()

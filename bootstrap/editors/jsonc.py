@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas, as editors write it: read, and changed in one place.
+"""Read JSON with comments and trailing commas, as editors write it, and change single values.
 
-A change touches the text of one value or adds one member; every comment, blank
-and line stays. What can't be read is not changed.
+A change replaces the text of one value or adds one member; all comments, blanks
+and lines are kept. A text that can't be parsed is not changed.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ _DEEPEST = 100
 
 
 class JsoncError(ValueError):
-    """The text is no JSON with comments, or has something else at that place."""
+    """The text is not JSON with comments, or has a value of another type at that path."""
 
 
 @dataclass
 class _Node:
-    """A value and where it stands in the text."""
+    """A value and its position in the text."""
 
     start: int
     end: int
     value: Value
     members: dict[str, _Node] = field(default_factory=dict)
-    """Of an object; the last of several with one name, which is the one that counts."""
+    """The members of an object; of duplicate names the last one, which is the one that counts."""
     first: int = -1
-    """Where the first member or item begins."""
+    """Where the first member or item starts."""
     last: int = -1
     """Where the last one ends."""
     comma: bool = False
     """Whether a comma follows the last one."""
     quiet: int = -1
-    """Where the last token before the closing bracket ends, comments counted."""
+    """Where the last token or comment before the closing bracket ends."""
 
 
 def read(text: str) -> Value:
-    """The value; an empty text is an empty object, as editors take it. Raises JsoncError."""
+    """Parse the text; an empty text is an empty object, as in editors. Raises JsoncError."""
     node = _JsoncReader(text).whole()
     return {} if node is None else node.value
 
 
 def with_value(text: str, path: Sequence[str], value: Value) -> str:
-    """The text with `value` at `path`, objects on the way made where there are none.
+    """Return the text with `value` at `path`; missing objects along the path are created.
 
-    Raises JsoncError where the text can't be read, or something on the way is no object.
+    Raises JsoncError if the text can't be parsed, or a value along the path is not an object.
     """
     node = _JsoncReader(text).whole()
     if node is None:
-        # Comments alone: they stay, and an object follows them.
+        # Only comments: they stay, and an object is added after them.
         begin = text if not text or text.endswith("\n") else text + _end(text)
         return begin + with_value("{}", path, value) + "\n"
     rest = list(path)
@@ -79,7 +79,7 @@ def with_value(text: str, path: Sequence[str], value: Value) -> str:
 
 
 def with_item(text: str, path: Sequence[str], item: Value) -> str:
-    """The text with `item` in the list at `path`, if it isn't in it. Raises JsoncError."""
+    """Return the text with `item` added to the list at `path`, if missing. Raises JsoncError."""
     node = _JsoncReader(text).whole()
     for name in path:
         node = node.members.get(name) if node is not None else None
@@ -93,7 +93,7 @@ def with_item(text: str, path: Sequence[str], item: Value) -> str:
 
 
 def at(value: Value, path: Sequence[str]) -> Value:
-    """What is at `path`; None where there is nothing."""
+    """Return the value at `path`, or None if there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
@@ -126,14 +126,14 @@ def _dump(text: str, value: Value, node: _Node) -> str:
 
 
 def _spread(value: Value, indent: str, end: str) -> str:
-    """The value over several lines, where it is an object or a list."""
+    """Return the value as JSON; an object or a list goes over several lines."""
     step = _step(indent)
     lines = json.dumps(value, indent=step, ensure_ascii=False).split("\n")
     return (end + indent).join(lines)
 
 
 def _indent(text: str, node: _Node) -> str:
-    """How members of `node` are indented."""
+    """Return the indentation of the members of `node`."""
     if node.first >= 0:
         before = text[node.start : node.first].rpartition("\n")[2]
         if not before.strip() and "\n" in text[node.start : node.first]:
@@ -143,7 +143,7 @@ def _indent(text: str, node: _Node) -> str:
 
 
 def _margin(text: str, position: int) -> str:
-    """The blanks at the beginning of the line."""
+    """Return the indentation of the line at `position`."""
     line = text[text.rfind("\n", 0, position) + 1 :]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -163,14 +163,14 @@ class _JsoncReader:
         self._text = text
         self._at = 1 if text.startswith("\ufeff") else 0
         self._before = self._at
-        """Where the last token ended, comments counted."""
+        """Where the last token or comment ended."""
         self._kind = ""
         self._word = ""
         self._start = 0
         self._next()
 
     def whole(self) -> _Node | None:
-        """The one value; None for a text of comments and blanks."""
+        """Parse the whole text as one value; None if it has only comments and blanks."""
         if not self._kind:
             return None
         node = self._value(0)
@@ -179,7 +179,7 @@ class _JsoncReader:
         return node
 
     def _next(self) -> None:
-        """Go to the next token that is neither blank nor comment."""
+        """Advance to the next token, skipping blanks and comments."""
         self._before = self._at
         while self._at < len(self._text):
             found = _TOKEN.match(self._text, self._at)

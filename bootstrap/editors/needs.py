@@ -1,6 +1,6 @@
-"""What an editor's server will lack on a box, judged from what the box said. Pure.
+"""What an editor's server will lack on a box, judged from the box's answer. Pure.
 
-Source: VS Code's document on remote Linux prerequisites (2026).
+Source: VS Code's documentation of remote Linux prerequisites (2026).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from bootstrap.link.parsing import number, version
 OLDEST_GLIBC = (2, 28)
 OLDEST_KERNEL = (4, 18)
 LEAST_FREE_MB = 1000
-"""For the server and a few extensions."""
+"""Room for the server and a few extensions."""
 
 
 @dataclass(frozen=True)
 class Lack:
-    """Something that is missing."""
+    """A missing requirement."""
 
     code: str
     says: str
 
 
 def lacks(facts: Mapping[str, Sequence[str]], *, forwards: bool) -> list[Lack]:
-    """What is missing, the worst first. `forwards`: whether the box's sshd lets ports through."""
+    """List what is missing, worst first. `forwards`: whether the box's sshd allows forwarding."""
     found: list[Lack] = []
 
     def lack(code: str, says: str) -> None:
@@ -64,6 +64,6 @@ def _one(facts: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _older(text: str, oldest: tuple[int, int]) -> bool:
-    """Whether the first version in the text is older; one that can't be read is not."""
+    """Whether the first version in the text is older than `oldest`; False if it has none."""
     found = re.search(r"[0-9]{1,6}\.[0-9]{1,6}", text)
     return found is not None and version(found[0]) < oldest

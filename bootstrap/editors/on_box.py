@@ -1,4 +1,4 @@
-"""The box's side: what an editor's server finds there, and the settings that it reads."""
+"""The box's side: what an editor's server finds there, and its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.link.wire import Wire
 from bootstrap.protocol.query import build_query
 
 _LARGEST = 1_000_000
-"""Bytes of settings; a box that sends more is not believed."""
+"""Most bytes of settings that are read from a box."""
 _PATHS = (
     ("python.defaultInterpreterPath",),
     ("terminal.integrated.env.linux", "PATH"),
@@ -23,29 +23,29 @@ _PATHS = (
 
 @dataclass(frozen=True)
 class EditorState:
-    """What the box said."""
+    """The box's answer to the query `editor`."""
 
     facts: Mapping[str, list[str]]
     settings: str = ""
-    """The settings' text; empty where there are none."""
+    """The text of the settings; empty if there are none."""
     sum: str = ""
-    """Their checksum, by which a change in between is noticed."""
+    """Checksum of the settings, to notice a change before they are written."""
 
     @property
     def has_python(self) -> bool:
-        """Whether the interpreter is there and runs."""
+        """Whether the interpreter exists and is executable."""
         return "python" in self.facts
 
 
 @dataclass(frozen=True)
 class EditorSettings:
-    """The settings that make the environment the editor's own."""
+    """The settings that make the editor use the environment."""
 
     values: Mapping[tuple[str, ...], str] = field(default_factory=dict)
 
 
 def read_state(wire: Wire, editor: Editor, python: str) -> EditorState:
-    """Ask the box. Nothing is changed."""
+    """Query the box; nothing is changed."""
     script = build_query("editor", settings=editor.machine_settings, python=python)
     head, _, rest = exchange(wire, script, timeout=60).partition(b"settings\n")
     facts: dict[str, list[str]] = {}
@@ -56,13 +56,13 @@ def read_state(wire: Wire, editor: Editor, python: str) -> EditorState:
 
 
 def wanted(venv: str, folder: str) -> EditorSettings:
-    """The settings for an environment.
+    """Return the settings for an environment.
 
-    One inside the folder is named relative to the folder that is open, so that several
-    repositories share a box.
+    An environment inside `folder` is named relative to the open workspace, so that several
+    repositories can share a box.
 
-    A terminal's PATH begins with it; and since some images' start-up files activate one of their
-    own, the first prompt of bash activates it once more.
+    It is put first in a terminal's PATH. Some images' start-up files activate an environment of
+    their own, so the first bash prompt activates this one again.
     """
     inside = venv.startswith(folder + "/")
     place = "${workspaceFolder}" + venv[len(folder) :] if inside else venv
@@ -75,10 +75,10 @@ def wanted(venv: str, folder: str) -> EditorSettings:
 def merged(
     found: EditorState, want: EditorSettings, ours: Mapping[str, object]
 ) -> tuple[str, list[str]]:
-    """The settings' new text, and the names of settings that stay as somebody else set them.
+    """Return the new text of the settings, and the names of settings that somebody else set.
 
-    `ours` is what was written last, by `name_of`: such a value may be replaced. Raises
-    jsonc.JsoncError where the settings can't be read.
+    Those are kept. `ours` has the values written last, under their `name_of`: these may be
+    replaced. Raises jsonc.JsoncError if the settings can't be parsed.
     """
     text, kept = found.settings, []
     before = jsonc.read(text)
@@ -92,12 +92,12 @@ def merged(
 
 
 def name_of(path: tuple[str, ...]) -> str:
-    """How a setting is remembered."""
+    """Return the key under which a setting is kept in the box's record."""
     return "/".join(path)
 
 
 def write(wire: Wire, editor: Editor, found: EditorState, text: str) -> bool:
-    """Write the settings; False where somebody changed them meanwhile, or there is no room."""
+    """Write the settings; False if they were changed in the meantime, or the disk is full."""
     data = text.encode("utf-8", errors="surrogateescape")
     script = build_query(
         "settings", settings=editor.machine_settings, bytes=len(data), sum=found.sum

@@ -1,4 +1,4 @@
-"""This machine's side: the user's own settings, so that the editor asks nothing."""
+"""This machine's side: the user's own settings, changed so that the editor asks nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensi
 
 
 def tell_editor(editor: Editor, host: str, windows_home: Path | None = None) -> str:
-    """Say in the user's settings that `host` runs Linux, and which extensions it wants.
+    """Set in the user's settings that `host` runs Linux, and which extensions it needs.
 
-    Returns why that failed; "" on success, or if the editor was never started here.
+    Returns the reason for a failure; "" on success, or if the editor was never started here.
     """
     path = editor.user_settings(windows_home=windows_home)
     if not path.parents[1].is_dir():

@@ -1,4 +1,4 @@
-"""`boxstrap code`: the repository on a box opened in an editor, its environment as interpreter."""
+"""`boxstrap code`: open the repository on a box in an editor, with its environment's Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OPENS_WITHIN_S = 30
 
 
 def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
-    """Prepare both sides, and open it, or print the link. Raises UsageError, and as `connect`."""
+    """Prepare both sides, then open the editor or print a link. Raises UsageError, as `connect`."""
     editor = EDITORS.get(editor_name)
     if editor is None:
         raise UsageError(
@@ -48,7 +48,7 @@ def open_code(options: BoxOptions, screen: Screen, editor_name: str) -> None:
 def _prepare_box(
     connection: BoxConnection, editor: Editor, work: RemoteProject, screen: Screen
 ) -> list[Lack]:
-    """Write the box's settings; what the editor's server will lack there."""
+    """Write the box's settings; returns what the editor's server will lack there."""
     wire = connection.link.wire
     found = on_box.read_state(wire, editor, work.python)
     lacking = lacks(found.facts, forwards=forwards(wire))
@@ -127,7 +127,7 @@ def _open_here(editor: Editor, work: RemoteProject, screen: Screen) -> None:
 
 
 def _run(command: list[str], screen: Screen) -> bool:
-    """Start the editor; its program hands over to the window and ends."""
+    """Start the editor; its command-line program normally exits once the window is open."""
     try:
         done = subprocess.run(
             command,
@@ -139,7 +139,7 @@ def _run(command: list[str], screen: Screen) -> bool:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return True  # some stay for as long as their window does
+        return True  # some keep running while their window is open
     except OSError as error:
         screen.warn(f"{command[0]} can't be started: {error.strerror}")
         return False
@@ -149,10 +149,10 @@ def _run(command: list[str], screen: Screen) -> bool:
 
 
 def _host(box: BoxHandle, screen: Screen) -> str:
-    """The host as the editor gets it: its alias, which carries port, key and host key."""
+    """Return the host for the editor: its ssh alias, which has port, key and host key."""
     alias = update_alias(box, screen)
     if alias:
-        # An entry of ours answers to small letters too, and URIs know no others.
+        # URIs are lower-case, and the entries that boxstrap writes match lower case too.
         return alias if is_users_alias(box.known) else alias.lower()
     endpoint = box.endpoint
     if endpoint is None or endpoint.alias != endpoint.hostname:

@@ -1,9 +1,9 @@
-"""The connection below a login, begun before the heavy libraries are imported.
+"""The connection below a login, started before the heavy libraries are imported.
 
 `dial` starts a thread that connects (or starts the proxy command) and waits for
-the box's SSH greeting, so that the network's round trips and Python's imports
-happen at the same time. It sends nothing. What failed is told apart: a name
-that isn't found, a refused port, no route, silence, something that isn't SSH.
+the box's SSH greeting, so that network round trips and Python's imports overlap.
+It sends nothing. Each kind of failure has its own error: name not found, refused
+port, no route, silence, not an SSH server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bootstrap.link.resolve import Endpoint
 from bootstrap.text.sanitize import sanitize
 
 _STAGGER = 0.25
-"""Seconds before the next address of a name is tried beside the first (RFC 8305)."""
+"""Seconds before a name's next address is tried in parallel with the first (RFC 8305)."""
 _GREETING_TIMEOUT = 15.0
 _PROXY_TIMEOUT = 120.0
 """A jump host may ask for a passphrase or a touch before anything comes through."""
@@ -36,12 +36,12 @@ _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 
 
 class HeardSocket(socket.socket):
-    """A socket that remembers when anything last came in: any received byte is life."""
+    """A socket that notes when it last received anything: any byte is a sign of life."""
 
     heard: float = 0.0
     quickack_reads: int = 0
-    """How many more reads confirm at once: a server that waits for a confirmation before its
-    next small packet (Nagle) would else cost the login 40 ms."""
+    """How many more reads are acknowledged immediately: a server with Nagle's algorithm waits for
+    the ACK before its next small packet, which would cost the login 40 ms."""
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """As socket.recv."""
@@ -55,7 +55,7 @@ class HeardSocket(socket.socket):
 
 
 class PendingConnection:
-    """A connection on its way. `socket()` waits for it."""
+    """A connection that is being made. `socket()` waits for it."""
 
     def __init__(self, endpoint: Endpoint, seen: float = 0.0) -> None:
         self.endpoint = endpoint
@@ -69,7 +69,7 @@ class PendingConnection:
         self._thread.start()
 
     def socket(self) -> HeardSocket:
-        """The connected socket, greeted by an SSH server. Raises UnreachableError."""
+        """Return the connected socket, once an SSH server greeted. Raises UnreachableError."""
         patience = _PROXY_TIMEOUT if self.endpoint.proxy_command else _GREETING_TIMEOUT
         self._thread.join(self.endpoint.connect_timeout + patience)
         if self._error:
@@ -80,7 +80,7 @@ class PendingConnection:
         return self._socket
 
     def close(self) -> None:
-        """Give up; the proxy command ends too."""
+        """Close the connection and end the proxy command."""
         with self._lock:
             self._given_up = True
             if self._socket:
@@ -89,7 +89,7 @@ class PendingConnection:
             self._proxy.close()
 
     def proxy_errors(self) -> str:
-        """What the proxy command complained of, if there is one."""
+        """Return the errors of the proxy command, if there is one."""
         return self._proxy.errors() if self._proxy else ""
 
     def _run(self) -> None:
@@ -104,7 +104,7 @@ class PendingConnection:
             _await_greeting(connected, self.endpoint, self._proxy, self._seen)
         except UnreachableError as error:
             self._error = error
-        except UnicodeError:  # a name that can't be one: `a..b`, a label of 64 letters
+        except UnicodeError:  # not a valid host name: `a..b`, a label of 64 letters
             self._error = link_errors.not_found(self.endpoint)
         except OSError as error:
             self._error = link_errors.unreachable(self.endpoint, error, self._seen)
@@ -113,7 +113,7 @@ class PendingConnection:
 
 
 def dial(endpoint: Endpoint, seen: float = 0.0) -> PendingConnection:
-    """Begin to connect; returns at once. `seen`: when the box was last logged in to, if ever."""
+    """Start to connect; returns immediately. `seen`: time of the last login to the box, or 0."""
     return PendingConnection(endpoint, seen)
 
 
@@ -135,7 +135,7 @@ class _Proxy:
         self.socket = HeardSocket(fileno=ours.detach())
 
     def errors(self) -> str:
-        """The last lines of the command's errors, safe to print."""
+        """Return the end of the command's errors (2 KiB), safe to print."""
         if not self._stderr.closed:
             size = self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, size - 2048))
@@ -143,7 +143,7 @@ class _Proxy:
         return self._said
 
     def close(self) -> None:
-        """End the command; it has a moment to go by itself."""
+        """End the command: SIGTERM, and SIGKILL after a second."""
         self.socket.close()
         if self._process.poll() is None:
             self._process.terminate()
@@ -157,10 +157,10 @@ class _Proxy:
 
 
 def _connect(endpoint: Endpoint) -> HeardSocket:
-    """Connect to the first of the name's addresses that answers."""
+    """Connect to the first address of the name that answers."""
     family = _FAMILIES.get(endpoint.address_family, socket.AF_UNSPEC)
     name = endpoint.hostname
-    # Of text Python would import what encodes foreign letters, to find none.
+    # Given text, Python would import its codec for international names; bytes avoid that.
     host = name.encode() if name.isascii() else name
     found = socket.getaddrinfo(host, endpoint.port, family, socket.SOCK_STREAM)
     waiting = _alternate([(item[0], item[4]) for item in found])
@@ -195,7 +195,7 @@ def _connect(endpoint: Endpoint) -> HeardSocket:
 
 
 def _alternate(addresses: list[_Address]) -> list[_Address]:
-    """IPv6 and IPv4 by turns, in the resolver's order otherwise."""
+    """Alternate IPv6 and IPv4 addresses, otherwise in the resolver's order."""
     first = [item for item in addresses if item[0] == addresses[0][0]]
     others = [item for item in addresses if item[0] != addresses[0][0]]
     pairs = itertools.zip_longest(first, others)
@@ -229,7 +229,7 @@ def _ready(connected: socket.socket) -> HeardSocket:
 def _await_greeting(
     connected: HeardSocket, endpoint: Endpoint, proxy: _Proxy | None, last: float
 ) -> None:
-    """Wait until a whole line that begins with `SSH-` is there to read, and leave it to be read."""
+    """Wait until a whole line that starts with `SSH-` has arrived; it stays unread."""
     patience = _PROXY_TIMEOUT if proxy else _GREETING_TIMEOUT
     deadline = time.monotonic() + patience
     while True:
@@ -242,9 +242,9 @@ def _await_greeting(
             seen = b""
         if not seen:
             if proxy:
-                time.sleep(0.05)  # the command's last words come after its output's end
+                time.sleep(0.05)  # the command's last errors come after the end of its output
             raise link_errors.closed_early(endpoint, proxy.errors() if proxy else None, last)
-        # Only a line that has an end: paramiko would read one that has none for ever.
+        # Only complete lines count: paramiko would read an unterminated one forever.
         if any(line.startswith(b"SSH-") for line in seen.split(b"\n")[:-1]):
             connected.settimeout(None)
             return
@@ -254,5 +254,5 @@ def _await_greeting(
 
 
 def _could_become_ssh(seen: bytes) -> bool:
-    """Servers may print lines before their greeting (RFC 4253, 4.2); HTTP does not greet."""
+    """Servers may print lines before their greeting (RFC 4253, 4.2), so only HTTP is ruled out."""
     return not seen.startswith(b"HTTP/")

@@ -1,4 +1,4 @@
-"""Records of boxes that were given back: aside, with their receipts and what they cost."""
+"""Records of boxes that were given back, kept apart with their receipts and what they cost."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bootstrap.link.record import KnownBox, read_box, save
 
 
 def retire(box: KnownBox) -> Path | None:
-    """Put what is known of a box that is gone aside, its receipts too, without its pin.
+    """Move the record and receipts of a box that is gone aside, without its pin.
 
-    Its name is free then. The folder that it lies in; None where another command did that already,
-    and another box may have the name. Raises OSError, and as `refuse_newer`.
+    This frees its name. Returns the new folder, or None if another command did it already (another
+    box may have the name by then). Raises OSError, and as `refuse_newer`.
     """
     kept = read_box(box.folder)
     if kept is None or (kept.host_text, kept.created) != (box.host_text, box.created):
@@ -30,11 +30,11 @@ def retire(box: KnownBox) -> Path | None:
 
 
 def ended_folder() -> Path:
-    """Where the records of boxes lie that are gone."""
+    """Return the folder with the records of boxes that are gone."""
     return paths.state_dir() / "ended"
 
 
 def ended_boxes() -> list[KnownBox]:
-    """Those that were given back, the last one first."""
+    """List the boxes that were given back, the last one first."""
     boxes = [read_box(folder) for folder in ended_folder().glob("*/")]
     return sorted((box for box in boxes if box), key=lambda box: box.ended, reverse=True)

@@ -1,10 +1,10 @@
-"""What can go wrong on the wire, and why a box can't be reached, each reason in words of its own.
+"""Errors of the link, and why a box can't be reached, with a message for each reason.
 
 UnreachableError       can't reach the box or log in
-├── LinkLost           the link died; what runs on the box goes on
-├── LoginRefused       the box answers, and lets none of our keys in
+├── LinkLost           the link died; what runs on the box continues
+├── LoginRefused       the box answers, but accepts none of our keys
 ├── LoginBroken        the box answers, but the login broke off half-way
-└── NoAnswer           the box printed something else than an answer
+└── NoAnswer           the box printed something other than an answer
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADDRESS = "Compare address and port with the provider's page; ports change when
 
 
 class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
-    """The link to the box died. Following again is safe: the box goes on."""
+    """The link to the box died. Following again is safe: the box continues."""
 
     def __init__(self, label: str, why: str = "the link was lost") -> None:
         super().__init__(
@@ -38,24 +38,24 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
 
 
 class LoginRefused(UnreachableError):  # noqa: N818 - likewise
-    """The box answers, but not to any key that we have."""
+    """The box answers, but accepts none of our keys."""
 
 
 class LoginBroken(UnreachableError):  # noqa: N818 - likewise
-    """The box answers, but the login broke off half-way: on a bad link the next try may succeed."""
+    """The box answers, but the login broke off half-way: on a bad link a retry may succeed."""
 
 
 class NoAnswer(UnreachableError):  # noqa: N818 - likewise
-    """The box was reached, but what it printed is not the answer asked for."""
+    """The box was reached, but its output is not the expected answer."""
 
 
 def _starting(seen: float) -> str:
-    """What a box that doesn't answer may be up to; `seen`: when it last did, 0 for never."""
+    """Return a hint why a box doesn't answer. `seen`: when it last did, 0 for never."""
     return _KNOWN.format(ago=duration(time.time() - seen)) if seen else _STARTING
 
 
 def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
-    """Connected, but no SSH greeting came."""
+    """Return the error for a connection without an SSH greeting."""
     return LoginBroken(
         f"it accepted the connection but said nothing for {seconds:g} s: "
         "that is not an SSH server, or one that hangs.",
@@ -65,7 +65,7 @@ def silent(endpoint: Endpoint, seconds: float) -> UnreachableError:
 
 
 def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) -> UnreachableError:
-    """The connection ended before a greeting; `proxy_said` where a proxy command made it."""
+    """Return the error for an end before the greeting; `proxy_said`: errors of a proxy command."""
     if proxy_said is not None:
         return UnreachableError(
             f"the way to it failed: {proxy_said or 'the proxy command ended without a word.'}",
@@ -81,7 +81,7 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) 
 
 
 def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
-    """Something else greeted."""
+    """Return the error for a greeting that is not SSH."""
     said = sanitize(seen[:80]).strip().splitlines()
     return UnreachableError(
         f"what answers there is not an SSH server; it said: {said[0] if said else '(unprintable)'}",
@@ -91,7 +91,7 @@ def not_ssh(endpoint: Endpoint, seen: bytes) -> UnreachableError:
 
 
 def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
-    """Nothing answered."""
+    """Return the error for no answer in time."""
     return UnreachableError(
         f"no answer within {endpoint.connect_timeout:.0f} s.",
         where=endpoint.address,
@@ -100,7 +100,7 @@ def timed_out(endpoint: Endpoint, seen: float = 0.0) -> UnreachableError:
 
 
 def not_found(endpoint: Endpoint) -> UnreachableError:
-    """The resolver doesn't know the name."""
+    """Return the error for a name that the resolver doesn't find."""
     return UnreachableError(
         "the name was not found.",
         where=endpoint.hostname,
@@ -109,7 +109,7 @@ def not_found(endpoint: Endpoint) -> UnreachableError:
 
 
 def unreachable(endpoint: Endpoint, error: OSError, seen: float = 0.0) -> UnreachableError:
-    """What the system said."""
+    """Return the error for what the system reported."""
     if isinstance(error, socket.gaierror):
         return not_found(endpoint)
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:

@@ -1,7 +1,7 @@
-"""A script to the box, its answer back, whole or as it comes: one exec, whatever shell is there.
+"""Send a script to the box and read its answer, whole or streamed: one exec, under any shell.
 
 The answer is framed by a random sentinel, so that what rc files print around it
-doesn't matter (docs/adr/0004).
+doesn't matter (docs/adr/0028).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bootstrap.link.wire import PIECE, Stream, Wire
 from bootstrap.text.sanitize import sanitize
 
 BASH = "bash --norc"
-"""For queries that are bash: a box may have none before it is set up, and always afterwards."""
+"""For queries written in bash: only a box that was set up is sure to have it."""
 LIMIT = 8 * 1024 * 1024
-"""Bytes of answer that are taken in: an endless box can't fill this machine's memory."""
+"""Most bytes of an answer: a box that prints without end can't fill this machine's memory."""
 BEGIN_S = 60.0
-"""How long a box may take to begin an answer that is streamed, in seconds."""
+"""How long a box may take to start a streamed answer, in seconds."""
 _HELD = 64 * 1024
 _NOISE_SHOWN = 2000
 _ERRORS_SHOWN = 4096
@@ -54,7 +54,7 @@ _DEFAULT_HINT = (
 
 @dataclass(frozen=True)
 class Answer:
-    """What a script printed between the sentinels, its exit code and the end of its errors."""
+    """A script's output between the sentinels, its exit code and the end of its errors."""
 
     output: bytes
     code: int
@@ -62,16 +62,16 @@ class Answer:
 
 
 def exchange(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> bytes:
-    """Run `script` on the box with `/bin/sh` and return what it printed.
+    """Run `script` on the box with `/bin/sh` and return its output.
 
-    Its exit code doesn't matter here, see `ask`. `timeout` is in seconds.
+    Its exit code is ignored, see `ask`. `timeout` is in seconds.
     Raises LinkLost, NoAnswer.
     """
     return ask(wire, script, stdin, timeout).output
 
 
 def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = None) -> Answer:
-    """Run `script` on the box with `/bin/sh`: output, exit code, errors.
+    """Run `script` on the box with `/bin/sh` and return output, exit code and errors.
 
     Raises as `exchange`.
     """
@@ -102,9 +102,9 @@ def ask(wire: Wire, script: str, stdin: bytes = b"", timeout: float | None = Non
 
 
 def stream_answer(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStream:
-    """Run `script` on the box with `shell`; what it prints, as it comes, to its end.
+    """Run `script` on the box with `shell` and stream its output to the end.
 
-    Raises LinkLost; reading raises NoAnswer where the box says something else.
+    Raises LinkLost; reading raises NoAnswer if the box prints something else.
     """
     mark = secrets.token_hex(16)
     stream = wire.start(shell_command(f"echo\necho {mark}\n{script}", shell))
@@ -112,7 +112,7 @@ def stream_answer(wire: Wire, script: str, shell: str = "/bin/sh") -> AnswerStre
 
 
 def _frame(script: str, sentinel: str) -> str:
-    """The script in a subshell, with a sentinel before it, after it, and after its errors."""
+    """Wrap the script in a subshell, with a sentinel before and after it and after its errors."""
     end = f"set $?; echo {sentinel} >&2; echo {sentinel}- $1"
     return f"echo; echo {sentinel}+\n(\n{script}\n)\n{end}\n"
 
@@ -123,7 +123,7 @@ def _give_up(stream: Stream, out_of_time: threading.Event) -> None:
 
 
 def _feed(stream: Stream, data: bytes) -> None:
-    """Beside the reading: a box that answers before it read everything must not stall both."""
+    """Runs in parallel with the reading: a box that answers early must not stall both sides."""
     with contextlib.suppress(OSError, ValueError, LinkLost):
         for start in range(0, len(data), PIECE):
             stream.write(data[start : start + PIECE])
@@ -131,7 +131,7 @@ def _feed(stream: Stream, data: bytes) -> None:
 
 
 def _read_answer(stream: Stream, label: str, sentinel: str) -> bytes:
-    """All of the answer. What holds the output open after it is not waited for."""
+    """Read up to the end sentinel; a process that keeps the output open is not waited for."""
     end = re.compile(sentinel.encode() + rb"- [0-9]+\n")
     pieces: list[bytes] = []
     size, tail = 0, b""
@@ -151,7 +151,7 @@ def _read_answer(stream: Stream, label: str, sentinel: str) -> bytes:
 
 
 def _read_errors(stream: Stream, sentinel: bytes, *, complete: bool) -> bytes:
-    """The end of the errors; they come beside the output, and may come a moment later."""
+    """Return the end of the errors, which may arrive a moment later than the output."""
     mark = sentinel + b"\n"
     deadline = time.monotonic() + (_ERRORS_PATIENCE if complete else 0)
     while True:
@@ -162,7 +162,7 @@ def _read_errors(stream: Stream, sentinel: bytes, *, complete: bool) -> bytes:
 
 
 def _unframe(raw: bytes, sentinel: bytes) -> tuple[bytes, int] | None:
-    """Output and exit code between the sentinels; None where they aren't there."""
+    """Return output and exit code from between the sentinels; None if these are missing."""
     _, begin, rest = raw.partition(b"\n" + sentinel + b"+\n")
     output, end, tail = rest.rpartition(sentinel + b"- ")
     code = exit_code(tail.split(b"\n", 1)[0])
@@ -181,9 +181,9 @@ def _no_answer(label: str, raw: bytes, errors: bytes, timeout: float | None) -> 
 
 
 def read_until(wire: Wire, stream: Stream, until: bytes, lacking: str) -> bytes:
-    """What a command says up to the line `until`, which begins and ends with a line's end.
+    """Return what a command prints before the line `until`, given with a newline on both sides.
 
-    Raises LinkLost; BoxstrapError, which says what is `lacking`, where that line doesn't come.
+    Raises LinkLost; BoxstrapError, which names what is `lacking`, if that line doesn't come.
     """
     answer = bytearray(b"\n")
     while until not in answer and len(answer) < LIMIT // 2:
@@ -192,16 +192,16 @@ def read_until(wire: Wire, stream: Stream, until: bytes, lacking: str) -> bytes:
         answer += piece
     if until in answer:
         return bytes(answer.partition(until)[0])
-    if not wire.alive():  # it is we who left, or the link did
+    if not wire.alive():  # closed by this side, or lost
         raise LinkLost(wire.label)
     said = sanitize(stream.read_err()).strip()[-_SAID_SHOWN:]
     raise BoxstrapError(f"the box did not take {lacking}{said and ': ' + said}.")
 
 
 class AnswerStream:
-    """What comes after a line with `mark`; what comes before is noise of rc files.
+    """The output after a line with `mark`; what comes before it is noise of rc files.
 
-    Reading raises NoAnswer where the mark does not come, or comes late.
+    Reading raises NoAnswer if the mark comes late, or after too much noise.
     """
 
     def __init__(self, stream: Stream, mark: str, label: str) -> None:
@@ -242,7 +242,7 @@ class AnswerStream:
         return self._stream.read(n)
 
     def whole(self) -> bytes:
-        """All of it, where nothing more is sent to it; it is let go then. Raises NoAnswer."""
+        """Close the input, read all of the output, and close the stream. Raises NoAnswer."""
         answer = bytearray()
         try:
             self.close_write()
@@ -265,7 +265,7 @@ class AnswerStream:
         self._stream.close_write()
 
     def close(self) -> None:
-        """Let go of the command."""
+        """Close the command's stream."""
         self._timer.cancel()
         self._stream.close()
 

@@ -1,4 +1,4 @@
-"""What of a box a tunnel leads to: a port, or ssh's own `-L`. Pure."""
+"""Where a tunnel leads on a box: a port, or ssh's own `-L` syntax. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_LABEL = 63
 
 @dataclass(frozen=True)
 class Forward:
-    """`port` of `host`, as the box sees it; `here` is the port wished for on this machine."""
+    """`port` of `host`, as the box sees it; `here` is the preferred port on this machine."""
 
     here: int
     host: str
@@ -30,7 +30,7 @@ class Forward:
 
 
 def parse_forward(text: str) -> Forward:
-    """Take `text` apart. Raises UsageError with the forms to use."""
+    """Parse `text`. Raises UsageError with the forms to use."""
     found = _FORM.fullmatch(text)
     if not found:
         raise UsageError(f"{text!r} is no port to open a tunnel to.", hint=_FORMS)
@@ -52,9 +52,9 @@ def _port(text: str, digits: str) -> int:
 
 
 def host_of(box: str) -> str:
-    """The name below `localhost` under which a browser knows the box called `box`.
+    """Return the name below `localhost` by which a browser reaches the box called `box`.
 
-    Each box has another, of one label: browsers keep cookies apart by it.
+    Each box has its own name, of one label, so that browsers keep their cookies apart.
     """
     label = re.sub(r"[^a-z0-9]+", "-", box.lower()).strip("-")
     if label != box:

@@ -1,4 +1,4 @@
-"""From what the person typed to a box: which one is meant, and a link to it."""
+"""From what the user typed to a box: which one is meant, and a link to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BoxOptions:
 
 @dataclass
 class BoxHandle:
-    """A box that was named: where it is, what is known of it, and how to log in to it."""
+    """The box that was named: where it is, what is known of it, and how to log in to it."""
 
     options: BoxOptions
     target: Target
@@ -70,10 +70,10 @@ class BoxHandle:
         return self.is_local or self.known.known_hosts.is_file()
 
     def dial(self) -> None:
-        """Begin to connect; what comes next can be prepared meanwhile."""
+        """Start to connect in the background."""
         self._dialing = self._dialed()
         if self._dialing is not None:
-            # The login waits for this anyway. Loaded beside other modules it would come last.
+            # The login needs this module anyway. Loaded in parallel with others it would be last.
             import bootstrap.link.ssh  # noqa: F401
 
     def _dialed(self) -> PendingConnection | None:
@@ -84,9 +84,9 @@ class BoxHandle:
         return dial(self.endpoint, self.known.seen)
 
     def login(self) -> Wire:
-        """Log in, over the connection that was begun, or a new one. Raises as `link.ssh.login`.
+        """Log in, over the connection that `dial` started or a new one. Raises as `link.ssh.login`.
 
-        A rented box that was restarted may have another address: its account is asked for it.
+        If that fails for a rented box, its account is asked for a new address (after a restart).
         """
         try:
             return self._login()
@@ -128,9 +128,9 @@ class BoxHandle:
         return wire
 
     def save(self, known: KnownBox) -> None:
-        """Keep `known` as what is known of the box, and the way that led there.
+        """Save `known` as the box's record, with the route that led to it.
 
-        Where nothing can be written, that is said once: the box is as it should be.
+        A failure to write is only reported, once: the box itself is fine.
         """
         self.known = self._reached(known)
         try:
@@ -146,7 +146,7 @@ class BoxHandle:
             self.say(f"what is new of this box is not kept: {why}")
 
     def _reached(self, known: KnownBox) -> KnownBox:
-        """As it was reached just now; the way that an entry of ours said is known already."""
+        """Note time and route of the login; via boxstrap's own ssh entry the route is known."""
         known = dataclasses.replace(known, seen=time.time())
         if self.endpoint is None or registry.entry_owner(self.endpoint):
             return known
@@ -163,12 +163,12 @@ def find_box(  # noqa: PLR0913
     first_contact: FirstContact = "pin",
     opens_forwards: bool = False,
 ) -> BoxHandle:
-    """The box that `options` means. Nothing is sent.
+    """Return the box that `options` means. Nothing is sent to it.
 
     `user` and `identity` are the profile's; with `opens_forwards` the caller opens the `-L` of a
-    pasted command, `target.forwards`. Without a host it is the only box
-    known for the repository. Raises UsageError where that is not one, and
-    where an option can't be what it says.
+    pasted command, `target.forwards`. Without a host the only known box of the repository is
+    meant, or the only one at all. Raises UsageError if there is not exactly one, and for an
+    invalid option.
     """
     _check(options)
     target, box = registry.lookup(options.host or _only_box(repo_key).name)
@@ -191,7 +191,7 @@ def find_box(  # noqa: PLR0913
 
 
 def _check(options: BoxOptions) -> None:
-    """Refuse what will be refused anyway, before any box hears of it."""
+    """Refuse invalid options early, before any box is contacted."""
     if options.repo is not None and not os.path.isdir(options.repo):  # noqa: PTH112 - never raises
         raise UsageError(f"there is no folder {options.repo}.", where="--repo")
     if options.name is not None:
@@ -205,7 +205,7 @@ def _check(options: BoxOptions) -> None:
 def _registered(
     options: BoxOptions, target: Target, endpoint: Endpoint, box: KnownBox | None
 ) -> KnownBox:
-    """A host that is a known box's own name means that box, whatever else has its address."""
+    """Return the host's record; a known box's own name means that box, whatever its address."""
     if box is not None and not options.new_box and options.name in (None, box.name):
         return _now_at(box, endpoint)
     return registry.get_or_create(target, endpoint, name=options.name, new_box=options.new_box)
@@ -218,7 +218,7 @@ def _now_at(box: KnownBox, endpoint: Endpoint) -> KnownBox:
 
 
 def _identity_of(box: KnownBox | None, target: Target) -> str | None:
-    """The key file that was named for this box before, where it is still there."""
+    """Return the key file that was named for this box before, if it still exists."""
     named = box.route.identity if box and not target.identity else ""
     return named if named and Path(named).is_file() else None
 

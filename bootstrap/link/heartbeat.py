@@ -1,10 +1,10 @@
-"""Notices a dead link within 12 s, on any system and behind any proxy.
+"""Notice a dead link within 12 s, on any system and behind any proxy.
 
 After 4 s of silence the box is asked for an answer (a global request that it
-doesn't know: refusing it is an answer too); after 12 s without a single byte
-the transport is closed, and every read on it ends as LinkLost. Asking may block
-where a full send buffer never drains, so it has a thread of its own. Any
-received byte counts as life, else slow uploads would look dead.
+doesn't know: a refusal is an answer too); after 12 s without a single byte the
+transport is closed, and every read on it raises LinkLost. Asking blocks if a
+full send buffer never drains, so it has its own thread. Any received byte counts
+as a sign of life, otherwise slow uploads would look dead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Heartbeat:
     ) -> None:
         self._transport = transport
         self._ask_after = ask_after
-        # Noticed within `dead_after`, late ticks included.
+        # Less than `dead_after`, so that even with late ticks it is noticed in time.
         self._dead_after = dead_after - 2 * _TICK
         self._stopped = threading.Event()
         self.died = False
@@ -38,7 +38,7 @@ class Heartbeat:
         threading.Thread(target=self._watch, name="heartbeat", daemon=True).start()
 
     def stop(self) -> None:
-        """End the watch."""
+        """Stop watching."""
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -47,8 +47,8 @@ class Heartbeat:
         while not self._stopped.wait(_TICK) and self._transport.is_active():
             now = time.monotonic()
             if now - tick > 4 * _TICK:
-                # This program was stopped (Ctrl-Z, a frozen machine): the silence was ours.
-                # The box is asked once more, and has time to answer.
+                # This program was stopped (Ctrl-Z, a frozen machine), so the silence says nothing
+                # about the box. It is asked once more, and gets time to answer.
                 heard = self._transport.heard_socket.heard
                 self._transport.heard_socket.heard = max(heard, now - self._ask_after)
             tick = now

@@ -1,10 +1,10 @@
 """The box's host key: pinned at first contact, refused when it changed.
 
-Each box has a known_hosts file of its own, read by paramiko and OpenSSH alike
-(docs/adr/0004: no hashed names, no markers, the address line and the
-alias line both). A new pin is kept only once the login succeeded, and then with
-the box's record. What the user's own known_hosts says of the host counts too:
-agreement pins silently, a contradiction is refused.
+Each box has its own known_hosts file, which boxstrap and OpenSSH both read (no
+hashed names, no markers; one line for the address and one for the alias). A new
+pin is saved only after the login succeeded, together with the box's record
+(docs/adr/0004). The user's own known_hosts counts too: if it agrees, the key is
+pinned silently; if it contradicts, the key is refused.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHOWN = "shown now"
 
 
 class HostKeyCheck:
-    """Judges the host key that a box shows, before anything is sent to it.
+    """Checks the host key that a box shows, before anything is sent to it.
 
-    `expected` is the fingerprint that the user named, `first_contact` what to do with a new key.
+    `expected` is the fingerprint that the user gave, `first_contact` what to do with a new key.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class HostKeyCheck:
         self._accepted: PublicKey | None = None
 
     def wanted_kinds(self) -> list[str]:
-        """Key types to ask the box for first: those that are known of it."""
+        """List the key types to ask the box for first: those of its known keys."""
         return sorted({key.kind for key in self._pinned or self._known_before[0]})
 
     def judge(self, key: PublicKey) -> None:
@@ -77,10 +77,10 @@ class HostKeyCheck:
         self._accepted = key
 
     def keep(self) -> None:
-        """Pin what was accepted and record the box; call it once the login succeeded.
+        """Pin the accepted key and save the box's record; call it after the login succeeded.
 
-        Raises HostKeyError where somebody else met the box meanwhile, with
-        another key; BoxstrapError where nothing can be written.
+        Raises HostKeyError if another command pinned another key in the
+        meantime, BoxstrapError if nothing can be written.
         """
         accepted = self._accepted
         if accepted and not self._pin(self._pinned | {accepted}):
@@ -91,10 +91,10 @@ class HostKeyCheck:
             self._is_new = False
 
     def _pin(self, keys: Iterable[PublicKey]) -> bool:
-        """Keep the keys, and the box's record with them; False where somebody else met it first.
+        """Save the keys and the box's record; False if another command was first.
 
-        A line for its address, one for its name as HostKeyAlias. Nothing is
-        written where nothing changed.
+        Each key has a line for the box's address and one for its HostKeyAlias.
+        Nothing is written if nothing changed.
         """
         box = self._box
         names = list(dict.fromkeys([self._endpoint.pin_name, box.host_key_alias]))
@@ -108,12 +108,12 @@ class HostKeyCheck:
             raise cant_write(box.folder, error) from None
 
     def _look_up(self) -> tuple[frozenset[PublicKey], str]:
-        """What is known of a box that has no pin of its own yet, and by whom."""
+        """Return the known keys of a box that has no pin of its own yet, and who knows them."""
         if self._box.own_pin:
             return frozenset(), ""
         if self._users.keys:
             return self._users.keys, "known in your known_hosts"
-        there = at(self._endpoint)  # another name for a known place is no first contact
+        there = at(self._endpoint)  # a new name for a known address is not a first contact
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
@@ -158,7 +158,7 @@ class HostKeyCheck:
 
 
 def check_fingerprint(text: str) -> str:
-    """`SHA256:…` as OpenSSH prints it. Raises UsageError for anything else."""
+    """Return a `SHA256:…` fingerprint as OpenSSH prints it. Raises UsageError for anything else."""
     bare = text.strip().rstrip("=")
     if not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}", bare):
         raise UsageError(
@@ -170,5 +170,5 @@ def check_fingerprint(text: str) -> str:
 
 
 def read_pins(box: KnownBox) -> frozenset[PublicKey]:
-    """The keys pinned for the box, whatever its address was then; none where it can't be read."""
+    """Return all keys pinned for the box, under any address; none if the file can't be read."""
     return frozenset(key for _, key in pins_of(box))

@@ -1,7 +1,7 @@
-"""Key files, as far as they can be read without their passphrase, and how they are loaded.
+"""Key files: what can be read of them without a passphrase, and how they are loaded.
 
-An OpenSSH private key holds its public half in the clear, so its type, its
-fingerprint and whether it is encrypted are known before anything is asked.
+An OpenSSH private key contains its public half unencrypted, so its type, its
+fingerprint and whether it is encrypted are known before the user is asked.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _MAGIC = b"openssh-key-v1\0"
 
 
 class KeyUnusable(Exception):  # noqa: N818 - a reason, said to the user as it is
-    """A key can't be used; the text says why, and what to do."""
+    """A key can't be used; the message says why, and what to do."""
 
 
 @dataclass(frozen=True)
 class KeyFile:
-    """An identity file; `public` is None where only the passphrase would tell."""
+    """An identity file; `public` is None if it can't be read without the passphrase."""
 
     path: Path
     public: PublicKey | None
@@ -50,7 +50,7 @@ class KeyFile:
 
 
 def read_key_file(path: Path) -> KeyFile:
-    """What is known of an identity file without its passphrase. Never raises."""
+    """Read what is known of an identity file without its passphrase. Never raises."""
     beside = read_public(path.with_name(path.name + ".pub"))
     try:
         data = path.read_bytes()
@@ -71,7 +71,7 @@ def read_key_file(path: Path) -> KeyFile:
 
 
 def read_public(path: Path) -> PublicKey | None:
-    """The public key or certificate in a file, if there is one."""
+    """Read the public key or certificate in a file, if there is one."""
     try:
         return parse_public_key(path.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -79,10 +79,10 @@ def read_public(path: Path) -> PublicKey | None:
 
 
 def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
-    """The private key, decrypted. Raises KeyUnusable.
+    """Load and decrypt a private key. Raises KeyUnusable.
 
-    It is read by `cryptography` and handed over in OpenSSH's form: paramiko
-    itself doesn't read PKCS#8.
+    `cryptography` reads it and passes it on in OpenSSH's format, because
+    paramiko itself doesn't read PKCS#8.
     """
     data = path.read_bytes()
     password = passphrase.encode() if passphrase else None
@@ -114,7 +114,7 @@ def load_private(path: Path, passphrase: str | None) -> paramiko.PKey:
 
 
 def inner_blob(certificate: PublicKey) -> bytes | None:
-    """The blob of the plain public key that a certificate is for."""
+    """Return the blob of the plain public key that a certificate is for."""
     kind = certificate.kind.removesuffix(CERTIFICATE)
     fields = {"ssh-ed25519": 1, **dict.fromkeys((RSA, *ECDSA), 2)}.get(kind)
     if not fields or not certificate.is_certificate:
@@ -130,7 +130,7 @@ def inner_blob(certificate: PublicKey) -> bytes | None:
 
 
 def _look_inside(data: bytes) -> tuple[PublicKey | None, bool]:
-    """The public half of an OpenSSH private key, and whether the key is encrypted."""
+    """Return the public half of an OpenSSH private key, and whether the key is encrypted."""
     head = data[:400]
     if b"BEGIN OPENSSH PRIVATE KEY" not in head:
         return None, b"ENCRYPTED" in head

@@ -1,9 +1,9 @@
-"""Which keys are tried, in which order, and what is said when none will do.
+"""Which keys a login tries, in which order, and the errors when none works.
 
 OpenSSH's order: certificates, keys of the agent that an IdentityFile names,
-other keys of the agent (unless IdentitiesOnly), key files. Two are put before
-it, since each wrong key costs a round trip and one of the box's few tries: the
-key that the user named, and the one that logged in last time.
+other keys of the agent (unless IdentitiesOnly), key files. The key that the user
+named and the one that logged in last time go first, because each wrong key costs
+a round trip and one of the few tries that the box allows.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from bootstrap.link.transport import BoxTransport
 from bootstrap.public_key import PublicKey
 
 _loaded: dict[Path, paramiko.PKey] = {}
-"""Keys that were decrypted: reconnecting asks for no passphrase again."""
+"""Decrypted keys, so that reconnecting doesn't ask for the passphrase again."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A key to try: where it is from, its public half, and who signs with it."""
+    """A key to try: where it is from, its public half, and the file or agent that signs."""
 
     where: str
     public: PublicKey | None
@@ -54,12 +54,12 @@ class Candidate:
 
     @property
     def shown(self) -> PublicKey | None:
-        """What the box sees of it."""
+        """The part that is sent to the box."""
         return self.certificate or self.public
 
 
 def candidates(endpoint: Endpoint, agent: Agent, last_key: str = "") -> list[Candidate]:
-    """The keys to try, in order; those that can't be used are among them, with their problem."""
+    """List the keys to try, in order; unusable ones are included, with their problem."""
     files = [read_key_file(path) for path in dict.fromkeys(endpoint.identity_files)]
     held = {key.blob: key for key in agent.keys}
     named = {file.public.blob: file.path for file in files if file.public}
@@ -86,7 +86,7 @@ def candidates(endpoint: Endpoint, agent: Agent, last_key: str = "") -> list[Can
 
 
 def _certified(endpoint: Endpoint, plain: list[Candidate]) -> Iterator[Candidate]:
-    """The certificates at hand, each with the key that it is for."""
+    """Yield a candidate for each certificate that has its key among `plain`."""
     beside = [path.with_name(path.name + "-cert.pub") for path in endpoint.identity_files]
     for path in dict.fromkeys([*endpoint.certificate_files, *beside]):
         certificate = read_public(path)
@@ -114,7 +114,7 @@ class KeyLogin(AuthStrategy):
         """Fingerprint of the key that was accepted."""
 
     def get_sources(self) -> Iterator[paramiko.auth_strategy.AuthSource]:
-        """None: the candidates are tried in `authenticate`."""
+        """Return none: the candidates are tried in `authenticate`."""
         return iter(())
 
     def authenticate(
@@ -134,7 +134,7 @@ class KeyLogin(AuthStrategy):
         raise self._refused()
 
     def _try(self, transport: BoxTransport, candidate: Candidate) -> bool:
-        """One candidate; what became of it is noted."""
+        """Try one candidate and record the outcome."""
         try:
             key = self._unlock(transport, candidate)
             if key is None:
@@ -157,7 +157,7 @@ class KeyLogin(AuthStrategy):
         return True
 
     def _unlock(self, transport: BoxTransport, candidate: Candidate) -> paramiko.PKey | None:
-        """The key, ready to sign; None where the box would not accept it anyway."""
+        """Return the key, ready to sign; None if the box would not accept it anyway."""
         file = candidate.file
         if candidate.agent and candidate.public:
             key: paramiko.PKey = AgentKey(candidate.agent, candidate.public)
@@ -233,7 +233,7 @@ class KeyLogin(AuthStrategy):
         return "\n".join(rows)
 
     def _paste(self) -> str:
-        """The public key line for the provider's page."""
+        """Return a hint with the public key to add on the provider's page."""
         lines = [c.public.line for c, outcome in self._tried if c.public and outcome == "refused"]
         lines += [c.public.line for c, _ in self._tried if c.public]
         if not lines:
@@ -252,14 +252,14 @@ def _agent_name(key: PublicKey) -> str:
 
 
 def _home(path: Path) -> str:
-    """The path as a person writes it."""
+    """Return the path with `~` for the home folder."""
     home = str(Path.home())
     text = str(path)
     return "~" + text[len(home) :] if text.startswith(home + os.sep) else text
 
 
 def own_public_key(identity: str | None) -> PublicKey | None:
-    """The key that a login to a new box would try first; None where there is none."""
+    """Return the key that a login to a new box would try first, or None."""
     endpoint = resolve(parse_host("root@rented.invalid"), identity=identity)
     agent = Agent(endpoint.identity_agent)
     try:

@@ -1,4 +1,4 @@
-"""known_hosts files as OpenSSH has them (sshd(8)): which keys they name for a host."""
+"""OpenSSH's known_hosts files (sshd(8)): which keys they list for a host."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from bootstrap.public_key import PublicKey
 
 @dataclass(frozen=True)
 class ListedKeys:
-    """What a known_hosts file says of one host."""
+    """The keys that known_hosts files list for one host."""
 
     keys: frozenset[PublicKey]
     revoked: frozenset[PublicKey]
 
 
 def read_known_hosts(files: Iterable[Path], host: str) -> ListedKeys:
-    """What the files say of `host` (`name`, or `[name]:port` beside port 22).
+    """Read the keys of `host` from the files (`name`, or `[name]:port` for other ports than 22).
 
-    Understands plain, wildcard, negated and hashed names and `@revoked`. An
-    authority (`@cert-authority`) says nothing here: a key counts, certified or not.
+    Supports plain, wildcard, negated and hashed names and `@revoked`. `@cert-authority`
+    is ignored: a key counts as it is, certified or not.
     """
     keys: set[PublicKey] = set()
     revoked: set[PublicKey] = set()
@@ -41,7 +41,7 @@ def read_known_hosts(files: Iterable[Path], host: str) -> ListedKeys:
 
 
 def key_lines(text: str) -> Iterator[tuple[str, str, PublicKey]]:
-    """Marker, names and key of each line that has them; other lines are passed over."""
+    """Yield marker, names and key of each line that has them; other lines are skipped."""
     for line in text.splitlines():
         words = line.split()
         if not words or words[0].startswith("#"):

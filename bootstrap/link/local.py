@@ -1,4 +1,4 @@
-"""`--host local`: the same wire, to this machine, without SSH."""
+"""`--host local`: a wire to this machine itself, without SSH."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONNECT_S = 30
 
 
 class LocalWire:
-    """Runs commands here, as a login would run them on a box."""
+    """Runs commands on this machine, as a login would run them on a box."""
 
     def __init__(self, shell: str = "/bin/sh") -> None:
         self.label = "this machine"
@@ -37,25 +37,25 @@ class LocalWire:
         return stream
 
     def connect(self, host: str, port: int) -> LocalPipe:
-        """A connection to `port` of `host`. Raises OSError."""
+        """Connect to `port` of `host`. Raises OSError."""
         try:
             return LocalPipe(socket.create_connection((host, port), timeout=_CONNECT_S))
         except TimeoutError as error:
             raise ConnectionRefusedError(str(error)) from None
 
     def alive(self) -> bool:
-        """Whether `close` was not called yet."""
+        """Whether `close` has not been called yet."""
         return self._open
 
     def close(self) -> None:
-        """End what is still running and didn't detach itself."""
+        """End all commands that are still running and didn't detach themselves."""
         self._open = False
         for stream in self._streams:
             stream.close()
 
 
 class LocalPipe:
-    """A connection to a port of this machine, or one that it can reach."""
+    """A connection to a port of this machine, or to one that it can reach."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)
@@ -63,11 +63,11 @@ class LocalPipe:
         self.recv, self.sendall = sock.recv, sock.sendall
 
     def shutdown_write(self) -> None:
-        """Nothing more is sent. Raises OSError."""
+        """Close the sending side. Raises OSError."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End it in both directions, and wake who reads."""
+        """Close both directions, and wake up a blocked reader."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -83,7 +83,7 @@ class LocalStream:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            cwd=os.path.expanduser("~"),  # noqa: PTH111 - where a login begins
+            cwd=os.path.expanduser("~"),  # noqa: PTH111 - where a login starts
             bufsize=0,
         )
         self._closed = False
@@ -94,7 +94,7 @@ class LocalStream:
         self._drain.start()
 
     def read(self, n: int) -> bytes:
-        """Up to `n` bytes of output; `b""` at the end, or once it was closed."""
+        """Read up to `n` bytes of output; `b""` at the end, or after `close`."""
         with self._reading:
             output = self._process.stdout
             if self._closed or output is None:
@@ -107,13 +107,13 @@ class LocalStream:
             return output.read(n) or b""
 
     def read_err(self) -> bytes:
-        """The last 64 KiB of the command's errors so far."""
+        """Return the last 64 KiB of the command's errors so far."""
         if self._process.poll() is not None:
             self._drain.join(0.2)
         return b"".join(self._errors)[-_ERRORS_KEPT:]
 
     def write(self, b: bytes) -> None:
-        """Send all of `b`. Raises BrokenPipeError when nothing reads any more."""
+        """Send all of `b`. Raises BrokenPipeError if the command no longer reads."""
         rest = memoryview(b)
         while rest:
             if self._process.stdin is None or self._process.stdin.closed:
@@ -128,12 +128,12 @@ class LocalStream:
                 self._process.stdin.close()
 
     def exit_status(self) -> int | None:
-        """Wait for the exit code; None when a signal ended it."""
+        """Wait for the exit code; None if a signal ended the command."""
         code = self._process.wait()
         return code if code >= 0 else None
 
     def close(self) -> None:
-        """End the command as a closed login does: SIGHUP; what has a session of its own goes on."""
+        """End the command with SIGHUP, as a closed login does; detached processes continue."""
         if self._closed:
             return
         self._closed = True
@@ -153,7 +153,7 @@ class LocalStream:
                 self._process.stdout.close()
 
     def _drain_errors(self) -> None:
-        """Take in the errors as they come: a full pipe would stall the command."""
+        """Read the errors as they come, because a full pipe would block the command."""
         kept = 0
         pipe = self._process.stderr
         if pipe is None:

@@ -1,7 +1,7 @@
-"""What a box says, read with bounds. No other module makes a number of a box's text.
+"""Parse a box's answers, with limits. No other module converts a box's text to numbers.
 
-Python's own readers take more than a box writes: `int` other scripts' digits and thousands of them,
-`str.isdigit` characters that `int` refuses.
+Python's own functions accept too much: `int` takes digits of other scripts, and thousands of them;
+`str.isdigit` is true for characters that `int` refuses.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from bootstrap.text.sanitize import sanitize
 
 MOST_LINES = 5000
 LONGEST = 4096
-"""Bytes of one line; more of it is not read."""
+"""Bytes that are read of one line."""
 _MOST_CODE = 255
 
 
 def number(text: str | bytes) -> int | None:
-    """A number as a box writes it; None where it is none, or longer than any that makes sense."""
+    """Parse a number of at most 18 digits; None for anything else."""
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     return int(plain) if re.fullmatch(r"[0-9]{1,18}", plain) else None
 
 
 def exit_code(text: str | bytes) -> int | None:
-    """A number that a shell can end with."""
+    """Parse a shell's exit code (0 to 255); None for anything else."""
     code = number(text)
     return code if code is not None and code <= _MOST_CODE else None
 
 
 def version(text: str) -> tuple[int, ...]:
-    """The first numbers in it, at most two; empty where there are none."""
+    """Return the first numbers in the text, at most two; empty if there are none."""
     return tuple(int(part) for part in re.findall(r"[0-9]{1,6}", text)[:2])
 
 
 def rows(answer: bytes) -> Iterator[tuple[str, str]]:
-    """The lines that are a word, a tab, and a value; both clean. All else is passed over."""
+    """Yield word and value of each line with a tab between them, sanitized; skip other lines."""
     for line in answer.split(b"\n", MOST_LINES)[:MOST_LINES]:
         word, tab, value = sanitize(line[:LONGEST]).partition("\t")
         if tab:

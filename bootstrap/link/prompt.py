@@ -1,7 +1,7 @@
-"""What a login says to the person, and asks of them, on their terminal.
+"""What a login tells the user, and asks on the terminal.
 
-Questions go to the controlling terminal, as ssh's do, and not to standard
-input or output, which may be a pipe or `--json`.
+Questions go to the controlling terminal, like ssh's, and not to standard
+input or output, which may be a pipe or used for `--json`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _ONE_QUESTION = threading.Lock()
-"""There is one terminal, and a login may be under way beside another question."""
+"""There is only one terminal, and a login may run in parallel with another question."""
 
 
 class Prompt:
-    """Says things through the caller's `say`; asks on the terminal."""
+    """Reports through the caller's `say`, and asks on the terminal."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
 
     def has_terminal(self) -> bool:
-        """Whether there is someone to ask."""
+        """Whether there is a terminal to ask on."""
         try:
             os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
         except OSError:
@@ -31,7 +31,7 @@ class Prompt:
         return True
 
     def confirm(self, question: str) -> bool:
-        """A yes, typed out. Without a terminal: no."""
+        """Ask for a typed-out "yes". False without a terminal."""
         if not self.has_terminal():
             return False
         with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
@@ -39,7 +39,7 @@ class Prompt:
             return terminal.readline().strip().lower() == b"yes"
 
     def choose(self, question: str, choices: Sequence[str]) -> str:
-        """One of `choices` by its number, asked on the terminal; the first for anything else."""
+        """Ask for the number of one of `choices`; anything else means the first."""
         listed = "".join(f"  {at}  {each}\n" for at, each in enumerate(choices, 1))
         with _ONE_QUESTION, Path("/dev/tty").open("r+b", buffering=0) as terminal:
             terminal.write(f"{listed}{question} (1 to {len(choices)}, or Enter for 1) ".encode())
@@ -48,7 +48,7 @@ class Prompt:
         return choices[at - 1 if 0 < at <= len(choices) else 0]
 
     def secret(self, prompt: str) -> str | None:
-        """A passphrase, not shown as it is typed; None when none was given."""
+        """Ask for a passphrase without showing it; None if none is given."""
         try:
             with _ONE_QUESTION:
                 return getpass.getpass(prompt) or None

@@ -1,4 +1,4 @@
-"""A link that comes back by itself: logs in again, with growing pauses, when it was lost."""
+"""A link that logs in again on its own after it was lost, with growing pauses."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ PAUSES_S = (0.5, 1, 2, 4, 8, 15)
 FIRST_PAUSES_S = (1, 3)
 """Pauses after a first login that broke off half-way, in seconds."""
 FIRST_PATIENCE_S = 20.0
-"""How long such logins are tried again, in seconds."""
+"""How long such a login is retried, in seconds."""
 PATIENCE_S = 3600.0
-"""How long to try before giving up, in seconds. The box goes on all the while."""
+"""How long to try before giving up, in seconds. The box continues in the meantime."""
 REFUSED_PATIENCE_S = 120.0
-"""How long a box that answers may refuse us, in seconds: after a restart its sshd is often up
-before its keys are back in place. Longer would be knocking at a stranger's door."""
+"""How long a box that answers may refuse our keys, in seconds: after a restart sshd is often up
+before the keys are back in place. After that, the box is likely someone else's."""
 
 
 class Backoff:
-    """Pauses between reconnects that bring nothing before the link is lost again, and their end.
+    """Growing pauses, with a limit, for a link that is lost repeatedly before anything was read.
 
-    `ReconnectingLink.reconnect` waits where a login fails; where each login succeeds and what
-    follows ends at once, this waits. Call `lost` before the link is taken up again.
+    `ReconnectingLink.reconnect` waits when a login fails; this waits when each login succeeds but
+    the link is lost right after it. Call `lost` before each reconnect.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Backoff:
         self._tries = 0
 
     def lost(self, why: LinkLost, news: int) -> None:
-        """Wait a while, longer each time, where `news` is what it was at the last loss.
+        """Wait, longer each time, if `news` has not changed since the last loss.
 
-        `news` counts what was read. Raises `why` once there was none for too long,
+        `news` counts what was read. Raises `why` if it did not change for too long,
         CancelledError.
         """
         if news != self._news:
@@ -58,7 +58,7 @@ class Backoff:
 
 
 class ReconnectingLink:
-    """The wire that stands now, and how to get another."""
+    """The current wire, and how to get a new one."""
 
     def __init__(  # noqa: PLR0913 - each has its own name where it is called
         self,
@@ -72,11 +72,11 @@ class ReconnectingLink:
     ) -> None:
         self._warn = warn
         self.cancel = cancel or CancelToken()
-        """Ends the wire, and every wait for another, with CancelledError."""
+        """Closes the wire, and ends every wait for a new one with CancelledError."""
         self.wire = self._first(login)
         self.label = self.wire.label
         self.on_reconnect: list[Callable[[], None]] = []
-        """What else is to be done each time the link is back."""
+        """Called each time the link is back."""
         self._login = login
         self._lost = lost
         self._back = back
@@ -87,7 +87,7 @@ class ReconnectingLink:
         self.wire.close()
 
     def _first(self, login: Callable[[], Wire]) -> Wire:
-        """The first login; one that breaks off half-way is tried again, since bad links do that."""
+        """Log in for the first time; a login that breaks off, as on bad links, is retried."""
         began = time.monotonic()
         for pause in FIRST_PAUSES_S:
             try:
@@ -100,10 +100,10 @@ class ReconnectingLink:
         return login()
 
     def reconnect(self, why: LinkLost) -> None:
-        """Log in again, and say once why that doesn't succeed.
+        """Log in again, retrying until it works; each new reason for a failure is reported.
 
-        Raises, when patience ends, what stood in the way last; HostKeyError and CancelledError
-        at once.
+        Raises the last such reason when patience ends; HostKeyError and CancelledError
+        immediately.
         """
         began = time.monotonic()
         refused_at: float | None = None
@@ -134,9 +134,9 @@ class ReconnectingLink:
             return
 
     def ask(self, question: Callable[[Wire], _Answer]) -> _Answer:
-        """The answer to `question`, which is asked anew on a new wire when the link was lost.
+        """Return the answer to `question`, asked again on a new wire if the link was lost.
 
-        Only for what may be asked twice. Raises what the question raises, and as `reconnect`.
+        Only for questions that may be asked twice. Raises what they raise, and as `reconnect`.
         """
         while True:
             self.cancel.check()
@@ -146,13 +146,13 @@ class ReconnectingLink:
                 self.reconnect(lost)
 
     def close(self) -> None:
-        """Close the wire that stands."""
+        """Close the current wire."""
         self.cancel.forget(self._cut)
         self.wire.close()
 
 
 def _since(refused_at: float | None, error: UnreachableError) -> float | None:
-    """Since when the box has refused us without a break; None where it doesn't."""
+    """Return since when every login has been refused; None if the last one was not."""
     if not isinstance(error, LoginRefused):
         return None
     return time.monotonic() if refused_at is None else refused_at

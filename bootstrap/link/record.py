@@ -1,12 +1,12 @@
-"""What is known of a box: one folder each below the state folder.
+"""What is known of each box, in a folder of its own below the state folder.
 
     boxes/NAME/box.json      how it is reached, its last profile and repository
-    boxes/NAME/known_hosts   its host keys, for boxstrap and for OpenSSH alike
+    boxes/NAME/known_hosts   its host keys, for both boxstrap and OpenSSH
 
-The two files of a new box come into being together: a folder that lacks one, or
-where it can't be read, is a box whose key nobody can compare any more
-(docs/adr/0004). An older record is read as it is: what it lacks has its default, and
-what a newer program added stays in it (docs/adr/0027).
+The two files of a new box are created together: if one is missing or unreadable,
+the box's host key can't be checked any more, and the box is refused
+(docs/adr/0004). An older record is read as it is: missing fields get their
+defaults, and keys that a newer program added are kept (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from bootstrap.public_key import PublicKey
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 GUARD = "guard.json"
-"""Beside `box.json`: what `guard` counted of its lease."""
+"""Next to `box.json`: what `guard` counted of the box's lease."""
 VERSION = 1
-"""Of `box.json`; a record without one is of version 1. Raise it only where an earlier
-program would misread the record: a key that it doesn't know, it keeps."""
+"""Version of `box.json`; a record without one has version 1. Raise it only if an earlier program
+would misread the record: new keys need no new version, since programs keep unknown keys."""
 
 
 @dataclass(frozen=True)
 class KnownBox:
-    """A box as this machine knows it. Nothing here is secret."""
+    """A box as this machine knows it. Contains no secrets."""
 
     name: str
     host_text: str
@@ -49,68 +49,68 @@ class KnownBox:
     profile: str = ""
     repo_key: str = ""
     key: str = ""
-    """Fingerprint of the key that logged in last: it is tried first."""
+    """Fingerprint of the key that logged in last, which is tried first."""
     own_pin: bool = False
-    """Made with `--new-box`: what ~/.ssh/known_hosts says of its address is of an earlier box."""
+    """~/.ssh/known_hosts has an earlier box's key for its address: `--new-box`, or a new rental."""
     created: float = 0.0
     """When it was first met, seconds since 1970."""
     seen: float = 0.0
     """When it was last logged in to, seconds since 1970."""
     folder_name: str = ""
-    """Where an earlier version named it by its bare address: that."""
+    """The bare address, if an earlier version named the box by it; else empty."""
     route: Route = field(default_factory=Route)
     provider: str = ""
-    """The provider that it was recognised as."""
+    """The provider that was recognised."""
     workdir: str = ""
     venv: str = ""
     console: str = ""
-    """The provider's page where it is paid for."""
+    """The provider's page where the box is managed and paid for."""
     price: float = 0.0
-    """Dollars an hour that it costs; 0 where nobody said."""
+    """Dollars an hour that it costs; 0 if unknown."""
     since: float = 0.0
-    """When its account says that it was started, seconds since 1970; 0 where none does."""
+    """When it was started, according to its account, seconds since 1970; 0 if unknown."""
     repo_root: str = ""
     """The first commit of the repository `repo_key`."""
     script: str = ""
     """The id of the last setup's script."""
     snapshot: str = ""
-    """What was placed last in that repository's tree on the box, as far as this machine knows."""
+    """The snapshot placed last in that repository's tree on the box, as far as known here."""
     secrets: tuple[str, ...] | None = None
-    """Names of the secrets that it was ever given; None where nobody noted that."""
+    """Names of all secrets that it was ever given; None if that was not recorded."""
     proved: str = ""
-    """The variables that were proved there, by their fingerprint."""
+    """Fingerprint of the variables that were proved there."""
     held_secrets: tuple[str, ...] | None = None
-    """Names of those that it holds by the last setup or wipe; None where nobody noted that."""
+    """Names of those that it holds after the last setup or wipe; None if not recorded."""
     editor_settings: Mapping[str, object] = field(default_factory=dict)
-    """What was last written to an editor's settings on the box."""
+    """The values that were written last to an editor's settings on the box."""
     ended: float = 0.0
     """When it was destroyed, or found to be gone, seconds since 1970."""
     spent: float = 0.0
-    """Dollars that it cost since its last start, as far as its account said; 0 where it didn't."""
+    """Dollars that it cost since its last start, according to its account; 0 if unknown."""
     lease: Mapping[str, object] = field(default_factory=dict)
-    """Its lease by the last setup that set one: its terms, see `box/lease.py`; when it was `set`,
-    what a person `extended` it by, and whether the box itself has it `held`."""
+    """The lease that the last setup set: its terms, see `box/lease/lease.py`; when it was `set`,
+    by how much a user `extended` it, and whether the box itself has it `held`."""
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """The record as it was read: what this program doesn't know in it is written again."""
+    """The record as it was read; keys that this program doesn't know are written back."""
 
     @property
     def costs_since(self) -> float:
-        """Since when it costs, as far as this machine knows: it was met after it was rented."""
+        """Since when it costs money; if unknown, since it was first met, which is later."""
         return self.since or self.created
 
     @property
     def folder(self) -> Path:
-        """Where everything about it is kept."""
+        """The folder with everything that is known of it."""
         return boxes_folder() / self.host_key_alias
 
     @property
     def host_key_alias(self) -> str:
-        """What its known_hosts calls it."""
+        """Its name in its known_hosts file."""
         return self.folder_name or self.name
 
     @property
     def known_hosts(self) -> Path:
-        """Its pinned host keys."""
+        """The file with its pinned host keys."""
         return self.folder / "known_hosts"
 
 
@@ -120,28 +120,28 @@ _TOP = (
     "name", "host_text", "address", "port", "user", "profile", "repo_key", "key", "own_pin",
     "created", "seen", "folder_name",
 )  # fmt: skip
-"""These stand at the top of the file, and a record in which one is of another type is damaged."""
+"""Fields at the file's top level; if one has the wrong type, the record counts as damaged."""
 _FACTS = tuple(
     f.name for f in dataclasses.fields(KnownBox) if f.name not in (*_TOP, "route", "raw")
 )
-"""All others, and the route, stand below `extra`, where programs from before `v` look for them."""
+"""All other fields; they and the route are in `extra`, where programs without `v` expect them."""
 
 
 def boxes_folder() -> Path:
-    """Where the folders of boxes lie."""
+    """Return the folder that has a folder for each box."""
     return paths.state_dir() / "boxes"
 
 
 def all_boxes() -> list[KnownBox]:
-    """Every known box, the newest first. A folder that can't be read is left out."""
+    """List every known box, newest first. A folder that can't be read is left out."""
     boxes = [_load(folder) for folder in boxes_folder().glob("*/")]
     return sorted((b for b in boxes if b), key=lambda box: box.created, reverse=True)
 
 
 def by_name(name: str) -> KnownBox | None:
-    """The box called `name`; a bare address, once a name itself, is the box at its port 22.
+    """Return the box called `name`; a bare address, once used as a name, means its port 22.
 
-    Raises UsageError where a newer boxstrap wrote its record.
+    Raises UsageError if a newer boxstrap wrote its record.
     """
     if NAME.fullmatch(name):
         refuse_newer(boxes_folder() / name)
@@ -153,20 +153,20 @@ def by_name(name: str) -> KnownBox | None:
 
 
 def unreadable() -> list[KnownBox]:
-    """Boxes of which nothing is known but the name: their record can't be read."""
+    """List boxes whose record can't be read, so that only the name is known."""
     folders = (folder for folder in boxes_folder().glob("*/") if NAME.fullmatch(folder.name))
     lost = (folder.name for folder in folders if any(folder.iterdir()) and not _load(folder))
     return [KnownBox(name, name) for name in sorted(lost)]
 
 
 def is_newer(folder: Path) -> bool:
-    """Whether a newer boxstrap wrote the record in `folder`: this one doesn't know what it says."""
+    """Whether a newer boxstrap wrote the record in `folder`, so that this one can't read it."""
     version = _read(folder).get("v")
     return type(version) is int and version > VERSION
 
 
 def refuse_newer(folder: Path) -> None:
-    """Raise UsageError where `is_newer`."""
+    """Raise UsageError if `is_newer`."""
     if is_newer(folder):
         raise UsageError(
             "a newer boxstrap wrote what is known of this box, so this one leaves it alone: "
@@ -176,22 +176,22 @@ def refuse_newer(folder: Path) -> None:
 
 
 def save(box: KnownBox, *, is_new: bool = True) -> None:
-    """Write the box's record, whole or not at all. Raises OSError, and as `refuse_newer`.
+    """Write the box's record atomically. Raises OSError, and as `refuse_newer`.
 
-    FileNotFoundError where it is not new, and another command put its record aside.
+    Raises FileNotFoundError if it is not new and another command moved its record aside.
     """
     refuse_newer(box.folder)
     write_private(box.folder / "box.json", _text(box), make_folder=is_new)
 
 
 def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
-    """Write record and known_hosts; of a box that was never met both or neither.
+    """Write record and known_hosts; for a new box both or neither.
 
-    False where somebody else met it first; nothing is written then. Raises as `save`.
+    Returns False, writing nothing, if another command was first. Raises as `save`.
     """
     folder = box.folder
     if not is_new:
-        save(box, is_new=False)  # first: a pin that no record leads to would be looked up by nobody
+        save(box, is_new=False)  # first, because a pin without a record is never looked up
         write_private(box.known_hosts, pins, make_folder=False)
         return True
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -210,7 +210,7 @@ def save_with_pin(box: KnownBox, pins: str, *, is_new: bool) -> bool:
 
 
 def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
-    """The names and keys that are pinned for the box; none where they can't be read."""
+    """List the names and keys that are pinned for the box; empty if they can't be read."""
     try:
         text = box.known_hosts.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -219,15 +219,15 @@ def pins_of(box: KnownBox) -> list[tuple[str, PublicKey]]:
 
 
 def forget(box: KnownBox) -> None:
-    """Remove everything known of the box, its pin included. Raises OSError."""
+    """Remove everything known of the box, including its pin. Raises OSError."""
     aside = box.folder.with_name(f".{box.folder.name}.forgotten")
     shutil.rmtree(aside, ignore_errors=True)
-    box.folder.rename(aside)  # at once: half of it would be a known box that is refused
+    box.folder.rename(aside)  # in one step: a half-removed folder would be a box that is refused
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def name_with_port(name: str, address: str, port: int) -> str:
-    """An entry of the ssh config for the bare address would speak for every other port there."""
+    """Add the port to a name that is the bare address: its ssh entry would match every port."""
     return f"{name}-{port}" if name.lower() == address.lower() else name
 
 
@@ -252,7 +252,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def read_box(folder: Path) -> KnownBox | None:
-    """The record in this folder; None where it is damaged, or a newer boxstrap's."""
+    """Read the record in this folder; None if it is damaged, or a newer boxstrap's."""
     return _box_of(_read(folder))
 
 
@@ -265,7 +265,7 @@ def _load(folder: Path) -> KnownBox | None:
 
 
 def _box_of(record: dict[str, Any]) -> KnownBox | None:
-    """None for a record that is damaged, or a newer boxstrap's."""
+    """Return None for a record that is damaged, or a newer boxstrap's."""
     extra, version = record.get("extra", {}), record.get("v", VERSION)
     own = {name: record[name] for name in _TOP if name in record}
     if not {"name", "host_text"} <= own.keys() or type(extra) is not dict or version != VERSION:
@@ -281,7 +281,7 @@ def _box_of(record: dict[str, Any]) -> KnownBox | None:
 
 
 def _like(value: object, default: object) -> Any:  # noqa: ANN401 - of the field's type
-    """A fact as its field has it; `default` where it is of another type, or not there."""
+    """Return the value for a field; `default` if it is missing or has another type."""
     if isinstance(value, list) and (default is None or isinstance(default, tuple)):
         return tuple(item for item in value if isinstance(item, str))
     return value if type(value) is type(default) else default

@@ -1,7 +1,7 @@
-"""The boxes that were met before, and which of them a host means.
+"""The known boxes, and which of them a host means.
 
-Rented addresses are reused, so one address may have several boxes; the newest
-one is meant, and `--new-box` makes another (docs/adr/0004).
+Rented addresses are reused, so several boxes may have one address: the newest
+is meant, and `--new-box` makes another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bootstrap.link.target import Target, parse_host
 
 
 def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
-    """The newest box that `target` means: by its name, by what was typed, by address and port."""
+    """Return the newest box that `target` means: by name, by host text, by address and port."""
     box = _named(target.text)
     if box:
         return box
@@ -38,18 +38,18 @@ def find(target: Target, endpoint: Endpoint | None = None) -> KnownBox | None:
 
 
 def _is_another(box: KnownBox, target: Target) -> bool:
-    """Whether accounts say that it is one: they never give an id twice."""
+    """Whether the account ids show that it is another box: accounts never reuse an id."""
     both = target.is_rented and parse_host(box.host_text).is_rented
     return both and box.host_text != target.text
 
 
 def at(endpoint: Endpoint) -> KnownBox | None:
-    """The newest box at this address and port."""
+    """Return the newest box at this address and port."""
     return next((box for box in all_boxes() if _is_at(box, endpoint)), None)
 
 
 def lookup(text: str) -> tuple[Target, KnownBox | None]:
-    """The target that `text` means, and the box where `text` is a known box's name.
+    """Return the target that `text` means, and the box if `text` is a known box's name.
 
     Raises UsageError, see `parse_host`.
     """
@@ -61,18 +61,18 @@ def lookup(text: str) -> tuple[Target, KnownBox | None]:
 def get_or_create(
     target: Target, endpoint: Endpoint, *, name: str | None = None, new_box: bool = False
 ) -> KnownBox:
-    """The known box of this host, brought up to date, or a new one. Nothing is written.
+    """Return the known box of this host, updated, or a new one. Nothing is written.
 
-    `name` wins over the host: a box of that name is now reached here, and its
-    pin decides whether it is the same. `new_box` makes another box even if one
-    is known. Raises UsageError for a `name` that can't be one or isn't free.
+    `name` wins over the host: the box of that name is now reached here, and its
+    pin decides whether it is the same. `new_box` makes a new box even if one is
+    known. Raises UsageError for a `name` that is invalid or taken.
     """
     if name is not None:
         check_name(name)
         name = name_with_port(name, endpoint.hostname, endpoint.port)
     owner = entry_owner(endpoint)
     if owner is not None:
-        target = parse_host(owner.host_text)  # an entry of ours may change: keep what it led to
+        target = parse_host(owner.host_text)  # keep where it leads: boxstrap's entry may change
     box = (by_name(name) if name else None) or find(target, endpoint)
     if box and not new_box and name in (None, box.name):
         return _at(box, target, endpoint)
@@ -86,7 +86,7 @@ def get_or_create(
             where="--name",
             hint="Give the new box another name.",
         )
-    # A clock that was wrong once must not make an earlier box the newest one.
+    # An earlier box must not be the newest one because the clock was wrong once.
     newest = max((box.created for box in all_boxes()), default=0.0)
     before = at(endpoint)
     fresh = KnownBox(
@@ -99,13 +99,13 @@ def get_or_create(
 
 
 def entry_owner(endpoint: Endpoint) -> KnownBox | None:
-    """The box whose entry in the ssh config, which boxstrap wrote, led to this endpoint."""
+    """Return the box whose ssh config entry, written by boxstrap, led to this endpoint."""
     box = by_name(endpoint.host_key_alias or "")
     return box if box and box.known_hosts in endpoint.user_known_hosts_files else None
 
 
 def check_name(name: str) -> None:
-    """Raise UsageError where a box can't be called that."""
+    """Raise UsageError if a box can't have that name."""
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} can't be a box's name.",
@@ -115,7 +115,7 @@ def check_name(name: str) -> None:
 
 
 def name_for(target: Target, endpoint: Endpoint) -> str:
-    """A readable default: an alias as it is, an account's id, else address-port."""
+    """Return a readable default name: the alias, the account's id, or address-port."""
     if target.is_rented:
         return re.sub(r"[^A-Za-z0-9._-]+", "-", target.text)[:56]
     is_alias = endpoint.hostname.lower() != target.address.lower()
@@ -125,7 +125,7 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
 
 
 def lost_half_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
-    """Refuses a box that was met before, and of which `what` can't be read any more."""
+    """Return the error that refuses a known box of which `what` can't be read any more."""
     pins = sorted((key for _, key in pins_of(box)), key=str)
     expect = pins[0].fingerprint if pins else "and what the provider's page shows"
     return HostKeyError(
@@ -138,7 +138,7 @@ def lost_half_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyErro
 
 
 def _named(text: str) -> KnownBox | None:
-    """The box of that name; where the name is a host as well, the newest box there."""
+    """Return the box of that name; if the name is also a host, the newest box there."""
     box = by_name(text)
     if box is None or (text == box.name and text != box.host_text):
         return box
@@ -152,7 +152,7 @@ def _is_at(box: KnownBox, endpoint: Endpoint) -> bool:
 
 
 def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
-    """The box where it is reached now; a host text that is its own name is no way to reach it."""
+    """Update how the box is reached; its own name is not stored as host text: it leads nowhere."""
     text = box.host_text if target.text in (box.name, box.folder_name) else target.text
     return dataclasses.replace(
         box,
@@ -166,7 +166,7 @@ def _at(box: KnownBox, target: Target, endpoint: Endpoint) -> KnownBox:
 
 
 def _taken() -> dict[str, str]:
-    """Names in use, by their small letters: some file systems know no others, nor do URIs."""
+    """Map lower-case to used names: URIs and some file systems don't distinguish case."""
     names = [folder.name for folder in boxes_folder().glob("*/")]
     return {name.lower(): name for name in (*names, *(box.name for box in all_boxes()))}
 
@@ -179,7 +179,7 @@ def _free_name(name: str, taken: dict[str, str]) -> str:
 
 
 def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
-    """Raise HostKeyError where a box without a readable record has such a name, or this address."""
+    """Raise HostKeyError if a box without a readable record has such a name, or this address."""
     for box in unreadable():
         if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
             refuse_newer(box.folder)

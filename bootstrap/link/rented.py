@@ -1,4 +1,4 @@
-"""A host that is named by its account's id: where it is reached now."""
+"""Hosts given by an account's id (`provider:id`): where they are reached now."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bootstrap.link.target import Target
 
 
 def reached(target: Target, box: KnownBox | None) -> Target:
-    """Where the box was reached last; of one that isn't known yet what its account says.
+    """Return where the box was reached last; for an unknown box, what its account reports.
 
     Raises as `look_up`.
     """
@@ -21,12 +21,12 @@ def reached(target: Target, box: KnownBox | None) -> Target:
 
 
 def look_up(target: Target) -> Target:
-    """The target with the address that the account has for it now, and what it costs.
+    """Return the target with its current address and price, as its account reports them.
 
-    Raises UsageError where there is no key or no such box, UnreachableError where the account
-    can't be asked, or says that the box can't be reached.
+    Raises UsageError if there is no API key or no such box, UnreachableError if the account
+    can't be asked, or reports that the box can't be reached.
     """
-    from bootstrap.providers.accounts import find_rented  # most starts ask no account
+    from bootstrap.providers.accounts import find_rented  # here, as most calls ask no account
 
     box = find_rented(target.text)
     return dataclasses.replace(
@@ -40,7 +40,7 @@ def look_up(target: Target) -> Target:
 
 
 def refuse_alias(target: Target) -> None:
-    """Raise UsageError where the user's ssh config could mean the same words."""
+    """Raise UsageError if the text could also mean a host of the user's ssh config."""
     name, _, number = target.text.partition(":")
     is_port = number.isdecimal() and 0 < int(number) < 65536
     alias = target.text if has_alias(target.text) else name if is_port and has_alias(name) else ""

@@ -1,8 +1,8 @@
-"""From a typed host to an endpoint, through the user's own ssh configuration.
+"""Resolve a typed host to an endpoint, through the user's own ssh configuration.
 
-The real `ssh -G` resolves it: paramiko ignores `Include` and knows no `Match`
-(docs/adr/0004). A ProxyJump becomes an `ssh -W` of the real OpenSSH, so that the
-user's configuration, keys and host-key checks apply to the jump host as they are.
+The real `ssh -G` does this, because paramiko ignores `Include` and doesn't support
+`Match` (docs/adr/0004). A ProxyJump becomes an `ssh -W` of the real OpenSSH, so that
+the user's configuration, keys and host-key checks apply to the jump host unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bootstrap.link.target import Target
 from bootstrap.paths import expanded
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds until a connection counts as timed out, where the ssh config says nothing."""
+"""Seconds until a connection times out, if the ssh config doesn't set it."""
 
 
 _OF_AN_ENTRY = ("hostname", "user", "port", "identityfile", "proxyjump", "hostkeyalias")
@@ -44,28 +44,28 @@ class Endpoint:
     identity_agent: str | None = None
     proxy_command: str | None = None
     proxy_jump: str | None = None
-    """The jump hosts of which `proxy_command` was made, if it was."""
+    """The jump hosts from which `proxy_command` was made, if any."""
     host_key_alias: str | None = None
     known_hosts_files: tuple[Path, ...] = ()
-    """The user's and the system's."""
+    """The user's and the system's known_hosts files."""
     user_known_hosts_files: tuple[Path, ...] = ()
     address_family: str = "any"
     connect_timeout: float = CONNECT_TIMEOUT
 
     @property
     def label(self) -> str:
-        """How messages call it: `user@address:port`."""
+        """Its name in messages: `user@address:port`."""
         return f"{self.user}@{self.address}"
 
     @property
     def address(self) -> str:
-        """`address:port`, an IPv6 address in brackets."""
+        """`address:port`, with an IPv6 address in brackets."""
         host = f"[{self.hostname}]" if ":" in self.hostname else self.hostname
         return f"{host}:{self.port}"
 
     @property
     def pin_name(self) -> str:
-        """How known_hosts files call its address."""
+        """Its address as known_hosts files write it."""
         name = self.hostname.lower()
         return name if self.port == 22 else f"[{name}]:{self.port}"
 
@@ -77,13 +77,13 @@ def resolve(
     identity: str | None = None,
     config: Path | None = None,
 ) -> Endpoint:
-    """The endpoint that `target` means to OpenSSH.
+    """Return the endpoint that `target` means to OpenSSH.
 
-    `user` is the profile's: it counts where neither the host nor the ssh
-    config names one. `identity` is a key file; it wins over the one in a pasted
+    `user` is the profile's: it is used if neither the host nor the ssh config
+    names one. `identity` is a key file; it wins over the one in a pasted
     command. `config` replaces the user's ssh config (`ssh -F`). Raises
     UsageError for a missing key file or a broken ssh config, UnreachableError
-    where there is no `ssh`.
+    if there is no `ssh`.
     """
     chosen = _existing_identity(identity or target.identity)
     settings = _ask_ssh(_ssh_arguments(target, chosen, config))
@@ -188,7 +188,7 @@ def _existing_identity(text: str | None) -> Path | None:
 
 
 def _existing(texts: list[str], tokens: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files that are there; a public key will do, an agent may hold its other half."""
+    """Return the files that exist, or whose `.pub` does: an agent may hold the private key."""
     paths = [Path(expand(text, tokens)) for text in texts if text != "none"]
     return tuple(p for p in paths if p.is_file() or p.with_name(p.name + ".pub").is_file())
 
@@ -200,7 +200,7 @@ def _known_hosts(
     for line in filter(None, map(settings.first, options)):
         words = line.split(" ")
         while words:
-            # `ssh -G` takes the quotes away: the longest path that is there is meant.
+            # `ssh -G` drops the quotes of paths with spaces: take the longest path that exists.
             ends = range(len(words), 0, -1)
             paths = [Path(expand(" ".join(words[:end]), tokens)) for end in ends]
             path = next((path for path in paths if os.path.isfile(path)), paths[-1])  # noqa: PTH113
@@ -210,7 +210,7 @@ def _known_hosts(
 
 
 def _agent_socket(text: str | None, tokens: Mapping[str, str]) -> str | None:
-    """The path of the agent's socket, None where there is to be none."""
+    """Return the path of the agent's socket, or None to use no agent."""
     if text is None or text == "SSH_AUTH_SOCK":
         return os.environ.get("SSH_AUTH_SOCK") or None
     if text == "none":
@@ -243,5 +243,5 @@ def _jump(settings: SshSettings) -> str | None:
 
 
 def _seconds(text: str | None) -> float:
-    """ConnectTimeout as `ssh -G` prints it: seconds, or none."""
+    """Parse ConnectTimeout as `ssh -G` prints it: seconds, or `none`."""
     return float(text) if text and text.isdigit() and int(text) > 0 else CONNECT_TIMEOUT

@@ -1,4 +1,4 @@
-"""The way that a login took, as a box's record keeps it."""
+"""The route that a login took, as it is kept in a box's record."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
 _KINDS = ("rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk", "xmss", "dsa")
 _DEFAULT_KEYS = frozenset(f"id_{kind}" for kind in _KINDS)
-"""What ssh tries by itself (ssh_config(5), IdentityFile)."""
+"""The key files that ssh tries by default (ssh_config(5), IdentityFile)."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way that a login took: the ssh config's entry is made of it later."""
+    """The route that a login took; the box's ssh config entry is made from it later."""
 
     identity: str = ""
     """The key file that was named for the box, by `--identity` or the profile."""
     identities: tuple[str, ...] = ()
-    """The key files that are offered; none where they are ssh's own choice."""
+    """The key files that are offered; empty if they are ssh's defaults."""
     identities_only: bool = False
     jump: str = ""
     proxy: str = ""
@@ -31,7 +31,7 @@ class Route:
 
 
 def route_of(endpoint: Endpoint, ours: Path) -> Route:
-    """The way that a login to `endpoint` takes; known_hosts below `ours` are no user's."""
+    """Return the route to `endpoint`; known_hosts files below `ours` are not the user's."""
     chosen = endpoint.chosen_identity
     named = endpoint.identity_files
     if all(path.name in _DEFAULT_KEYS for path in named):

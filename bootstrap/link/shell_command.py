@@ -1,8 +1,8 @@
-"""A script as one command line, the same under any login shell.
+"""Turn a script into one command line that works the same under any login shell.
 
-It travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash hand
-on unharmed: other characters stand for those that one of them takes for its own, or base64
-for all. `/bin/sh` decodes and runs it (docs/adr/0028).
+It travels in one single-quoted word that bash, dash, zsh, fish, tcsh and busybox ash pass on
+unchanged: each character that one of them would interpret is replaced by an unused one, or
+all of it is sent as base64. `/bin/sh` decodes and runs it (docs/adr/0028).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import re
 
 _TAKEN = "'!\\\n"
-"""What some login shell takes for its own between single quotes."""
+"""Characters that some login shell interprets even between single quotes."""
 _STAND_INS = "QXJZKVWYUGjzq" + "^@,%+78460" + "BCDFLNPRST"
 _PLAIN = re.compile("[ -~\t\n]*")
 _DECODE = (
@@ -19,12 +19,12 @@ _DECODE = (
     'i=$IFS s=$4; r "{}" "$1"; r "{}" "$2"; r "{}" "$3"; r "{}" "${{i#??}}"; '
     'set +f; set --; IFS=$i; unset -f r; eval "unset i j s; $s"'
 )
-"""Splitting at a character and joining with another starts no process, as `base64` does. The end of
-a line comes last: the script ends with one, and what it is split at must not be its end."""
+"""Splitting at one character and joining with another starts no process; `base64` does. The newline
+is restored last: splitting drops a separator at the end, and the script ends with a newline."""
 
 
 def shell_command(script: str, shell: str = "/bin/sh") -> str:
-    """A command line that runs `script` in `shell`, the same under any login shell.
+    """Return a command line that runs `script` in `shell`, the same under any login shell.
 
     The script's standard input is the command's. `shell` is a plain path or name.
     """

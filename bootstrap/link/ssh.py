@@ -1,9 +1,9 @@
-"""A login over SSH, with Fabric and paramiko underneath, and commands on it.
+"""A login over SSH, based on Fabric and paramiko, and commands on it.
 
-Fabric by itself trusts every host key, reads no `Include` and buffers output
-(docs/adr/0004); here its connection is given the socket
-that was dialled, the host keys of the box, our own choice of keys, and streams
-are read from the channel itself.
+Fabric alone trusts every host key, ignores `Include` and buffers output
+(docs/adr/0004). Here its connection gets the socket that was dialled, the box's
+host keys and boxstrap's choice of keys, and output is read directly from the
+channel.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from bootstrap.text.sanitize import sanitize
 _BANNER_TIMEOUT = 15
 _AUTH_TIMEOUT = 30
 _START_TIMEOUT = 60
-"""Seconds that a box may take to begin a command; paramiko would wait an hour, or without end."""
+"""Seconds that a box may take to start a command; paramiko would wait an hour, or forever."""
 _GULP = 4 * 1024 * 1024
-"""Bytes taken from the channel at once: taking them costs as much as what stays behind."""
+"""Bytes taken from the channel at once: each read also copies what stays in its buffer."""
 _FORBIDDEN = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _PIPE_WINDOW = 2 * 1024 * 1024
-"""Bytes a box may send unread on each connection of a tunnel: a page opens many."""
+"""Bytes a box may send unread on each connection of a tunnel: a web page opens many."""
 _ERRORS_KEPT = 64 * 1024
 
 
@@ -54,10 +54,10 @@ def login(
 ) -> SshWire:
     """Log in to the box once. Its host key is checked before anything is sent.
 
-    `dialing` is the connection begun with `dial`. A first contact's host key is
-    pinned, with the box's record `known`, once the login succeeded. Raises
-    UnreachableError, HostKeyError, UsageError (a `host_key` that is no
-    fingerprint), BoxstrapError where nothing can be written here.
+    `dialing` is the connection started with `dial`. At first contact the host
+    key is pinned, with the box's record `known`, after the login succeeded.
+    Raises UnreachableError, HostKeyError, UsageError (`host_key` is not a
+    fingerprint), BoxstrapError if nothing can be written here.
     """
     endpoint, prompt = dialing.endpoint, Prompt(say)
     try:
@@ -76,7 +76,7 @@ def login(
 
 
 def _connection(check: HostKeyCheck, keys: KeyLogin, dialing: PendingConnection) -> Connection:
-    """Fabric's connection, told everything, so that it looks nothing up itself."""
+    """Make Fabric's connection with all settings given, so that it looks nothing up itself."""
     endpoint = dialing.endpoint
     return Connection(
         host=endpoint.hostname,
@@ -112,7 +112,7 @@ def _open(connection: Connection, dialing: PendingConnection) -> None:
 
 
 class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
-    """Asked by paramiko about each host key: it is given none to compare with."""
+    """paramiko asks this about every host key, because it is given no known ones."""
 
     def __init__(self, check: HostKeyCheck) -> None:
         self._check = check
@@ -160,11 +160,11 @@ class SshWire:
         return stream
 
     def alive(self) -> bool:
-        """Whether the link still stands."""
+        """Whether the link is still up."""
         return self._transport.is_active()
 
     def connect(self, host: str, port: int) -> Pipe:
-        """A connection from the box, see `Wire.connect`. Raises LinkLost, OSError."""
+        """Connect from the box, see `Wire.connect`. Raises LinkLost, OSError."""
         try:
             return self._transport.open_channel(
                 "direct-tcpip",
@@ -187,7 +187,7 @@ class SshWire:
         self._dialing.close()
 
     def lost(self) -> LinkLost:
-        """Why the link is gone."""
+        """Return the error that says why the link is gone."""
         if self._heartbeat.died:
             return LinkLost(self.label, "the link was lost: nothing came from the box any more")
         farewell = sanitize(self._transport.farewell).strip()
@@ -196,7 +196,7 @@ class SshWire:
 
 @contextlib.contextmanager
 def _closed_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
-    """Whoever waits for the channel's answer waits no longer than that."""
+    """Close the channel after `seconds`, which ends any wait for its answer."""
     timer = threading.Timer(seconds, _let_go, (channel,))
     timer.daemon = True
     timer.start()
@@ -207,13 +207,13 @@ def _closed_after(seconds: float, channel: paramiko.Channel) -> Iterator[None]:
 
 
 def _let_go(channel: paramiko.Channel) -> None:
-    """Close it; where the link is gone, there is nobody to tell, and that is no error."""
+    """Close the channel; that the link is gone already is not an error."""
     with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
         channel.close()
 
 
 class SshStream:
-    """One command on a box, read straight from its channel."""
+    """One command on a box, read directly from its channel."""
 
     def __init__(self, channel: paramiko.Channel, wire: SshWire) -> None:
         self._channel = channel
@@ -225,7 +225,7 @@ class SshStream:
         self._drain.start()
 
     def read(self, n: int) -> bytes:
-        """Up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
+        """Read up to `n` bytes of output; `b""` at the end. Raises LinkLost."""
         if not self._piece:
             data = self._channel.recv(max(n, _GULP))
             if not data:
@@ -235,13 +235,13 @@ class SshStream:
         return bytes(head)
 
     def read_err(self) -> bytes:
-        """The last 64 KiB of the command's errors so far."""
+        """Return the last 64 KiB of the command's errors so far."""
         if self._channel.eof_received or self._channel.closed:
             self._drain.join(1)
         return b"".join(self._errors)[-_ERRORS_KEPT:]
 
     def write(self, b: bytes) -> None:
-        """Send all of `b`. Raises LinkLost, or BrokenPipeError when nothing reads any more."""
+        """Send all of `b`. Raises LinkLost, or BrokenPipeError if the command no longer reads."""
         rest = memoryview(b)
         while rest:
             try:
@@ -260,7 +260,7 @@ class SshStream:
             self._channel.shutdown_write()
 
     def exit_status(self) -> int | None:
-        """Wait for the exit code; None without one. Raises LinkLost."""
+        """Wait for the exit code; None if there is none. Raises LinkLost."""
         code = self._channel.recv_exit_status()
         if code >= 0:
             return code
@@ -269,17 +269,17 @@ class SshStream:
         return None
 
     def close(self) -> None:
-        """Let go of the command."""
+        """Close the command's channel."""
         self._closed = True
         _let_go(self._channel)
 
     def _check_end(self) -> None:
-        """An end that the box didn't say is the link's."""
+        """Raise LinkLost if the output ended because the link died, without the box's EOF."""
         if not self._closed and not self._channel.eof_received and not self._wire.alive():
             raise self._wire.lost()
 
     def _drain_errors(self) -> None:
-        """Take in the errors as they come: unread, they would close the shared window."""
+        """Read the errors as they come: unread, they would fill the window shared with output."""
         kept = 0
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             while piece := self._channel.recv_stderr(PIECE):

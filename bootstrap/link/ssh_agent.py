@@ -1,7 +1,7 @@
-"""The ssh agent, at whatever socket the ssh config names.
+"""A client for the ssh agent at the socket that the ssh config names.
 
-The protocol is draft-miller-ssh-agent: paramiko's own client reads only
-SSH_AUTH_SOCK, and one odd key in the agent costs it all the others.
+The protocol is draft-miller-ssh-agent. paramiko's own client supports only
+SSH_AUTH_SOCK, and loses all keys if the agent has one that it can't parse.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _IDENTITIES_ANSWER = 12
 _SIGN_REQUEST = b"\x0d"
 _SIGN_RESPONSE = 14
 _ANSWER_TIMEOUT = 5.0
-"""Seconds for the list of keys. Signing has no limit: hardware waits for a finger."""
+"""Seconds for the list of keys. Signing has no limit: a hardware key waits for a touch."""
 _LONGEST_ANSWER = 1 << 20
 
 
 class Agent:
-    """A connection to the agent. Without one it holds no keys; `problem` says why."""
+    """A connection to the agent. If it fails, `keys` is empty and `problem` says why."""
 
     def __init__(self, path: str | None) -> None:
         self.keys: list[PublicKey] = []
@@ -38,12 +38,12 @@ class Agent:
                 self.keys = []
 
     def close(self) -> None:
-        """Let go of the agent."""
+        """Close the connection."""
         if self._socket:
             self._socket.close()
 
     def sign(self, blob: bytes, data: bytes, flags: int) -> bytes:
-        """The agent's signature of `data` with the key `blob`. Raises KeyUnusable."""
+        """Return the agent's signature of `data` with the key `blob`. Raises KeyUnusable."""
         try:
             request = _SIGN_REQUEST + pack(blob) + pack(data) + struct.pack(">I", flags)
             kind, answer = self._ask(request)
@@ -89,7 +89,7 @@ class Agent:
 
 
 class AgentKey(paramiko.PKey):
-    """A key in the agent, as paramiko signs with it; hardware keys included."""
+    """A key in the agent, for paramiko to sign with; works for hardware keys too."""
 
     def __init__(self, agent: Agent, public: PublicKey) -> None:
         self.public_blob = None
@@ -97,14 +97,14 @@ class AgentKey(paramiko.PKey):
         self._public = public
 
     def get_name(self) -> str:
-        """The key's type on the wire."""
+        """Return the key's type, as SSH names it."""
         return self._public.kind
 
     def asbytes(self) -> bytes:
-        """The public half as it goes over the wire."""
+        """Return the public half in SSH's wire format."""
         return self._public.blob
 
     def sign_ssh_data(self, data: bytes, algorithm: str | None = None) -> bytes:  # type: ignore[override]
-        """Have the agent sign. Raises KeyUnusable."""
+        """Let the agent sign. Raises KeyUnusable."""
         flags = RSA_SIGNATURES.get((algorithm or "").removesuffix(CERTIFICATE), 0)
         return self._agent.sign(self._public.blob, data, flags)

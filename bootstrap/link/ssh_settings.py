@@ -1,4 +1,4 @@
-"""What `ssh -G` says of a host, and what `%` tokens, `~` and `${NAME}` stand for in it."""
+"""The settings that `ssh -G` prints for a host, and the `%` tokens, `~` and `${NAME}` in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bootstrap.paths import expanded
 
 
 class SshSettings:
-    """What `ssh -G` printed: lower-case keys, some of them several times."""
+    """The output of `ssh -G`: lower-case keys, some of them several times."""
 
     def __init__(self, text: str) -> None:
         self._pairs = [
@@ -24,15 +24,15 @@ class SshSettings:
         ]
 
     def first(self, key: str) -> str | None:
-        """The value that counts: ssh takes the first."""
+        """Return the first value of the key, which is the one that ssh uses."""
         return next((value for name, value in self._pairs if name == key), None)
 
     def all(self, key: str) -> list[str]:
-        """Each value of a key that may be there several times."""
+        """Return all values of a key that may be there several times."""
         return [value for name, value in self._pairs if name == key]
 
     def tokens(self, alias: str, hostname: str, user: str, port: int) -> dict[str, str]:
-        """What `%h` and the like stand for (ssh_config(5), TOKENS)."""
+        """Return the values of `%h` and the like (ssh_config(5), TOKENS)."""
         local = socket.gethostname()
         jump = self.first("proxyjump") or ""
         hashed = hashlib.sha1(f"{local}{hostname}{port}{user}{jump}".encode())  # noqa: S324 - as ssh does
@@ -54,9 +54,9 @@ class SshSettings:
 
 
 def expand(text: str, tokens: Mapping[str, str]) -> str:
-    """`~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh expands them.
+    """Expand `~`, `%` tokens and `${NAME}` of a path in an ssh config, as ssh does.
 
-    To ssh, home is the account's, whatever $HOME says.
+    ssh uses the account's home folder, not $HOME.
     """
     text = re.sub(r"\$\{([^}]+)\}", lambda m: os.environ.get(m[1], ""), text)
     text = re.sub(r"%(.)", lambda m: tokens.get(m[1], m[0]), text)

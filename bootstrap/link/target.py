@@ -1,13 +1,13 @@
-"""The host that a person typed, taken apart and checked. Pure: nothing is run or looked up.
+"""Parse and check the host that a user typed. Pure: nothing is run or looked up.
 
     user@address:port     ssh://user@address:port     [2001:db8::1]:22
     an alias of ~/.ssh/config, the name of a known box, or `local`
     vast:12345678     runpod:a1b2c3     lambda:…     paperspace:…     by the account's id
     "ssh -p 46769 root@203.0.113.7 -L 8080:localhost:8080"   as a dashboard shows it
 
-What a shell or ssh could take for more than a name is refused here, before
-anything runs: leading dashes, quotes, `$`, backticks, semicolons, whitespace,
-control and direction characters.
+Anything that a shell or ssh could interpret is refused here, before anything
+runs: leading dashes, quotes, `$`, backticks, semicolons, whitespace, control
+and direction characters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FORMS = (
 
 @dataclass(frozen=True)
 class Target:
-    """A host as it was typed. What is None was not said: the ssh config decides."""
+    """A host as it was typed. The ssh config decides about fields that are None."""
 
     text: str
     address: str
@@ -51,22 +51,22 @@ class Target:
     forwards: tuple[str, ...] = ()
     is_local: bool = False
     is_rented: bool = False
-    """`provider:id`: the account that pays for it knows its address."""
+    """Whether it was given as `provider:id`; its account has the address."""
     price: float = 0.0
-    """Dollars an hour, and since when it runs, where its account was asked and said so."""
+    """Dollars an hour; `since` is when it was started. Both only if its account reported them."""
     since: float = 0.0
 
 
 @dataclass
 class _Options:
-    """What the options of a pasted ssh command said."""
+    """The options of a pasted ssh command."""
 
     single: dict[str, str] = field(default_factory=dict)
     forwards: list[str] = field(default_factory=list)
 
 
 def parse_host(text: str) -> Target:
-    """Take `text` apart. Raises UsageError with the forms to use."""
+    """Parse `text`. Raises UsageError with the forms to use."""
     stripped = text.strip(" ")
     if not stripped:
         raise _wrong(text, "it is empty")
@@ -85,9 +85,9 @@ def parse_host(text: str) -> Target:
 
 
 def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
-    """The quoted form to use where someone typed `--host ssh -p 46769 root@…` without quotes.
+    """Return the quoted form to use if `--host ssh -p 46769 root@…` was typed without quotes.
 
-    None when the command line `argv` is no such thing.
+    None for any other command line `argv`.
     """
     words = [part for word in argv for part in word.split("=", 1)]
     for index in range(len(words) - 1):
@@ -99,7 +99,7 @@ def looks_like_unquoted_ssh(argv: Sequence[str]) -> str | None:
 
 
 def _parse_command(text: str, words: list[str]) -> Target:
-    """A whole ssh command: options before and after the address, as ssh itself allows."""
+    """Parse a whole ssh command; options may be before and after the address, as in ssh."""
     options, addresses = _read_options(text, words)
     if not addresses:
         raise _wrong(text, "the ssh command names no address")
@@ -147,7 +147,7 @@ def _read_options(text: str, words: list[str]) -> tuple[_Options, list[str]]:
 
 
 def _parse_destination(text: str) -> tuple[str | None, str, int | None]:
-    """`[ssh://][user@]address[:port][/]` as user, address and port."""
+    """Split `[ssh://][user@]address[:port][/]` into user, address and port."""
     rest = text
     if rest.startswith("ssh://"):
         rest = rest.removeprefix("ssh://").removesuffix("/")
@@ -229,7 +229,7 @@ def _check_word(text: str, kind: str, word: str, marks: str) -> None:
 
 
 def _one(text: str, kind: str, first: _T | None, second: _T | None) -> _T | None:
-    """The one of two that was said; UsageError when both were, differently."""
+    """Return the value that was given; UsageError if two different ones were."""
     if first is not None and second is not None and first != second:
         raise _wrong(text, f"it names two {kind}: {first} and {second}")
     return second if first is None else first
@@ -246,7 +246,7 @@ def _refuse_dangerous(text: str) -> None:
 
 
 def _show(char: str) -> str:
-    """A character that can be printed safely, whatever it is."""
+    """Return a printable form of any character."""
     return f"`{char}`" if char.isascii() and char.isprintable() else f"U+{ord(char):04X}"
 
 

@@ -1,10 +1,10 @@
-"""paramiko's transport, with what a fast and honest login needs.
+"""paramiko's transport, changed for fast and safe logins.
 
-Changed against paramiko's own: a 10 MiB window, AES-GCM first and nothing weak, no signature with
-SHA-1, keys renegotiated by volume as late as OpenSSH does, the service request sent together with
-the first login attempt (one round trip less), a question whether a key would do before its
-passphrase is asked, and the reason kept that a box gives when it hangs up. Each private name of
-paramiko's is listed in tests/unit/link/test_paramiko_names.py.
+Changes: a 10 MiB window; AES-GCM first, and no weak algorithms or SHA-1 signatures; fewer
+renegotiations of keys; the service request is sent together with the first login attempt (saves a
+round trip); the box can be asked whether it accepts a key before its passphrase is asked for; the
+reason that a box gives when it hangs up is kept. The private names of paramiko that are used are
+listed in tests/unit/link/test_paramiko_names.py.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from bootstrap.link.dial import HeardSocket
 from bootstrap.public_key import RSA, RSA_SIGNATURES
 
 WINDOW = 10 * 1024 * 1024
-"""Bytes a box may send unread: enough for 90 MiB/s at 100 ms, and little memory (docs/adr/0004)."""
+"""Bytes a box may send unread: enough for 90 MiB/s at 100 ms, but little memory (docs/adr/0004)."""
 HANDSHAKE_S = 15.0
 """How long the box may take to agree on keys, in seconds."""
 _PACKET = 128 * 1024
 _LONGEST_READ = 1024 * 1024
-"""Bytes; OpenSSH's packets have 256 KiB at the most (PACKET_MAX_SIZE)."""
+"""Bytes; OpenSSH's packets have at most 256 KiB (PACKET_MAX_SIZE)."""
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
 _WEAK = re.compile("cbc|sha1|md5|ssh-rsa|ssh-dss")
-"""Offered, it would be agreed on with whoever can do nothing else, or sits in between."""
+"""Never offered: a server that has nothing better, or someone in between, could pick it."""
 
-# What paramiko logs as errors is said in our own words, once.
+# boxstrap reports the errors that paramiko logs in its own words, once.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
 
 
 class _Packetizer(Packetizer):
-    """Renegotiates after 32 GiB; OpenSSH does so after 64 (2^32 AES blocks)."""
+    """Renegotiates keys after 32 GiB; OpenSSH does so after 64 GiB (2^32 AES blocks)."""
 
     REKEY_BYTES = 1 << 35
     REKEY_PACKETS = 1 << 31
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """As paramiko's, which would believe any length that a packet claims, up to 4 GiB."""
+        """Read as paramiko does, with a limit: paramiko accepts any packet length up to 4 GiB."""
         if n > _LONGEST_READ:
             raise paramiko.SSHException("it sent a packet of an impossible length")
         data: bytes = super().read_all(n, check_rekey)
@@ -63,7 +63,7 @@ class _Packetizer(Packetizer):
 
 
 def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
-    """`feed` for a channel whose box keeps to the window that it was given; paramiko trusts it."""
+    """Wrap `feed` to check that the box keeps to the channel's window; paramiko doesn't check."""
 
     def take(channel: Channel, message: Message) -> None:
         unread = len(channel.in_buffer) + len(channel.in_stderr_buffer)
@@ -90,8 +90,8 @@ class BoxTransport(ServiceRequestingTransport):
             default_window_size=WINDOW,
             default_max_packet_size=_PACKET,
             packetizer_class=_Packetizer,
-            # Before paramiko 5, an RSA key signs with SHA-1 where the login is faster than the
-            # box's list of signatures.
+            # Before paramiko 5, an RSA key signs with SHA-1 if the login starts before the box's
+            # list of signature algorithms has arrived.
             disabled_algorithms={"pubkeys": [RSA]},
         )
         self.heard_socket = sock
@@ -107,7 +107,7 @@ class BoxTransport(ServiceRequestingTransport):
         options.key_types = [*first, *(k for k in options.key_types if k not in first)]
 
     def ensure_session(self) -> None:
-        """Ask for the login service, without waiting: the answer comes before the login's."""
+        """Request the login service without waiting: its answer comes before the login's."""
         if not self.is_active():
             raise paramiko.SSHException("the transport is closed")
         if self.auth_handler is None:
@@ -124,14 +124,14 @@ class BoxTransport(ServiceRequestingTransport):
         return self.auth_handler.would_accept(username, kind, blob)
 
     def get_exception(self) -> Exception | None:
-        """As paramiko's; what a message that makes no sense raised in it is the box's fault."""
+        """Return paramiko's exception; one raised by a malformed message becomes SSHException."""
         error: Exception | None = super().get_exception()
         if error is None or isinstance(error, paramiko.SSHException | EOFError | OSError):
             return error
         return paramiko.SSHException(f"it sent what makes no sense ({type(error).__name__})")
 
     def close(self) -> None:
-        """Close at once: a reader asleep in `recv` is woken."""
+        """Close immediately: a reader that is blocked in `recv` is woken up."""
         with contextlib.suppress(OSError):
             self.heard_socket.shutdown(socket.SHUT_RDWR)
         super().close()
@@ -152,10 +152,10 @@ class KeyAuth(AuthOnlyHandler):
         method: str,
         finish_message: Callable[[Message], None] | None = None,
     ) -> list[str]:
-        """As paramiko's, but ready for the answer before the question is sent.
+        """Send the request as paramiko does, but create the event for the answer first.
 
-        paramiko makes the event after sending; an answer that is faster than
-        that is never noticed.
+        paramiko creates it after sending, so an answer that comes very fast is
+        never noticed.
         """
         self.auth_method = method
         self.username = username
@@ -191,7 +191,7 @@ class KeyAuth(AuthOnlyHandler):
         return self._accepted
 
     def _parse_userauth_info_request(self, m: Message) -> None:  # noqa: ARG002 - paramiko's
-        """Message 60 is SSH_MSG_USERAUTH_PK_OK where a key was asked about (RFC 4252, 7)."""
+        """Handle message 60: after a query for a key it is SSH_MSG_USERAUTH_PK_OK (RFC 4252, 7)."""
         self._accepted = True
         if self.auth_event:
             self.auth_event.set()

@@ -1,7 +1,7 @@
-"""A port of this machine that leads to a port of a box, over the login that is there.
+"""A local port that leads to a port of a box, over the existing login.
 
-It listens on this machine's loopback alone. Who connects while the link is lost waits for it to
-come back; what was connected is cut off, and connects again by itself if it is a browser.
+It listens only on this machine's loopback. When the link is lost, new connections wait for it to
+come back; existing ones are cut off (a browser reconnects on its own).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from bootstrap.link.reconnecting import ReconnectingLink
 from bootstrap.link.wire import PIECE, Pipe, Wire
 
 _CLOSED_PORT = 9
-"""`discard`: nothing listens there, so that nothing is disturbed."""
+"""`discard`: nothing listens there, so a trial connection disturbs nothing."""
 MOST = 64
-"""Connections at a time; more wait. A page of the box decides how many there are."""
+"""Connections at a time; more have to wait. A web page on the box decides how many it opens."""
 PATIENCE_S = 30.0
 """How long a new connection waits for a lost link, in seconds."""
 _TICK_S = 0.2
 _CUT = (OSError, EOFError, paramiko.SSHException)
-"""How a connection ends before its time, on either side."""
+"""Errors of a connection that is cut off, on either side."""
 _NEAR = 20
-"""Ports tried after the one wished for, before any free one is taken."""
+"""Ports tried from the preferred one on, before any free one is taken."""
 _LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
-"""Browsers try both for a name below `localhost`: whoever had the other one would be asked too."""
+"""Both, since browsers try both for a name below `localhost`: another program must not have one."""
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class Tunnel:
-    """One open port here. `close` ends it."""
+    """One open local port. `close` ends it."""
 
     def __init__(
         self, link: ReconnectingLink, forward: Forward, warn: Callable[[str], None]
     ) -> None:
-        """Raises BoxstrapError where this machine has no free port."""
+        """Start to listen. Raises BoxstrapError if this machine has no free port."""
         self.forward = forward
-        """Where it leads; replaced where the server has moved."""
+        """Where it leads; replaced if the server on the box has moved."""
         self._link = link
         self._warn = warn
         self._closed = threading.Event()
@@ -58,7 +58,7 @@ class Tunnel:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Take no connection any more."""
+        """Stop accepting connections."""
         self._closed.set()
         for listener in self._listeners:
             _end(listener)
@@ -70,7 +70,7 @@ class Tunnel:
                 here, _ = listener.accept()
             except OSError:
                 self._places.release()
-                self._closed.wait(_TICK_S)  # out of files, for example: others may end
+                self._closed.wait(_TICK_S)  # e.g. out of file descriptors: others may close
                 continue
             threading.Thread(target=self._serve, args=(here,), daemon=True).start()
 
@@ -108,14 +108,14 @@ class Tunnel:
 
 
 def _carry(here: socket.socket, pipe: Pipe, wire: Wire) -> None:
-    """Pass on what comes, both ways, until both have ended or one was cut off."""
+    """Copy in both directions until both have ended or one was cut off."""
 
     def up() -> None:
         if not _copy(here.recv, pipe.sendall, pipe.shutdown_write):
             _close(pipe)
 
     def end() -> None:
-        # What was cut off must not look like an end.
+        # A connection that was cut off must not look like a normal end.
         if not wire.alive():
             raise EOFError
         here.shutdown(socket.SHUT_WR)
@@ -129,7 +129,7 @@ def _carry(here: socket.socket, pipe: Pipe, wire: Wire) -> None:
 
 
 def forwards(wire: Wire) -> bool:
-    """Whether the box lets connections through to its own ports. Raises LinkLost."""
+    """Whether the box's sshd allows forwarding to its own ports. Raises LinkLost."""
     try:
         _close(wire.connect("127.0.0.1", _CLOSED_PORT))
     except PermissionError:
@@ -140,7 +140,7 @@ def forwards(wire: Wire) -> bool:
 
 
 def hold(link: ReconnectingLink, back: Callable[[], None]) -> None:
-    """Log in again each time the link is lost, and call `back` then; until somebody ends it.
+    """Log in again each time the link is lost, then call `back`; runs until interrupted.
 
     Raises as `ReconnectingLink.reconnect`.
     """
@@ -157,7 +157,7 @@ def hold(link: ReconnectingLink, back: Callable[[], None]) -> None:
 def _copy(
     read: Callable[[int], bytes], write: Callable[[bytes], object], end: Callable[[], object]
 ) -> bool:
-    """All that `read` gives; whether it came to its end."""
+    """Copy all that `read` gives; returns whether it reached the end."""
     try:
         while piece := read(PIECE):
             write(piece)
@@ -173,7 +173,7 @@ def _close(pipe: Pipe) -> None:
 
 
 def _end(sock: socket.socket) -> None:
-    """Close it, and wake who waits at it."""
+    """Close the socket, and wake up a thread that waits on it."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
     sock.close()
@@ -187,7 +187,7 @@ def _reset(sock: socket.socket) -> None:
 
 
 def _listen(wished: int) -> tuple[int, list[socket.socket]]:
-    """The port wished for, or else one that is free."""
+    """Listen on the preferred port, or else on a free one."""
     for port in (*range(wished, min(wished + _NEAR, 65536)), *[0] * _NEAR):
         with contextlib.suppress(OSError):
             return _listen_at(port)
@@ -195,7 +195,7 @@ def _listen(wished: int) -> tuple[int, list[socket.socket]]:
 
 
 def _listen_at(port: int) -> tuple[int, list[socket.socket]]:
-    """Listen at `port` of each loopback address that there is; 0 is any. Raises OSError."""
+    """Listen on `port` of each available loopback address; 0 means any. Raises OSError."""
     listeners: list[socket.socket] = []
     try:
         for family, address in _LOOPBACK:
@@ -217,7 +217,7 @@ def _listener(family: int, address: str, port: int) -> socket.socket:
     try:
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if sys.platform == "linux":  # elsewhere it would take a port that another program has
+        if sys.platform == "linux":  # on others it would take a port that another program uses
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address, port))
         listener.listen(MOST)

@@ -1,6 +1,6 @@
-"""From merged values to a Profile: what does not fit, said with file, line and key.
+"""Build a Profile from merged values, or report what is wrong with file, line and key.
 
-Strict: nothing is converted on the way in.
+Strict: a value of the wrong type is a problem, and is never converted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bootstrap.profile.schema import Profile
 from bootstrap.profile.values import LONGEST_LIST, RESULTS_KEY
 
 Where = tuple[str | int, ...]
-"""The way to a value: keys, and places in a list."""
+"""The path to a value: keys and list indexes."""
 
 Wrong = list[tuple[Where, str]]
-"""What is wrong, and where."""
+"""The path of each wrong value, and what is wrong with it."""
 
-# Not isinstance: to that, True is a whole number as well.
+# Compared by exact type: isinstance() would accept True as an int.
 _TYPES: dict[Kind, tuple[type, ...]] = {
     "text": (str,),
     "whole": (int,),
@@ -37,7 +37,7 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
 
 
 class WrongValuesError(ValueError):
-    """What is wrong with the values of a profile, all of it."""
+    """A profile has wrong values; `found` lists all of them."""
 
     def __init__(self, found: Wrong) -> None:
         self.found = found
@@ -45,7 +45,7 @@ class WrongValuesError(ValueError):
 
 
 def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]]:
-    """The profile that `tree` describes, or what is wrong with its values."""
+    """Return the profile that `tree` describes, or the problems with its values."""
     values = plain(tree)
     assert isinstance(values, dict)  # noqa: S101  (a Branch is a mapping)
     try:
@@ -58,7 +58,7 @@ def build(tree: Branch, name: str) -> tuple[Profile | None, list[ProfileProblem]
 
 
 def make_profile(values: Mapping[str, object], name: str = "") -> Profile:
-    """The profile of these values. Raises WrongValuesError."""
+    """Make a profile of these values. Raises WrongValuesError."""
     wrong: Wrong = []
     given = _attributes(Profile, values, (), wrong)
     if not wrong:
@@ -72,7 +72,7 @@ def make_profile(values: Mapping[str, object], name: str = "") -> Profile:
 def _attributes(
     section: type[Section], values: Mapping[str, object], where: Where, wrong: Wrong
 ) -> dict[str, Any]:
-    """What a section is made of. What is wrong joins `wrong`, here and below."""
+    """Return a section's attributes; add problems, nested ones too, to `wrong`."""
     fields = section.fields
     wrong += [((*where, name), "there is no such key") for name in values if name not in fields]
     missing = [name for name, each in fields.items() if each.default is REQUIRED]
@@ -85,7 +85,7 @@ def _attributes(
 
 
 def _value(field: Field, value: Any, where: Where, wrong: Wrong) -> object:  # noqa: ANN401
-    """What `value` is at `field`; it counts only where nothing is wrong."""
+    """Check one value and return it; the result only counts if nothing is wrong."""
     if value is None and field.optional:
         return None
     if misfit := _misfit(field, value):
@@ -143,7 +143,7 @@ def _dotted(where: Where) -> str:
 
 
 def _together(profile: Profile) -> Wrong:
-    """Values that are right one by one and wrong together."""
+    """Return problems of values that are valid alone but contradict one another."""
     python = profile.python
     wrong: Wrong = [
         (("env", name), "is listed under secrets too; its value would lie in this file")
@@ -164,7 +164,7 @@ def _together(profile: Profile) -> Wrong:
 
 
 def _results_to(profile: Profile) -> Wrong:
-    """What results need on their way into a bucket."""
+    """Check that the profile has what `train.results_to` needs."""
     train = profile.train
     if not (train and train.results_to):
         return []

@@ -1,6 +1,6 @@
-"""What `data:` of a profile lists: where each item comes from, and where it goes on the box."""
+"""The items of a profile's `data:`: where each comes from, and where it goes on the box."""
 
-# No `from __future__ import annotations`: the section's are read, as types.
+# No `from __future__ import annotations`: `Section` reads them as types.
 import posixpath
 import re
 from typing import Annotated, Literal
@@ -36,7 +36,7 @@ _EXPECTED: dict[Place, tuple[str, str]] = {
 
 
 def place_of(source: str) -> Place:
-    """Where an item comes from. Raises ValueError for a scheme that nobody fetches."""
+    """Return what kind of source this is. Raises ValueError for a scheme that is not supported."""
     scheme = _SCHEME.match(source)
     if not scheme:
         return "local"
@@ -61,7 +61,7 @@ def _source(text: str) -> str:
 
 
 def _target(path: str) -> str:
-    """By its shortest name; a slash at its end says that it is a folder."""
+    """Normalize the path, and keep a trailing slash: it means a folder."""
     if not set(path.split("/")) - {"", ".", "~"}:
         raise ValueError(f"{shown(path)} is no place of its own")
     if path.startswith(("/", "~")):
@@ -108,12 +108,12 @@ class DataItem(Section):
 
     @property
     def source(self) -> str:
-        """Its `from`."""
+        """The item's `from`."""
         found: str = self.from_
         return found
 
     def exclude_rules(self) -> list[tuple[str, bool]]:
-        """Its patterns as regular expressions, and whether what fits stays away."""
+        """Return `exclude` as regular expressions, each with whether a match is left out."""
         if not self.exclude:
             return []
         from pathspec import GitIgnoreSpec
@@ -123,12 +123,12 @@ class DataItem(Section):
 
     @property
     def place(self) -> Place:
-        """Where it comes from."""
+        """What kind of source it comes from."""
         return place_of(self.source)
 
 
 def misfits(items: list[DataItem]) -> list[tuple[int, str, str]]:
-    """What of an item is wrong together: its number, the key, and why."""
+    """Return keys that contradict one another: the item's number, the key, and why."""
     wrong: list[tuple[int, str, str]] = []
     seen: dict[str, int] = {}
     for number, item in enumerate(items):

@@ -1,7 +1,7 @@
-"""Which provider a box belongs to, by what it shows: variables' names and files.
+"""Recognise a box's provider by the names of its variables and its files.
 
-The hints are data of the shipped profiles (`provider.detect`). They are read
-here without the models: a first contact has no time to lose.
+The hints are in the shipped profiles (`provider.detect`). They are read here
+as plain YAML, without the schema, to keep a first contact fast.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Hints(NamedTuple):
-    """What a box shows: names of variables and paths of files."""
+    """Signs of a provider: names of variables and paths of files."""
 
     env: frozenset[str]
     files: frozenset[str]
 
 
 def recognise(env_names: Collection[str], files: Collection[str]) -> str:
-    """The shipped profile that most of the signs point to; `ssh` where none does."""
+    """Return the shipped profile that most of the signs point to; `ssh` if none does."""
     shown_env, shown_files = frozenset(env_names), frozenset(files)
     hits = {
         name: len(hints.env & shown_env) + len(hints.files & shown_files)
@@ -37,9 +37,9 @@ def recognise(env_names: Collection[str], files: Collection[str]) -> str:
 
 
 def other_than(own: Hints, env_names: Collection[str], files: Collection[str]) -> str:
-    """The provider whose signs a box shows, where it shows none of `own`; "" for no contradiction.
+    """Return the provider that a box shows signs of if it shows none of `own`, else "".
 
-    Without hints of its own a profile is for any host.
+    A profile without hints fits any host.
     """
     if not (own.env or own.files) or own.env & set(env_names) or own.files & set(files):
         return ""
@@ -48,7 +48,7 @@ def other_than(own: Hints, env_names: Collection[str], files: Collection[str]) -
 
 
 def all_hints() -> Hints:
-    """Every variable and file that a box should be asked for."""
+    """Return every variable and file that a box should be asked about."""
     each = _hints().values()
     return Hints(
         frozenset().union(*(hints.env for hints in each)),

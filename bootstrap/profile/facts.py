@@ -1,4 +1,4 @@
-"""What a profile can be begun from: the facts of a repository, each with its reason."""
+"""The facts of a repository that a first profile is made from, each with its reason."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bootstrap.profile.survey.packages import PACKAGES, name_of, same
 from bootstrap.profile.values import COMMAND, ENV_NAME, REPO_PATH
 
 _RESULTS = ("out", "outputs", "results", "checkpoints", "runs", "logs")
-# Packages that ask for a secret, by the name of the variable they read.
+# Packages that need a secret, and the variable from which they read it.
 _SECRETS = {"wandb": "WANDB_API_KEY", "huggingface-hub": "HF_TOKEN", "transformers": "HF_TOKEN"}
 _AMBIGUOUS = 15
-"""Scripts whose scores are this near are both possible."""
+"""Scripts that score less than this below the best one are candidates too."""
 
 
-# What a script is called that brings data, or a tokenizer, for a training.
+# Names of scripts that prepare data or a tokenizer for the training.
 _PREPARES = re.compile(
     r"(?!.*eval).*(?:prepar|download|preproc|get_data|dataset|tok)", re.IGNORECASE
 )
@@ -41,18 +41,18 @@ class Facts:
     command: Reasoned | None = None
     script: str | None = None
     candidates: tuple[str, ...] = ()
-    """Scripts that may be the training; more than one where `script` is a guess, or none."""
+    """Scripts that may be the training: several if `script` is a guess; none if the user chose."""
     uncovered: tuple[tuple[str, str], ...] = ()
-    """Script or notebook, and a package that it imports and nothing installs."""
+    """A script or notebook, and a package that it imports but nothing installs."""
     results: tuple[Reasoned, ...] = ()
     secrets: tuple[Reasoned, ...] = ()
     remarks: tuple[str, ...] = field(default=())
 
 
 def look(root: Path, *, url: str | None = None, command: str = "", script: str = "") -> Facts:
-    """What the repository at `root` shows; `url` is its origin, without user-info.
+    """Collect the facts of the repository at `root`; `url` is its origin, without user-info.
 
-    `command` is the training where the person said so, `script` where they chose one.
+    `command` is the training command, or `script` the training script, that the user chose.
     """
     said = commands.read(root)
     found = scripts.candidates(root, [run.script for run in said.runs])
@@ -86,7 +86,7 @@ def look(root: Path, *, url: str | None = None, command: str = "", script: str =
 
 
 def _script_of(root: Path, command: str) -> str:
-    """The script that a command runs, if it is one of the repository."""
+    """Return the script of the repository that a command runs, or ""."""
     words = command.split()
     modules = [
         f"{words[at + 1].replace('.', '/')}.py"
@@ -100,7 +100,7 @@ def _script_of(root: Path, command: str) -> str:
 
 
 def _command(said: commands.Said, script: str) -> Reasoned | None:
-    """How the chosen script is run: as a page says first, else by itself."""
+    """Return how to run the script: as the README or a run script does, else without arguments."""
     runs = [run for run in said.runs if run.script == script and fits(COMMAND, run.text)]
     whole = [run for run in runs if not run.unfilled]
     for run in (whole or runs)[:1]:
@@ -113,7 +113,7 @@ def _command(said: commands.Said, script: str) -> Reasoned | None:
 
 
 def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptCommand]:
-    """What a page, or else a run script, does before the training that was taken."""
+    """Return what the README, or else a run script, prepares before the chosen training."""
     taken = next((run for run in said.runs if told and run.text == told.value), None)
     for file in dict.fromkeys(
         run.file for run in said.runs if taken and run.script == taken.script
@@ -127,7 +127,7 @@ def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptC
 
 
 def _left_to_prepare(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
-    """What another file than the training's runs first may be meant for another size of it."""
+    """Only remark on what another file runs first: it may be for another size of the training."""
     if before and before[0].file != page:
         named = ", ".join(run.text for run in before)
         yield f"{before[0].file} runs first: {named} (what this training needs goes into `prepare`)"

@@ -1,9 +1,9 @@
-"""What the schema is made of: a section is a class, a key one line of it.
+"""Building blocks of the schema: a section is a class, and each key is a line of it.
 
-The annotation says what a key holds and what it takes from the person; `field` adds its
+The annotation says what a key holds and what it takes from the user; `field` adds its
 default, limits and description. Reading, `--set`, checking, the JSON Schema and the docs all
-follow from `Section.fields`. It is plain Python, since every command that reads a profile
-waits for it (docs/adr/0024-a-schema-in-plain-python.md).
+use `Section.fields`. It is plain Python because every command that reads a profile waits for
+its import (docs/adr/0024-a-schema-in-plain-python.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Field:
-    """What is expected at a key. `choices` lists the only words allowed."""
+    """What a key may hold; `choices` lists the only words allowed."""
 
     kind: Kind
     optional: bool = False
@@ -49,7 +49,7 @@ class Field:
     section: type[Section] | None = None
     takes: Takes | None = None
     default: object = REQUIRED
-    """A type stands for what it makes: no two profiles share a list."""
+    """A type is called for each profile, so that no two profiles share a list."""
     description: str = ""
     gt: float | None = None
     ge: float | None = None
@@ -61,7 +61,7 @@ class Field:
         return self.section.fields if self.section else {}
 
     def leaves(self, prefix: str = "") -> Iterator[tuple[str, Field]]:
-        """Everything inside that holds a value, by its key with dots between."""
+        """Yield the dotted key and field of everything inside that holds a value."""
         for name, inner in self.fields.items():
             if inner.section:
                 yield from inner.leaves(f"{prefix}{name}.")
@@ -70,22 +70,22 @@ class Field:
 
 
 class _Given(dict[str, Any]):
-    """What a line of the schema says beside its annotation."""
+    """What a line of the schema says in addition to its annotation."""
 
 
 def field(description: str, **given: object) -> Any:  # noqa: ANN401 - it stands for a value
-    """A key: its `default`, and limits of a number (`gt`, `ge`, `le`).
+    """Declare a key: its `default`, and limits of a number (`gt`, `ge`, `le`).
 
-    Without a default it is nothing where that is allowed, an empty list or map, or a
-    section of defaults; anything else must be given.
+    Without `default`, an optional key is None, a list or map is empty, and a section has
+    its defaults; any other key must be given.
     """
     return _Given(given, description=description)
 
 
 class Section:
-    """A section of a profile: one attribute a key, and none is ever changed.
+    """A section of a profile: one attribute per key, immutable.
 
-    A key that is a word of Python has an attribute with `_` behind it.
+    The attribute of a key that is a Python keyword ends with `_`.
     """
 
     fields: ClassVar[dict[str, Field]] = {}
@@ -105,7 +105,7 @@ class Section:
 
     @staticmethod
     def attribute(key: str) -> str:
-        """The attribute of a key."""
+        """Return the name of a key's attribute."""
         return f"{key}_" if keyword.iskeyword(key) else key
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -117,16 +117,16 @@ class Section:
     __hash__ = None  # type: ignore[assignment]
 
     def replace(self: S, **values: object) -> S:
-        """The same with other values, which nobody checks."""
+        """Return a copy with other values, which are not checked."""
         return type(self)(**{**vars(self), **values})
 
     def changed(self, names: Collection[str]) -> dict[str, Any]:
-        """Those of `names` that are not as they are by default."""
+        """Return the attributes among `names` that differ from their default."""
         default, own = vars(type(self)()), vars(self)
         return {name: own[name] for name in own if name in names and own[name] != default[name]}
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, in the order of the schema."""
+        """Return plain data, in the order of the schema."""
         values = ((name, getattr(self, name)) for name in type(self).__annotations__)
         return {name.rstrip("_"): _plain(value) for name, value in values}
 
@@ -138,7 +138,7 @@ def _plain(value: object) -> object:
 
 
 def _read(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, of any kind
-    """What an annotation says of a field."""
+    """Return the arguments of `Field` that an annotation stands for."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = {"takes" if isinstance(mark, Takes) else "rule": mark for mark in args[1:]}

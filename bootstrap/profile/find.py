@@ -1,4 +1,4 @@
-"""Which file a profile's name means."""
+"""Find the file that a profile's name means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 def shipped(name: str) -> Path | None:
-    """The file of the shipped profile `name`, if there is one."""
+    """Return the file of the shipped profile `name`, if there is one."""
     return _in(paths.shipped("profiles"), name)
 
 
@@ -32,9 +32,9 @@ def is_path(text: str) -> bool:
 
 
 def find(name_or_path: str) -> Path:
-    """The file that is meant: a path, else a profile of the user, else a shipped one.
+    """Return the file that is meant: a path, the user's profile, a shipped one, or a file here.
 
-    Raises ProfileError, with the names there are.
+    Raises ProfileError that lists the known names.
     """
     if is_path(name_or_path):
         return paths.expanded(name_or_path)
@@ -47,7 +47,7 @@ def find(name_or_path: str) -> Path:
 
 
 def of_repository(root: Path) -> Path | None:
-    """The profile that the repository at `root` carries, if it does."""
+    """Return the profile of the repository at `root`, if it has one."""
     path = root / OF_A_REPOSITORY
     return path if os.path.lexists(path) else None
 
@@ -63,7 +63,7 @@ def users_own() -> dict[str, Path]:
 
 
 def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
-    """The error for a name that no profile has."""
+    """Return the error for a name that no profile has."""
     close = nearest(name, names)
     hint = f"Did you mean {close}? " if close else ""
     return ProfileError(
@@ -73,7 +73,7 @@ def unknown_name(name: str, names: Iterable[str]) -> ProfileError:
 
 
 def label(path: Path) -> str:
-    """`path` as messages name it: short where it can be, and printable."""
+    """Return `path` as messages name it: as short as possible, and printable."""
     if is_shipped(path):
         return f"shipped {path.name}"
     text = str(path)

@@ -1,7 +1,7 @@
-"""What a repository's environment takes from git hosts, and what of it this machine sends.
+"""The git dependencies of a repository's environment, and which of them this machine sends.
 
-A box has no credential for a git host. What is named by ssh needs one there; of an https address
-nobody can tell without asking, so the profile says it.
+A box has no credential for a git host. An ssh address always needs one; whether an https address
+does can't be told without asking the host, so the profile says it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bootstrap.profile.schema import Python
 
 ReadFiles = Callable[[list[str]], dict[str, str]]
-"""Gives the texts of those of some files that are there."""
+"""Reads files by name; returns the texts of those that exist."""
 
 _MOST_INCLUDED = 8
 _SCHEMES = "|".join(kind.value for kind in UrlKind)
@@ -28,7 +28,7 @@ _INCLUDE = re.compile(
     r"^\s*(?:- *[\"']?)?(?:-r|-c|--requirement|--constraint)(?:\s+|=|(?=\S))([^\s#\"']+)",
     re.MULTILINE,
 )
-"""A file that another one includes; of an environment.yml in a list."""
+"""A file that another one includes; in an environment.yml this is a list item."""
 # `git+URL@REF#FRAGMENT` of a requirement; pip takes `git+user@host:path` too.
 _REQUIRED = re.compile(
     rf"git\+((?:(?:{_SCHEMES})://[^\s\"'#;/]+/|[\w.-]+@[\w.-]+:)[^\s\"'#;]+?)(?:@([^\s\"'#;@]+))?(?=[\s\"'#;]|$)"
@@ -37,11 +37,11 @@ _LOCKED = re.compile(r'source = \{ git = "([^"?#]+)(?:\?[^"#]*)?#([0-9a-f]{40,64
 _USER = re.compile(r"(?<=^ssh://)[^/@]+@")
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
-"""The whole id of a commit."""
+"""A full commit id."""
 
 
 class GitDependency(NamedTuple):
-    """A repository that an environment is made from, as an installer hands it to git."""
+    """A repository that an environment depends on, as an installer hands it to git."""
 
     address: str
     ref: str = ""
@@ -49,18 +49,18 @@ class GitDependency(NamedTuple):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it can only be one commit."""
+        """Whether `ref` is a full commit id."""
         return COMMIT.fullmatch(self.ref) is not None
 
 
 def find_git_dependencies(python: Python, read: ReadFiles) -> list[GitDependency]:
-    """All that the profile and the files it means name; the same files as on the box."""
+    """Return those named by the profile, and by the files that the box would install from."""
     beside = _required("\n".join([*python.packages, *python.no_build_isolation]))
     return sorted({*beside, *_in_files(python, read)})
 
 
 def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
-    """In the order of `find_kind` in templates/lib/sources.sh."""
+    """Choose files in the same order as `find_kind` in templates/lib/sources.sh."""
     lock, listed = python.lock or "uv.lock", python.requirements
     named = [python.conda, *(listed or [])] if python.conda else listed or ["requirements.txt"]
     beside_lock = str(PurePosixPath(lock).parent / "pyproject.toml")
@@ -78,7 +78,7 @@ def _in_files(python: Python, read: ReadFiles) -> Iterator[GitDependency]:
 
 
 def _in_lock(lock: str, project: str) -> Iterator[GitDependency]:
-    """A lock names no user but `git`; uv takes another one from pyproject.toml again."""
+    """Take other users than `git` from pyproject.toml, as uv does: a lock drops them."""
     named = {_USER.sub("", each.address): each.address for each in _sources(project)}
     for address, commit in _LOCKED.findall(lock):
         yield GitDependency(named.get(address, address), commit)
@@ -87,7 +87,7 @@ def _in_lock(lock: str, project: str) -> Iterator[GitDependency]:
 def _in_requirements(
     names: Iterable[str], texts: dict[str, str], read: ReadFiles
 ) -> Iterator[GitDependency]:
-    """Requirements files, and those that they include."""
+    """Yield from requirements files, and from those that they include."""
     waiting, seen = list(names), set[str]()
     for _ in range(_MOST_INCLUDED):
         seen |= {*waiting}
@@ -104,7 +104,7 @@ def _in_requirements(
 
 
 def _in_project(text: str, extras: list[str], groups: list[str]) -> Iterator[GitDependency]:
-    """pyproject.toml: its dependencies, these extras and groups, and where uv takes them from."""
+    """Yield from pyproject.toml: its dependencies or these groups, these extras, uv's sources."""
     if "git" not in text:
         return
     data = parse_toml(text)
@@ -117,7 +117,7 @@ def _in_project(text: str, extras: list[str], groups: list[str]) -> Iterator[Git
 
 
 def _sources(text: str) -> Iterator[GitDependency]:
-    """Where pyproject.toml says that uv takes packages from."""
+    """Yield the git repositories in `tool.uv.sources` of pyproject.toml."""
     if "git" not in text:
         return
     uv = _map(_map(parse_toml(text).get("tool")).get("uv"))
@@ -138,7 +138,7 @@ def _required(text: str) -> Iterator[GitDependency]:
 
 
 def sent_from_here(python: Python, found: Iterable[GitDependency]) -> list[GitDependency]:
-    """Those that this machine fetches and sends; the box asks for the others by itself."""
+    """Return those that this machine fetches and sends; the box fetches the others itself."""
     return [each for each in found if _is_sent(python.private, each.address)]
 
 
@@ -147,13 +147,13 @@ def _is_sent(private: list[str] | None, address: str) -> bool:
         kind = check_url(address)
     except UsageError:
         return False
-    if address != without_user_info(address):  # it brings its own credential, wherever it goes
+    if address != without_user_info(address):  # the address has a credential in it
         return False
     return kind is UrlKind.SSH if private is None else is_named(private, address)
 
 
 def is_named(private: Iterable[str], address: str) -> bool:
-    """Whether one of `private` is this address, or the folder that it lies in."""
+    """Whether `private` names this address or a folder above it."""
     bare = _bare(address)
     return any(bare == each or bare.startswith(f"{each}/") for each in map(_bare, private))
 

@@ -13,7 +13,7 @@ _NO_DESCRIPTION = ("yaml-language-server:", "!", "-*-")
 
 @dataclass(frozen=True)
 class Listed:
-    """A profile by its name, in one line; `own` ones are the user's."""
+    """A profile as one line of the list; `own` means that it is the user's."""
 
     name: str
     path: Path
@@ -22,7 +22,7 @@ class Listed:
 
 
 def listed() -> list[Listed]:
-    """The user's own profiles, then the shipped ones that they do not replace."""
+    """Return the user's own profiles, then the shipped ones that they do not replace."""
     own = find.users_own()
     shipped = {name: path for name, path in find.shipped_ones().items() if name not in own}
     return [Listed(name, path, describe(path), own=True) for name, path in own.items()] + [
@@ -31,7 +31,7 @@ def listed() -> list[Listed]:
 
 
 def describe(path: Path) -> str:
-    """What the first line of comment at the top of the file says, or ""."""
+    """Return the first comment line at the top of the file, or ""."""
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST_FILE).decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Loading a profile: find, read, extend, merge, set, check. No network, and nothing is run."""
+"""Load a profile: find, read, extend, merge, set, check. No network; nothing in it is run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST_CHAIN = 8
 
 @dataclass(frozen=True)
 class Layer:
-    """One file of a profile's chain, as it stands."""
+    """One file of a profile's chain of `extends`, before merging."""
 
     path: Path
     tree: Branch
@@ -38,10 +38,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class LoadedProfile:
-    """A profile that is right, and where each of its values comes from.
+    """A valid profile, and where each of its values comes from.
 
-    `origins` has the keys that were given, with dots between; all others have
-    their default. `layers` are the files that were read, the nearest first.
+    `origins` has the dotted keys that were given; all others have their default.
+    `layers` are the files that were read: the profile, then what it extends.
     """
 
     profile: Profile
@@ -51,18 +51,18 @@ class LoadedProfile:
 
     @property
     def chain(self) -> tuple[Path, ...]:
-        """The files that were read, the nearest first."""
+        """The files that were read: the profile, then what it extends."""
         return tuple(layer.path for layer in self.layers)
 
     @property
     def needs_provider(self) -> bool:
-        """Whether no shipped profile is part of it, so that the box may say what it is."""
+        """Whether no shipped profile is part of it, so that the box shows which provider it has."""
         return not any(map(find.is_shipped, self.chain))
 
     def for_provider(self, provider: str) -> LoadedProfile:
-        """The same with the profile of `provider` underneath, if it has none yet.
+        """Return it based on the profile of `provider`, unless a shipped one is part of it.
 
-        Raises ProfileError where `provider` names no profile.
+        Raises ProfileError if `provider` names no profile.
         """
         if not self.needs_provider:
             return self
@@ -75,11 +75,11 @@ class LoadedProfile:
 def load(
     name_or_path: str | None, *, sets: Sequence[str] = (), repo_root: Path | None = None
 ) -> LoadedProfile:
-    """The profile of that name or path, with `sets` (`key.sub=value`) on top.
+    """Load the profile of that name or path, with `sets` (`key.sub=value`) on top.
 
-    None means the `boxstrap.yaml` of the repository at `repo_root`. Where there
-    is none, the answer holds defaults and `sets` alone: `for_provider` completes
-    it once the box has shown what it is.
+    None means the `boxstrap.yaml` of the repository at `repo_root`. If there is
+    none, the result has only defaults and `sets`; `for_provider` completes it
+    once the box's provider is known.
     Raises ProfileError; its text names every problem with file, line and key.
     """
     if name_or_path is not None:
@@ -104,12 +104,12 @@ def _assemble(layers: tuple[Layer, ...], sets: Sequence[str], name: str) -> Load
     known = {problem.key for problem in problems}
     files = [find.label(layer.path) for layer in layers]
     raise_problems([*problems, *(each for each in wrong if each.key not in known)], files)
-    assert profile is not None  # noqa: S101  (no profile, no silence)
+    assert profile is not None  # noqa: S101  (without a profile there are problems)
     return LoadedProfile(profile, origins(tree), layers, tuple(sets))
 
 
 def _chain(path: Path) -> tuple[Layer, ...]:
-    """The file and those that it extends, the nearest first."""
+    """Read the file, then those that it extends."""
     layers: list[Layer] = []
     seen: set[Path] = set()
     following: Path | None = path
@@ -126,18 +126,18 @@ def _chain(path: Path) -> tuple[Layer, ...]:
 
 
 def _resolve_data_paths(tree: Branch, folder: Path) -> None:
-    """Make the paths of `data:` absolute: they lie beside the file that names them."""
+    """Make the paths of `data:` absolute: they are relative to the file that names them."""
     leaf = tree.children.get("data")
     items = leaf.value if isinstance(leaf, Leaf) and isinstance(leaf.value, list) else []
     for item in items:
         source = item.get("from", "")
-        with contextlib.suppress(ValueError):  # said where it is checked
+        with contextlib.suppress(ValueError):  # reported when it is checked
             if source and place_of(source) == "local":
                 item["from"] = os.path.normpath(folder / expanded(source))
 
 
 def _is_ours(path: Path) -> None:
-    """Raise ProfileError where another user of this machine may have laid the file there."""
+    """Raise ProfileError if another user of this machine may have put the file there."""
     strange = [each for each in (path, real(path)) if os.path.lexists(each) and of_another(each)]
     if not strange or find.is_shipped(path):
         return

@@ -1,6 +1,6 @@
 """The sections of a profile that say what the machine is, what it may cost, and what ends it."""
 
-# No `from __future__ import annotations`: here they are read, as types.
+# No `from __future__ import annotations`: `Section` reads them as types.
 from typing import Annotated, Literal
 
 from bootstrap.profile import values

@@ -1,4 +1,4 @@
-"""Merging: mappings merge, lists replace, the later scalar wins."""
+"""Merge profiles: mappings are merged; a later list or scalar replaces the earlier one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bootstrap.profile.origins import Origin
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that is replaced whole; `items` says where each item of a list stands."""
+    """A value that is replaced as a whole; `items` are the origins of a list's items."""
 
     value: object
     origin: Origin
@@ -18,7 +18,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """A mapping; `origin` is where its key stands."""
+    """A mapping; `origin` is where its key is."""
 
     children: dict[str, Branch | Leaf] = field(default_factory=dict)
     origin: Origin | None = None
@@ -28,14 +28,14 @@ Tree = Branch | Leaf
 
 
 def merge(base: Tree, over: Tree) -> Tree:
-    """`over` on top of `base`. Neither is changed."""
+    """Return `over` on top of `base`. Neither is changed."""
     if not (isinstance(base, Branch) and isinstance(over, Branch)):
         return over
     return merge_branches(base, over)
 
 
 def merge_branches(base: Branch, over: Branch) -> Branch:
-    """`over` on top of `base`, both mappings."""
+    """Return `over` on top of `base`, both mappings."""
     children = dict(base.children)
     for key, child in over.children.items():
         children[key] = merge(children[key], child) if key in children else child
@@ -43,14 +43,14 @@ def merge_branches(base: Branch, over: Branch) -> Branch:
 
 
 def plain(tree: Tree) -> object:
-    """The values alone."""
+    """Return the values without their origins."""
     if isinstance(tree, Leaf):
         return list(tree.value) if isinstance(tree.value, list) else tree.value
     return {key: plain(child) for key, child in tree.children.items()}
 
 
 def origins(tree: Tree, prefix: str = "") -> dict[str, Origin]:
-    """Where each value stands, by its key with dots between."""
+    """Return the origin of each value by its dotted key."""
     if isinstance(tree, Leaf):
         return {prefix: tree.origin}
     found: dict[str, Origin] = {}
@@ -60,7 +60,7 @@ def origins(tree: Tree, prefix: str = "") -> dict[str, Origin]:
 
 
 def origin_of(tree: Tree, path: tuple[str | int, ...]) -> Origin | None:
-    """The place nearest to what lies at `path`: the item, the key, or the mapping around it."""
+    """Return the nearest known origin for `path`: the item, the key, or the mapping around it."""
     if not path:
         return tree.origin
     step, rest = path[0], path[1:]

@@ -1,4 +1,4 @@
-"""`train.metrics`: a line of the log with a `{name}` where each number stands, as an expression."""
+"""Turn a pattern of `train.metrics`, with a `{name}` for each number, into an expression."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMED = re.compile(r"\{([^{}]+)\}")
 
 
 def as_row(pattern: str) -> str:
-    """The pattern as `box/metrics.py` reads it: names, a TAB, an expression with a group for each.
+    """Return the pattern for `box/metrics.py`: names, a TAB, an expression with a group for each.
 
     The expression means the same to Python and to `grep -E`.
     """
@@ -20,6 +20,6 @@ def as_row(pattern: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """It, with as many spaces in each place as the log has."""
+    """Escape a text; a run of spaces in it matches one or more."""
     escaped = re.sub(r"([\\.*^$+?()|[])", r"\\\1", text)
     return re.sub(" +", " +", escaped)

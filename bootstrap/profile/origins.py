@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Origin:
-    """A place: a file with its line (from 1), or a word that names no file."""
+    """A file and line (from 1), or a word for a place that is no file, such as `--set`."""
 
     file: str
     line: int | None = None

@@ -1,4 +1,4 @@
-"""Commands of the person's own, from files in their config folder: no repository has a say."""
+"""The user's own commands, from files in their config folder: no repository can set them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bootstrap.profile import find
 
 
 def read_commands(file: Path, example: str) -> dict[str, str]:
-    """The commands of a file by their names, a line each: `NAME: command`; none without a file.
+    """Read commands by name from a file of lines `NAME: command`; none if there is no file.
 
-    Raises UsageError where others may write the file, or it isn't such YAML (`example` is right).
+    Raises UsageError if others may write the file, or it is not YAML like `example`.
     """
     from bootstrap.profile.yaml_source import Scalar, read
 

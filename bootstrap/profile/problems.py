@@ -1,4 +1,4 @@
-"""What is wrong with a profile: every problem at once, each with its file, line and key."""
+"""The problems of a profile, reported all together, each with its file, line and key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class ProfileProblem:
-    """One thing that is wrong: where, at which key (dots between), and what."""
+    """One problem: where, at which dotted key, and what is wrong."""
 
     origin: Origin
     key: str
@@ -21,12 +21,12 @@ class ProfileProblem:
 
     @property
     def where(self) -> str:
-        """The place, and for `--set` the key too, as the user typed it."""
+        """The origin, and for `--set` also the key, as the user typed it."""
         return f"{SET} {self.key}" if self.origin == SET and self.key else str(self.origin)
 
     @property
     def what(self) -> str:
-        """What is wrong, led by the key where the place does not name it."""
+        """What is wrong, after the key if `where` does not name it."""
         return self.message if self.origin == SET or not self.key else f"{self.key}: {self.message}"
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class WrongProfileError(ProfileError):
 
 
 def raise_problems(problems: Iterable[ProfileProblem], files: Sequence[str]) -> None:
-    """Raise WrongProfileError when there are problems: in the order of `files`, then of lines."""
+    """Raise WrongProfileError if there are problems, in the order of `files`, then of lines."""
     found = list(dict.fromkeys(problems))
     if not found:
         return

@@ -1,4 +1,4 @@
-"""The public keys that a profile lets in, read from their files."""
+"""Read the public keys that a profile authorizes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _LONGEST_KEY = 16 * 1024
 
 
 def public_keys(profile: Profile) -> list[str]:
-    """The keys that may log in; a path is read, so that the script holds the key itself.
+    """Return the keys that may log in; the files are read because the script has the keys in it.
 
-    Raises ProfileError where a file is missing or holds something else than a public key.
+    Raises ProfileError if a file is missing or is not a public key.
     """
     return [public_key(entry) for entry in profile.ssh.authorized_keys]
 
 
 def public_key(entry: str) -> str:
-    """The line of one public key file. Raises ProfileError."""
+    """Return the line of one public key file. Raises ProfileError."""
     path = expanded(entry)
     try:
         ordinary(str(real(path)))
-        if not path.is_file():  # a pipe would keep us waiting
+        if not path.is_file():  # opening a pipe would block
             raise FileNotFoundError
         with path.open("rb") as file:
             line = file.read(_LONGEST_KEY).decode().strip()

@@ -1,6 +1,6 @@
-"""From YAML with places to values with origins, as the schema expects them.
+"""Turn YAML nodes into values with origins, as the schema expects them.
 
-Here YAML's surprises end: where a text is expected, `3.10`, `0600`, `22:22`,
+YAML's surprises are caught here: where text is expected, `3.10`, `0600`, `22:22`,
 `on` and dates are errors that say what YAML would have made of them and how to
 write what was meant.
 """
@@ -27,14 +27,14 @@ _SCALARS = frozenset({"text", "whole", "number", "truth"})
 
 
 def read_tree(source: YamlFile, label: str) -> tuple[Branch, list[ProfileProblem]]:
-    """The values of a file, and everything that is wrong with it as it stands."""
+    """Return the values of a file, and the problems of this file alone."""
     reader = _TreeReader(label)
     tree = reader.section(source.keys, PROFILE, "")
     return tree, [*source.problems, *reader.problems]
 
 
 def scalar_value(text: str, kind: Kind) -> object:
-    """The value of `text` where a whole number, a number or true/false is expected.
+    """Return the value of `text` as a whole number, a number or true/false, as `kind` says.
 
     Raises ValueError that says what was expected.
     """
@@ -57,7 +57,7 @@ def choose(text: str, choices: Sequence[str]) -> str:
 
 
 def unknown_key(name: str, prefix: str, fields: Iterable[str]) -> str:
-    """What to say of a key that does not exist in the section `prefix` ("" or "python.")."""
+    """Return the message for an unknown key in the section `prefix` ("" or "python.")."""
     known = list(fields)
     close = nearest(name, known)
     if close:
@@ -128,13 +128,13 @@ class _TreeReader:
         read = self._sections(field.item) if field.item and field.item.section else self._text
         items = [read(item, f"{key}[{index}]") for index, item in enumerate(node.items)]
         found = [item for item in items if item is not None]
-        if len(found) < len(items):  # the places of the others would be wrong
+        if len(found) < len(items):  # the others would have wrong indexes
             return None
         places = tuple(item.origin for item in found)
         return Leaf([item.value for item in found], self._at(line), places)
 
     def _sections(self, field: Field) -> Callable[[Node, str], Leaf | None]:
-        """What reads the items of a list that have keys of their own."""
+        """Return a reader of list items that have keys of their own."""
 
         def read(node: Node, key: str) -> Leaf | None:
             if isinstance(node, Keys):
@@ -193,7 +193,7 @@ def _without_quotes(text: str, kind: Kind) -> str:
 
 
 def _surprise(node: Scalar) -> str:
-    """What YAML would make of a plain word where a text is expected."""
+    """Return the message for a plain word that YAML would not read as text."""
     if node.tag == "null":
         return "expected text, got nothing"
     made = _made(node)
@@ -219,6 +219,6 @@ def _kind_of(node: Node) -> str:
 
 
 def word(text: str) -> str:
-    """`text` without quotes, shortened; in quotes only where a terminal would stumble."""
+    """Return `text` shortened, and in quotes only if it has unprintable characters."""
     short = text if len(text) <= 60 else text[:59] + "…"
     return short if short.isprintable() else shown(short)

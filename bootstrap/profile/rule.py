@@ -1,4 +1,4 @@
-"""What one text of a profile must look like, and what is said where it doesn't."""
+"""What a text of a profile must look like, and the message if it doesn't."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _UNSEEN = {"Cc": "a control character", "Zl": "a line break", "Zp": "a line brea
 
 @dataclass(frozen=True)
 class Rule:
-    """What a text must look like, and how to say so.
+    """What a text must look like, and how messages describe it.
 
-    `longest` counts bytes of UTF-8. With `stays`, a path must not climb with
-    `..`. A `leading_dash` is refused where a program would take it for an option.
-    `finish` gets what passed, and returns it or raises ValueError.
+    `longest` counts bytes of UTF-8. With `stays`, a path must not contain `..`.
+    Without `leading_dash`, a text that a program would take for an option is refused.
+    `finish` gets a text that passed, and returns the final text or raises ValueError.
     A rule annotates a field: `Annotated[str, USER]`.
     """
 
@@ -58,7 +58,7 @@ class Rule:
         return ""
 
     def json_schema(self) -> dict[str, object]:
-        """The rule as far as JSON Schema, whose \\w knows ASCII alone, can say it."""
+        """Return the rule as far as JSON Schema can express it: its \\w is ASCII only."""
         schema: dict[str, object] = {"type": "string", "maxLength": self.longest}
         if not self.empty:
             schema["minLength"] = 1
@@ -68,7 +68,7 @@ class Rule:
 
 
 def fits(rule: Rule, text: str) -> bool:
-    """Whether a rule lets `text` pass."""
+    """Whether `text` passes a rule."""
     try:
         rule(text)
     except ValueError:
@@ -77,7 +77,7 @@ def fits(rule: Rule, text: str) -> bool:
 
 
 def shown(text: str, longest: int = 60) -> str:
-    """`text` in quotes, shortened, with nothing in it that a terminal obeys."""
+    """Return `text` in quotes, shortened and safe to print on a terminal."""
     return repr(text if len(text) <= longest else text[: longest - 1] + "…")
 
 

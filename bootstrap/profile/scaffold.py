@@ -1,4 +1,4 @@
-"""A first `boxstrap.yaml`, from what a repository shows. Nothing in it is run."""
+"""Write a first `boxstrap.yaml` from the facts of a repository. Nothing in it is run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from bootstrap.profile.facts import Facts
 from bootstrap.profile.survey.environment import Environment, Reasoned
 
-# What YAML can't take for a number, a date or a truth, and needs no quotes.
+# Words that need no quotes: YAML can't read them as a number, a date or a boolean.
 _SURELY_TEXT = re.compile(
     r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[A-Za-z][A-Za-z0-9_./-]*", re.I
 )
-_LONGEST_LIST = 70  # characters of a list in one line
+_LONGEST_LIST = 70  # characters of a list on one line
 
 
 def sketch(facts: Facts) -> str:
-    """The text of a profile with comments; it loads as it stands."""
+    """Return the text of a profile with comments; it can be loaded as it is."""
     parts = (
         _head(facts),
         _git(facts),
@@ -32,7 +32,7 @@ def sketch(facts: Facts) -> str:
 
 
 def notes(facts: Facts) -> list[str]:
-    """What the person has to decide, a line each."""
+    """Return what the user has to decide, one line each."""
     found, environment = [], facts.environment
     if _unsure(facts):
         taken = (
@@ -104,7 +104,7 @@ def _python(found: Environment) -> list[str]:
 
 
 def _items(key: str, values: tuple[Reasoned, ...]) -> list[str]:
-    """A list in one line where all of it has one reason, else a line for each."""
+    """Put a short list with one reason for all its items on one line, else each item on its own."""
     if len({each.why for each in values}) == 1:
         listed = _listed(each.value for each in values)
         if len(listed) < _LONGEST_LIST:
@@ -173,7 +173,7 @@ def _why(reason: str) -> str:
 
 
 def _plain(text: str | None) -> str:
-    """`text` for a comment: on one line, with nothing unseen in it."""
+    """Return `text` for a comment: on one line, without unprintable characters."""
     return "".join(char if char.isprintable() else "?" for char in text or "")[:200]
 
 

@@ -1,10 +1,10 @@
-"""What a profile is: one class a section, attributes named as the keys of the YAML.
+"""The schema of a profile: one class per section, with attributes named as the YAML's keys.
 
-Reading, merging, `--set` and checking lie beside this module. Every key says what it takes
-from the person (`Free`: nothing).
+Reading, merging, `--set` and checking are in other modules of this package. Every key says
+what it takes from the user (`Free`: nothing).
 """
 
-# No `from __future__ import annotations`: here they are read, as types.
+# No `from __future__ import annotations`: `Section` reads them as types.
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -190,7 +190,7 @@ class Profile(Section):
         "Profile to start from: a shipped one's name, or a path beside this file."
     )
     name: str = ""
-    """Set by the loader; no key of the YAML."""
+    """Set by the loader; not a key of the YAML."""
     provider: Provider = field("Who rents the box out.")
     box: BoxSection = field("The rented machine.")
     ssh: Ssh = field("How to log in.")
@@ -219,11 +219,11 @@ class Profile(Section):
 
 
 PROFILE = Field("section", section=Profile)
-"""What a whole file holds."""
+"""The whole file, as a field."""
 
 
 @lru_cache(maxsize=1)
 def taking_keys() -> dict[str, Takes]:
-    """The keys of a profile that take something from the person, and what."""
+    """Return the keys of a profile that take something from the user, and what they take."""
     marks = ((key, field.takes) for key, field in PROFILE.leaves())
     return {key: mark for key, mark in marks if mark and mark is not Takes.NOTHING}

@@ -1,7 +1,7 @@
-"""The JSON Schema of profiles, by which editors complete and check them.
+"""The JSON Schema of profiles, with which editors complete and check them.
 
-`python -m bootstrap.profile.schema_json > profiles/schema.json` renews the
-shipped file; a test says when that is due.
+`python -m bootstrap.profile.schema_json > profiles/schema.json` updates the
+shipped file; a test fails when it is out of date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum"}
 
 
 def schema() -> Json:
-    """The schema as plain data."""
+    """Return the schema as plain data."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "boxstrap profile",
@@ -37,7 +37,7 @@ def schema() -> Json:
 
 
 def text() -> str:
-    """The schema as the shipped file holds it."""
+    """Return the schema as the text of the shipped file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -60,7 +60,7 @@ def _key(field: Field) -> Json:
 
 
 def _values(field: Field) -> Json:
-    """What may stand at a key. A section or map whose keys are all commented out says nothing."""
+    """Return the schema of a key's value: null for a section or map with all keys commented out."""
     if field.choices:
         whole = field.kind == "whole"
         return {"enum": [int(choice) if whole else choice for choice in field.choices]}

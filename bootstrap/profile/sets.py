@@ -1,7 +1,7 @@
-"""`--set key.sub=value`: one value, on top of every file.
+"""Read `--set key.sub=value`: one value, on top of every file.
 
-The text is taken by what the key expects: where it expects a text it stays as
-it is typed, so `--set python.version=3.10` means 3.10.
+The key decides how the text is read. If it expects text, the text is taken as
+typed, so `--set python.version=3.10` means 3.10.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bootstrap.profile.reading import choose, scalar_value, unknown_key, word
 from bootstrap.profile.schema import PROFILE
 from bootstrap.profile.yaml_source import parse_list
 
-# What decides which files are read can't be changed once they are.
+# This key decides which files are read, and they are read before `--set` applies.
 _NOT_HERE = {"extends": "can't be set here; choose the profile with --profile"}
 
 
 def read_sets(sets: Iterable[str]) -> tuple[Branch, list[ProfileProblem]]:
-    """The values of all `--set` options, the last of equal keys winning, and what is wrong."""
+    """Return the values of all `--set` options and their problems; the last of equal keys wins."""
     tree, problems = Branch(), []
     for text in sets:
         key, equals, value = text.partition("=")
@@ -44,12 +44,12 @@ def _read(key: str, text: str) -> Branch:
 
 
 def _find(key: str) -> tuple[list[str], Field]:
-    """The steps of `key` and what is expected there. Raises ValueError."""
+    """Return the parts of `key`, and the field there. Raises ValueError."""
     if key in _NOT_HERE:
         raise ValueError(_NOT_HERE[key])
     field, path, rest = PROFILE, list[str](), key
     while rest and field.kind in ("section", "map"):
-        if field.kind == "map":  # the name of a variable is the rest, whatever is in it
+        if field.kind == "map":  # the rest is the name of a variable, dots included
             return [*path, rest], Field("text")
         name, _, rest = rest.partition(".")
         inner = field.fields.get(name)
@@ -80,7 +80,7 @@ def _value(text: str, field: Field, key: str) -> Leaf:
 
 
 def _list(text: str) -> list[str]:
-    """`[a, "b c"]`, or `a,b`; nothing at all is an empty list."""
+    """Read `[a, "b c"]` or `a,b`; an empty text is an empty list."""
     if text.lstrip().startswith("["):
         return parse_list(text, "--set")
     return [part.strip() for part in text.split(",")] if text.strip() else []

@@ -1,7 +1,7 @@
-"""What a key of a profile takes from the person, beside what it says of a box.
+"""What a key of a profile takes from the user, apart from what it says about a box.
 
-Every key of the schema is marked with one of these; a test walks it. What a repository's own
-profile takes needs the person's consent (`profile/takings.py`).
+Every key of the schema is marked with one of these; a test checks that. What a repository's
+own profile takes needs the user's consent (`profile/takings.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Takes(enum.Enum):
-    """The kinds; the value is what the list that the person agrees to calls it."""
+    """What is taken; the values are the words in the list that the user agrees to."""
 
     NOTHING = "nothing"
     SECRET = "secret"  # noqa: S105

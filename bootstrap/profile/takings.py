@@ -1,7 +1,7 @@
-"""What a repository's own profile takes from the person, and what they agreed to.
+"""What a repository's own profile takes from the user, and what they agreed to.
 
-A profile in the repository stood in was written by the repository's author. So is what it
-extends, and a link in it. Options, and profiles elsewhere, are the person's own word.
+A profile in the current repository was written by the repository's author, and so was what it
+extends, and a link in it. Options, and profiles elsewhere, are the user's own choice.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Taking(NamedTuple):
 
 @dataclass(frozen=True)
 class Takings:
-    """What the profile of the repository at `root` takes; sorted, each once."""
+    """What the profile of the repository at `root` takes, sorted and without duplicates."""
 
     root: Path
     each: tuple[Taking, ...]
 
     @property
     def digest(self) -> str:
-        """Names this list of this repository, and no other."""
+        """Identifies this list of this repository, and no other."""
         text = json.dumps([str(self.root), self.each])
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -64,7 +64,7 @@ class Takings:
 def find_takings(
     loaded: LoadedProfile, roots: Iterable[Path], kinds: Collection[Takes]
 ) -> Takings | None:
-    """What of `kinds` `loaded` takes by the word of a repository at one of `roots`, if it does."""
+    """Return what `loaded` takes of `kinds` because a repository at one of `roots` says so."""
     roots = [root.resolve() for root in roots]
     root, labels, found = None, set[str](), list[Taking]()
     shipped = set[str]()
@@ -94,19 +94,19 @@ def find_takings(
 
 
 def _others(root: Path) -> Iterator[str]:
-    """What a `.git` that came with the files leads to: objects of others would travel."""
+    """Yield other repositories' folders that `.git` points to: their objects would be sent too."""
     from bootstrap.repo import place
     from bootstrap.repo.names import shown
 
-    with contextlib.suppress(UsageError):  # no repository: said where it is needed
+    with contextlib.suppress(UsageError):  # no repository: reported if one is needed
         yield from (shown(str(other)) for other in place.find(root).others())
 
 
 def _leads_through(path: Path, root: Path) -> bool:
-    """Whether `path`, as it is written or behind its links, lies in `root`."""
+    """Whether `path`, as written or with its links resolved, is in `root`."""
     written = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
     if paths.real(paths.config_dir()) == paths.real(written.parent):
-        # The person's own folder, also where it lies in a repository of theirs (a home under git).
+        # The user's config folder, even if it is in a repository of theirs (a home under git).
         inside = (each.is_relative_to(root) for each in map(paths.real, (path, written.parent)))
         return tuple(inside) == (True, False)
     ways = {*map(paths.real, (path, *written.parents))}
@@ -115,7 +115,7 @@ def _leads_through(path: Path, root: Path) -> bool:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether they are one folder, also where its name may be written in several ways."""
+    """Whether both are the same folder, even if its name can be written in several ways."""
     try:
         return one.samefile(other)
     except OSError:
@@ -123,7 +123,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def values_of(profile: Profile, key: str) -> Iterator[str]:
-    """What a profile takes by a key, as the list names it."""
+    """Yield what a profile takes with a key, as the list names it."""
     value: object = profile
     for step in key.split("."):
         value = getattr(value, step)
@@ -141,7 +141,7 @@ def _real(path: str) -> str:
 
 
 def _key(path: str) -> str:
-    """The key itself is agreed to: the file may be the repository's, and hold another tomorrow."""
+    """Add the fingerprint: the file may be the repository's, and have another key tomorrow."""
     from bootstrap.profile.public_keys import public_key
     from bootstrap.public_key import PublicKey
 
@@ -156,7 +156,7 @@ def _address(url: str) -> str:
 
 
 def _data(source: str) -> str:
-    """What is read here, with this person's rights; what anybody may fetch takes nothing."""
+    """Return a local path or a bucket, read with the user's rights; public sources take nothing."""
     place = place_of(source)
     return _real(source) if place == "local" else source if place == "bucket" else ""
 
@@ -171,7 +171,7 @@ _SHOWN = {
 
 
 def agreed(root: Path) -> frozenset[Taking]:
-    """What the person agreed to for the repository at `root`; nothing where that can't be read."""
+    """Return what the user agreed to for the repository at `root`; nothing if it can't be read."""
     try:
         kept = json.loads(_record(root).read_bytes())
         if kept["repository"] != str(root):
@@ -182,7 +182,7 @@ def agreed(root: Path) -> frozenset[Taking]:
 
 
 def agree(takings: Takings) -> None:
-    """Keep that the person agreed to these, beside what they agreed to before."""
+    """Record that the user agreed to these, in addition to what they agreed to before."""
     each = sorted({*agreed(takings.root), *takings.each})
     kept = {"v": 1, "repository": str(takings.root), "takes": each}
     paths.write_private(_record(takings.root), json.dumps(kept, indent=1))

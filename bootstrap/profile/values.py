@@ -1,9 +1,9 @@
-"""What the words of a profile may look like.
+"""The rules for a profile's values.
 
 A value that ends up in a shell, a path or an argument has an allow-list here.
-Quoting is the renderer's work and is done for all of them; this is the first
-of the two fences. Free text (a command, the value of a variable) may hold any
-printable character, quotes and `$()` included: it arrives byte for byte.
+The renderer quotes all of them as well, so this is the first of two defences.
+Free text (a command, the value of a variable) may contain any printable
+character, including quotes and `$()`: it arrives byte for byte.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ KIB = 1024
 LONGEST_COMMAND = 8 * KIB
 LONGEST_LIST = 1000
 LONGEST_GRACE_S = 600
-"""Seconds for which whoever stops a run may have to wait."""
+"""The most seconds that `stop` may have to wait for a run to end."""
 GRACE_S = 10
 LOG_MAX_MIB = 1024
-"""Of a run of a profile without `train:`, too."""
+"""Also for a run whose profile has no `train:`."""
 
-# Assigning these breaks the very shells that read the environment file: bash
-# refuses to set the read-only ones and stops there; values are not expanded, so
-# a PATH written as "$PATH:/opt/bin" would leave the box without ls; BASH_ENV
-# and ENV run a file in shells that are not ours; others turn bash into another
-# language. With git's, each git command on the box, the setup's too, would be
-# about another repository than its own. LD_PRELOAD and the like do no such harm.
+# Assigning these breaks the shells that read the environment file: bash refuses
+# to set the read-only ones and stops there; values are not expanded, so a PATH
+# of "$PATH:/opt/bin" would leave the box without ls; BASH_ENV and ENV run a file
+# in shells that boxstrap did not start; others change how bash works. git's would
+# make each git command on the box, the setup's too, use another repository.
+# LD_PRELOAD and the like do no such harm.
 _REFUSED_NAMES = frozenset(
     {"BASHOPTS", "BASH_ENV", "BASH_VERSINFO", "ENV", "EUID", "HOME", "IFS"}
     | {"PATH", "PPID", "PWD", "SHELLOPTS", "UID", "_"}
@@ -48,16 +48,16 @@ def _without_slash(folder: str) -> str:
 
 
 def _not_of_git(path: str) -> str:
-    """What git keeps for itself comes from no box; some file systems know no capitals."""
+    """Refuse git's own folder, which no box may write; some file systems ignore case."""
     if any(part.rstrip(". ").lower() == ".git" for part in path.split("/")):
         raise ValueError(f"{shown(path)} lies in git's own folder")
     return path
 
 
 def ordinary(path: str) -> str:
-    """Return `path`; raises ValueError where the kernel makes up what lies there.
+    """Return `path`; raises ValueError if it is in /proc, /sys or /dev.
 
-    `/dev/shm` is an ordinary file system, in memory: repositories may lie there.
+    `/dev/shm` is allowed: an ordinary file system in memory, which may have repositories.
     """
     top = "/" + path.lstrip("/") if path.startswith("/") else path
     root, *folders = posixpath.normpath(top).split("/")
@@ -67,7 +67,7 @@ def ordinary(path: str) -> str:
 
 
 def _public(path: str) -> str:
-    """A private key never travels to a box."""
+    """Refuse all but `.pub` files: a private key must never travel to a box."""
     ordinary(path)
     if not path.endswith(".pub"):
         raise ValueError(f"expected a public key file, which ends in .pub, got {shown(path)}")
@@ -75,21 +75,21 @@ def _public(path: str) -> str:
 
 
 def _below(folder: str) -> str:
-    """An environment never is the repository itself."""
+    """Refuse the repository itself as the folder of the environment."""
     if not set(folder.split("/")) - {"", "."}:
         raise ValueError(f"expected {VENV.expected}, got {shown(folder)}")
     return folder.rstrip("/")
 
 
 def _shared(path: str) -> str:
-    """A folder below the repository, by its shortest name."""
+    """Return the normalized path of a folder inside the repository."""
     if not set(path.split("/")) - {"", "."}:
         raise ValueError(f"{shown(path)} is the repository itself")
     return posixpath.normpath(_not_of_git(path))
 
 
 def _git_takes(url: str) -> str:
-    """Git runs a program or reads a file for some URLs; the repository part knows which."""
+    """Refuse URLs for which git would run a program or read a file (`repo/urls.py`)."""
     from bootstrap.errors import UsageError
     from bootstrap.repo.urls import check_url
 
@@ -108,7 +108,7 @@ def _once(text: str) -> str:
 
 
 def _known_check(name: str) -> str:
-    """The table of checks lies with what runs on the box."""
+    """Refuse a name that is not in the table of checks, which is among the box's code."""
     from bootstrap.box.verdict.verify_table import NAMES
     from bootstrap.text.nearest import nearest
 
@@ -176,7 +176,7 @@ EXTRA = Rule(
 )
 GROUP = Rule(EXTRA.expected.replace("an extra", "a group"), EXTRA.pattern, EXTRA.longest)
 DISTRIBUTION = Rule(EXTRA.expected.replace("an extra", "a package"), EXTRA.pattern, EXTRA.longest)
-# The host takes no user name before it: what git or an index wants to know stays off the box.
+# No user name before the host: a credential for git or an index must not get to the box.
 _URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?"
 _SPECIFIER = r" ?(===?|~=|!=|[<>]=?) ?[0-9][A-Za-z0-9.*+!_-]*"
 REQUIREMENT = Rule(
@@ -190,7 +190,7 @@ INDEX_URL = Rule(
     rf"{_URL}(/[A-Za-z0-9._~%+-]*)*",
     512,
 )
-# apt takes a trailing dash for "remove this".
+# apt reads a trailing dash as "remove this".
 PACKAGE = Rule(
     "the name of a package (letters, digits, . _ + -)",
     r"[A-Za-z0-9]([A-Za-z0-9.+_-]*[A-Za-z0-9+.])?",

@@ -1,10 +1,10 @@
-"""YAML as text with places: every key and value knows its line, and nothing is converted.
+"""Read YAML as text with line numbers for every key and value; nothing is converted.
 
-PyYAML's events are read one by one, so that limits hold before anything is
-built. What YAML would make of a value (a number, a date) is kept beside its
-text: the reader of profiles knows what was expected there. Anchors, aliases and
-tags are refused: a profile needs none, and a few lines of them can stand for
-terabytes.
+PyYAML's events are read one by one, so that limits apply before anything is
+built. The type that YAML would give a value (a number, a date) is kept with its
+text, for the reader of profiles, which knows what was expected there. Anchors,
+aliases and tags are refused: a profile needs none, and a few lines of them can
+expand to terabytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEEPEST = 12
 MOST_NODES = 20_000
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Line breaks that YAML 1.1 counts and editors don't would put our line numbers out.
+# Also line breaks that YAML 1.1 counts and editors don't: line numbers would be wrong.
 _UNPRINTABLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
 )
@@ -35,9 +35,9 @@ _UNPRINTABLE = re.compile(
 
 @dataclass(frozen=True)
 class Scalar:
-    """A word or a text; `tag` is what YAML takes it for: str, int, float, bool, null, …
+    """A scalar; `tag` is the type that YAML gives it: str, int, float, bool, null, …
 
-    REFUSED is the tag of what was complained of already.
+    REFUSED is the tag of a value that was already reported as a problem.
     """
 
     text: str
@@ -66,7 +66,7 @@ Node = Scalar | Items | Keys
 
 @dataclass
 class YamlFile:
-    """What a file holds: its keys, and what was wrong with the YAML itself."""
+    """The keys of a file, and the problems of the YAML itself."""
 
     keys: Keys
     problems: list[ProfileProblem]
@@ -75,10 +75,10 @@ class YamlFile:
 def read(path: Path, label: str) -> YamlFile:
     """Read the file at `path`; `label` is how messages name it.
 
-    Raises WrongProfileError where nothing sensible can be made of the file.
+    Raises WrongProfileError if the file can't be used at all.
     """
     try:
-        # A pipe or a device would keep us waiting, or never end.
+        # Reading a pipe or a device could block, or never end.
         if path.exists() and not path.is_file():
             raise _stop(label, None, "this is not a file")
         ordinary(str(real(path)))
@@ -98,7 +98,7 @@ def read(path: Path, label: str) -> YamlFile:
 
 
 def parse(text: str, label: str) -> YamlFile:
-    """Parse `text`; raises WrongProfileError where nothing sensible can be made of it."""
+    """Parse `text`; raises WrongProfileError if it can't be used at all."""
     node, problems = _build(text, label)
     if isinstance(node, Scalar) and node.tag == "null":
         node = Keys((), 1)
@@ -108,7 +108,7 @@ def parse(text: str, label: str) -> YamlFile:
 
 
 def parse_list(text: str, label: str) -> list[str]:
-    """The texts of a one-line YAML list such as `[a, "b c"]`.
+    """Return the texts of a one-line YAML list such as `[a, "b c"]`.
 
     Raises ValueError when `text` is anything else.
     """
@@ -127,7 +127,7 @@ def parse_list(text: str, label: str) -> list[str]:
 
 
 def read_as(scalar: Scalar) -> object:
-    """What YAML makes of a plain `scalar`, for messages: 3.1 of `3.10`, 384 of `0600`."""
+    """Return what YAML reads a plain `scalar` as, for messages: `3.10` as 3.1, `0600` as 384."""
     constructor = yaml.constructor.SafeConstructor()
     node = yaml.ScalarNode(f"tag:yaml.org,2002:{scalar.tag}", scalar.text)
     make = getattr(constructor, f"construct_yaml_{scalar.tag}", None)
@@ -162,7 +162,7 @@ def _build(text: str, label: str) -> tuple[Node, list[ProfileProblem]]:
 
 def _not_yaml(error: yaml.YAMLError, text: str, label: str) -> WrongProfileError:
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    # The mark of a missing end lies behind the last line.
+    # If an end is missing, the mark is after the last line.
     line = min(mark.line, text.rstrip("\n").count("\n")) + 1 if mark else None
     if line and text.split("\n")[line - 1].lstrip(" ").startswith("\t"):
         return _stop(label, line, f"line {line} begins with a tab; indent with spaces")

@@ -1,4 +1,4 @@
-"""What was made in the repository's folder on a box: its branches, its edits, and their objects."""
+"""Work made in the repository's folder on a box: its branches, its edits, and their objects."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _BRANCH = re.compile(r"refs/heads/([A-Za-z0-9_][A-Za-z0-9._/+@-]{0,199})")
 
 @dataclass(frozen=True)
 class BoxWork:
-    """What a box says was made there. Every text in it is clean; no id is known to be true."""
+    """The work that a box reports. All text in it is sanitized; commit ids are not verified."""
 
     folder: str
     branches: dict[str, str]
-    """Name and commit of each; `HEAD` where that is on none."""
+    """Commit by branch name; the name is `HEAD` if HEAD is detached."""
     base: str
-    """What was placed there last: the edits are upon it."""
+    """The commit that was placed there last; the edits are based on it."""
     edits: str
-    """The commit of its edits; "" where there are none."""
+    """The commit of its edits; "" if there are none."""
     sent: tuple[str, ...]
-    """What was sent to it, and what that is upon."""
+    """Commits that were sent to the box, and their parents."""
     left: tuple[str, ...]
-    """New files that don't travel: too large, or repositories of their own."""
+    """New files that are not transferred: too large, or repositories of their own."""
     unread: bool
     """Whether the edits could not be read."""
 
     @property
     def commits(self) -> list[str]:
-        """All that is named."""
+        """Return the commits of the branches and of the edits, each once."""
         named = (*self.branches.values(), self.edits)
         return list(dict.fromkeys(commit for commit in named if commit))
 
 
 class BoxWorkStream:
-    """One command on the box: first what there is, then a pack of what is wanted of it."""
+    """One command on the box: it lists the work, then sends a pack of the wanted commits."""
 
     def __init__(  # noqa: PLR0913 - the query's own values
         self,
@@ -60,7 +60,7 @@ class BoxWorkStream:
         seconds: float,
         without_results: bool = False,
     ) -> None:
-        """`without_results`: new files below the results of its runs are left out."""
+        """With `without_results`, new files in the result folders of its runs are left out."""
         query = build_query(
             "back",
             workdir=workdir,
@@ -80,7 +80,7 @@ class BoxWorkStream:
         self._timer.start()
 
     def read_work(self) -> BoxWork | None:
-        """What was made there; None where the box has no such repository.
+        """Read the box's list of work; None if the box has no such repository.
 
         Raises LinkLost, NoAnswer.
         """
@@ -95,7 +95,7 @@ class BoxWorkStream:
         return _parse(bytes(answer))
 
     def pack(self, want: Sequence[str], have: Iterable[str]) -> Iterator[bytes]:
-        """The pack of what is wanted and not there already, as it comes. Raises LinkLost."""
+        """Yield the pack of `want` without `have`, in pieces. Raises LinkLost, NoAnswer."""
         asked = [*want, *(f"^{commit}" for commit in have), "."]
         self._stream.write("".join(f"{line}\n" for line in asked).encode())
         self._stream.close_write()
@@ -107,7 +107,7 @@ class BoxWorkStream:
             raise LinkLost(self._label)
 
     def close(self) -> None:
-        """Let go of the command."""
+        """Close the command's stream."""
         self._timer.cancel()
         self._stream.close()
 
@@ -153,7 +153,7 @@ def _parse(answer: bytes) -> BoxWork:
 
 
 def _branch(ref: str) -> str:
-    """Its name; "" for one that can't be part of a ref of ours (git-check-ref-format(1))."""
+    """The branch's name; "" if it can't be part of our refs (git-check-ref-format(1))."""
     found = _BRANCH.fullmatch(ref)
     if not found or re.search(r"\.\.|//|/\.|@\{|\.lock(/|$)|[/.]$", found[1]):
         return ""

@@ -1,4 +1,4 @@
-"""What a box answered about the profile's variables in each kind of shell, compared."""
+"""Compare a box's variables, as each kind of shell has them, with the profile's."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WAYS = {
     "vscode": "VS Code",
     "python": "training",
 }
-"""How a program starts on a box: in `box/environment_probe.py`, and as people call it."""
+"""Ways to start a program on a box: name in `environment_probe.py`, and name shown to users."""
 NOT_PROVED = {
     "no-tmux": "there is no tmux on this box",
     "not-built": "no environment was built yet",
     "local": "on your own machine the training alone sees them",
     "read-only-home": "the home folder can't be written, so only the training sees them",
 }
-"""Why a way is left out, by the box's word for it."""
+"""Why a way is left out, by the box's code for it."""
 RIGHT, OTHER, MISSING, SILENT, NONE = "right", "other", "missing", "no answer", "n/a"
 WRONG = {OTHER: "another value", MISSING: "missing"}
 _MOST_PLACES = 3
@@ -32,39 +32,39 @@ _PLACE = 200
 
 @dataclass(frozen=True)
 class ProvedVariable:
-    """One variable: what each way found, and where start-up files set it again."""
+    """One variable: its state in each way, and where start-up files set it again."""
 
     name: str
     secret: bool
     found: Mapping[str, str]
-    """By way: right, other, missing, no answer, n/a."""
+    """By way: `right`, `other`, `missing`, `no answer`, `n/a`."""
     in_file: str
-    """The same of the environment file itself."""
+    """The same for the environment file itself."""
     set_in: tuple[str, ...] = ()
 
     @property
     def wrong(self) -> dict[str, str]:
-        """The ways in which it is not as the profile says."""
+        """The ways in which its value differs from the profile, is missing, or gave no answer."""
         return {way: what for way, what in self.found.items() if what not in (RIGHT, NONE)}
 
 
 @dataclass(frozen=True)
 class EnvironmentProof:
-    """What became of a profile's variables on a box."""
+    """Comparison of all of a profile's variables on a box."""
 
     box: str
     shell: str
     variables: tuple[ProvedVariable, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """The ways that say nothing on this box, with the box's word for why."""
+    """The ways that can't be checked on this box, with the box's code for why."""
 
     @property
     def wrong(self) -> list[ProvedVariable]:
-        """Those that are not everywhere as the profile says."""
+        """The variables that are wrong in at least one way."""
         return [variable for variable in self.variables if variable.wrong]
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {
             "shell": self.shell,
             "proved": not self.wrong,
@@ -81,7 +81,7 @@ class EnvironmentProof:
         }
 
     def advice(self) -> list[str]:
-        """What is wrong, where, and what to do, a sentence or two for each."""
+        """For each problem, a sentence or two: what is wrong, where, and what to do."""
         silent = [way for way in WAYS if all(v.found[way] == SILENT for v in self.variables)]
         lines = [
             f"no answer from a shell in {_named(silent)}. "
@@ -121,9 +121,9 @@ def read_answer(
     secrets: Iterable[str] = (),
     box: str = "",
 ) -> EnvironmentProof:
-    """What a box answered, compared with `expected`, a digest for each name.
+    """Compare a box's answer with `expected`, a digest for each name.
 
-    A secret without one, whose value is not here, is compared with what the box keeps.
+    A secret without a digest (its value is not on this machine) is compared with the box's copy.
     """
     digests: dict[tuple[str, str], str] = {}
     answered: set[str] = set()

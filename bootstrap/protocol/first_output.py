@@ -1,4 +1,4 @@
-"""What a run says first: it is waited for a while, and shown."""
+"""Wait for a run's first output, and read it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bootstrap.protocol.run import STATES, Run
 from bootstrap.text.sanitize import sanitize
 
 FIRST_OUTPUT_S = 30
-"""How long a run's first output is waited for, in seconds."""
+"""How long to wait for a run's first output, in seconds."""
 MOMENT_S = "0.3"
-"""How long a run is watched after its first output: what fails at its start says so then."""
+"""Seconds to watch a run after its first output: a failure at its start shows by then."""
 _SHOWN_LINES = 10
 
 
 @dataclass(frozen=True)
 class FirstOutput:
-    """A run's first lines, or its last where it failed at once."""
+    """A run's first lines, or its last ones if it failed immediately."""
 
     state: str
     rc: int | None
@@ -48,14 +48,14 @@ def watch_beginning(wire: Wire, run: Run, workdir: str, redact: Sequence[str] = 
 
 
 def waits_for_output(name: str) -> str:
-    """What a person is told while the first line of a run is waited for."""
+    """Return the message to show while waiting for a run's first line."""
     return (
         f"{name}: waiting up to {FIRST_OUTPUT_S} s for its first line (Ctrl-C is safe: it goes on)"
     )
 
 
 def raise_if_failed(run: Run, box: str) -> None:
-    """Raise TrainingFailedError where a run that was just begun ended with an exit code."""
+    """Raise TrainingFailedError if a run that just started ended with a nonzero exit code."""
     if run.rc:
         raise TrainingFailedError(
             f"the command ended with exit code {run.rc}.",
@@ -65,7 +65,7 @@ def raise_if_failed(run: Run, box: str) -> None:
 
 
 def first_output(answer: bytes) -> FirstOutput:
-    """What `show_output` of `templates/lib/first_output.sh` says."""
+    """Parse what `show_output` in `templates/lib/first_output.sh` prints."""
     head, _, log = sanitize(answer).partition("\n")
     state, _, rc = head.partition(" ")
     failed = state == "finished" and rc != "0"

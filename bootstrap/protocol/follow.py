@@ -1,4 +1,4 @@
-"""Files on the box: the end of one, or all of it as it grows, across lost links, each byte once."""
+"""Read files on the box: the end of one, or all of it as it grows, each byte once, across links."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bootstrap.protocol.run import GOES_ON
 from bootstrap.text.sanitize import sanitize
 
 MOST_TOLD = 16 * 1024 * 1024
-"""Bytes of events that one setup may tell: two events a second for most of a day."""
+"""Bytes of events that one setup may send: two events a second for most of a day."""
 MOST_REFUSED = 100_000
-"""Lines among them that may be no events; another version's may be some."""
+"""Limit of lines that are not valid events; another boxstrap version may write some."""
 EVERY_S = 1.0
 ANSWER_S = 30.0
 """How long one answer may take, in seconds."""
@@ -27,12 +27,12 @@ _MOST_UNANSWERED = 3
 _MOST_WAITED = 3
 _LONGEST = 200
 _LONGEST_SECRET = 256 * 1024
-"""Bytes of a secret in its longest form."""
+"""Upper bound for a secret in its longest (encoded) form, in bytes."""
 _LOOK = "What runs on the box goes on. Log in with ssh and see what it does."
 
 
 def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[str] = ()) -> bytes:
-    """The last `most` bytes of a file below boxstrap's folder; empty where there is none.
+    """Return the last `most` bytes of a file in boxstrap's folder; empty if it doesn't exist.
 
     The box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer.
     """
@@ -43,13 +43,13 @@ def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[s
 def follow_file(
     wire: Wire, file: str, *, workdir: str = "", start: int = 0, redact: Sequence[str] = ()
 ) -> AnswerStream:
-    """A stream of `file` (below boxstrap's folder) from byte `start` on; it ends with the link.
+    """Stream `file` (in boxstrap's folder) from byte `start` on, until the link ends.
 
-    The box redacts the secrets that `redact` names; no byte is more or less for that.
-    Raises LinkLost; a file that isn't there yet is waited for. Reading raises
-    NoAnswer where the box says something else.
+    The box redacts the secrets that `redact` names, and keeps the number of bytes.
+    Waits for a file that doesn't exist yet. Raises LinkLost; reading raises NoAnswer
+    if the box's answer is something else.
     """
-    # The link may have broken within a secret: its beginning is read again.
+    # The link may have broken inside a secret, so the box must read that secret from its start.
     skip = min(start, _LONGEST_SECRET) if redact else 0
     there = RedactedThere(redact, skip, same_length=True)
     query = build_query("follow", there, workdir=workdir, file=file, **{"from": start - skip + 1})
@@ -57,11 +57,11 @@ def follow_file(
 
 
 class CompletionPoller(threading.Thread):
-    """Asks now and then, over the same login; closes the stream once all was read.
+    """Poll over the same login whether the writer has ended; close the stream once all is read.
 
-    `query` is a question whose answer is `running`, `queued`, or other words, then a tab and the
-    size of the file in bytes, then perhaps a tab and when the writer ended. A box that leaves
-    it unanswered three times in a row is given up: the stream is closed, and `trouble` says why.
+    The answer to `query` is a state (`running`, `queued`, or other words), a tab, the file's size
+    in bytes, and optionally a tab and the time when the writer ended. After three unanswered polls
+    in a row the box is given up: the stream is closed, and `trouble` says why.
     """
 
     def __init__(
@@ -69,17 +69,17 @@ class CompletionPoller(threading.Thread):
     ) -> None:
         super().__init__(name="end-watch", daemon=True)
         self.seen = seen
-        """Bytes of the file that were read so far; the reader keeps it."""
+        """Bytes of the file that were read so far; the reader updates it."""
         self.reached = False
         """Whether the writer has ended and everything it wrote was read."""
         self.state = ""
-        """The writer's state when it had ended, as the box words it."""
+        """The writer's last reported state, in the box's words."""
         self.ended: int | None = None
-        """When it ended, on the box's clock, where the box tells that."""
+        """When it ended, on the box's clock, if the box reports that."""
         self.is_stuck = False
-        """Whether the writer has ended, and what it wrote does not come: it is to be read anew."""
+        """Whether the writer ended but its last bytes don't arrive: read the file again."""
         self.trouble: UnreachableError | None = None
-        """Why nothing more is to be expected of this box."""
+        """Why the box was given up."""
         self._wire = wire
         self._stream = stream
         self._query = query
@@ -87,7 +87,7 @@ class CompletionPoller(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Ask, once nothing came for a while, until the end, or until the link is gone."""
+        """Poll whenever no new bytes arrived, until the end, or until the link is gone."""
         before, unanswered, waited = -1, 0, 0
         while not self._done.wait(EVERY_S) and self._wire.alive():
             if self.seen != before:
@@ -116,16 +116,16 @@ class CompletionPoller(threading.Thread):
         return self.state not in GOES_ON and self.seen >= written
 
     def stop(self) -> None:
-        """The reader has ended by itself."""
+        """Stop polling: the reader is done."""
         self._done.set()
 
 
 def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterator[Event]:
-    r"""The events of a setup from its first on, each once and in order, up to its `done`.
+    r"""Yield all events of a setup, each once and in order, up to its `done`.
 
-    A lost link is taken up again where it broke (`ReconnectingLink\.reconnect`, which may
-    give up with UnreachableError). Raises StepFailedError where the setup died without a word,
-    NoAnswer where the box tells no end of anything, or answers no more; CancelledError.
+    After a lost link, reading continues where it broke (`ReconnectingLink\.reconnect`, which may
+    give up with UnreachableError). Raises StepFailedError if the setup died without reporting it,
+    NoAnswer if the box sends too much, or stops answering; CancelledError.
     """
     lines, backoff = EventLines(), Backoff(cancel=link.cancel)
     last = told = 0
@@ -136,7 +136,7 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
             stream = follow_file(
                 wire, f"setups/{setup}/events.jsonl", workdir=workdir, start=lines.consumed
             )
-            # What was read over an earlier link counts: there may be nothing more to come.
+            # Count what earlier links read: nothing more may arrive.
             end = CompletionPoller(wire, stream, query, seen=lines.consumed)
             while piece := stream.read(64 * 1024):
                 told += len(piece)

@@ -1,4 +1,4 @@
-"""Starting a setup: the script and the secrets over one command's input, then it is on its own."""
+"""Start a setup: send script and secrets over one command's input; it then runs detached."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bootstrap.protocol.query import build_query
 from bootstrap.text.sanitize import sanitize
 
 _MOST_LACKS = 20
-"""Sentences that are shown; `lacks` in templates/steps/preflight.sh has fewer."""
+"""Sentences to show at most; `lacks` in templates/steps/preflight.sh has fewer."""
 _LONGEST = 300
 
 
 @dataclass(frozen=True)
 class Launch:
-    """One setup to start."""
+    """A setup to start."""
 
     script: str
     setup: str
@@ -36,16 +36,16 @@ class Launch:
 
 
 def new_setup_id(now: float | None = None) -> str:
-    """An id whose order by name is its order in time."""
+    """Return a new id; ids sort by time."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     return f"{stamp}-{random.token_hex(3)}"
 
 
 def launch(wire: Wire, start: Launch) -> None:
-    """Start it. A cut upload starts nothing.
+    """Start the setup. An incomplete upload starts nothing.
 
-    Raises BoxLacksError when the box's first look at itself says that set-up
-    can't work there (nothing was changed), LinkLost, NoAnswer.
+    Raises BoxLacksError when preflight finds that the box can't be set up (nothing was
+    changed), LinkLost, NoAnswer, BoxstrapError when the box did not start it.
     """
     script = start.script.encode()
     query = build_query(

@@ -1,4 +1,4 @@
-"""What a box says of its lease: the monitor's own words, believed as far as they are numbers."""
+"""A box's report on its lease. It comes from the box's monitor, so every value is checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELD = {
     "refused": "nothing on this box holds it: its account refuses the box's own key",
     "wipes": "nothing on this box holds it: a stop would wipe what lies outside its volume",
 }
-"""What the monitor says of itself, by its word."""
+"""What the monitor's codes mean."""
 LOST = "lost"
 _GONE = "nothing on this box holds it: its monitor is gone. The next setup begins it again"
 _MOST = 1e12
@@ -29,34 +29,34 @@ _MOST_UNSAFE, _LONGEST = 10, 300
 
 @dataclass(frozen=True)
 class BoxLease:
-    """A lease as its box counts it."""
+    """A lease, as counted on its box."""
 
     held: str
-    """yes, no-boot, no-answer, no-key, refused, wipes, trying; lost: nobody is at work there."""
+    """yes, no-boot, no-answer, no-key, refused, wipes, trying; lost: its monitor is gone."""
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """By hours, dollars, idle, stall: how much there is, and the limit. Seconds, dollars."""
+    """For hours, dollars, idle, stall: the amount used, and the limit. Seconds, dollars."""
     over: str = ""
     """The limit that was reached."""
     soon: str = ""
     extended: float = 0.0
     has_error: bool = False
-    """Whether the account did not take what it was asked the last time."""
+    """Whether the last request to the account failed."""
     destroys: bool = False
-    """Whether it is destroyed in the end, where nothing is unsafe; else it is stopped."""
+    """Whether the box is destroyed at the end if nothing is unsafe; else it is stopped."""
     unsafe: tuple[str, ...] = ()
-    """What is not, by the box's last look."""
+    """What is unsafe, by the box's last look."""
 
     @property
     def is_held(self) -> bool:
-        """Whether the box itself sees to its end, as long as it is not restarted."""
+        """Whether the box ends itself (with `no-boot`, only until it is restarted)."""
         return self.held in {"yes", "no-boot"}
 
     def lines(self) -> list[str]:
-        """For people: what is left, and who holds it."""
+        """Lines for the user: what is left, and who holds it."""
         return [f"lease: {self.left()}; {self._holder()}"]
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it: seconds and dollars."""
+        """Return what `--json` prints: seconds and dollars."""
         return {
             "held": self.held,
             "limits": {
@@ -70,7 +70,7 @@ class BoxLease:
         }
 
     def left(self) -> str:
-        """What is left of each limit."""
+        """Describe what is left of each limit."""
         if self.over:
             return f"over ({self.over})"
         parts = [_LEFT[name](is_, most) for name, (is_, most) in self.limits.items()]
@@ -106,7 +106,7 @@ _LEFT = {
 
 
 def parse_lease(said: str) -> BoxLease | None:
-    """A box's lease from its line; None where it has none."""
+    """Parse a box's lease from its line; None if it has none."""
     word, _, text = said.partition("\t")
     if word not in {"kept", LOST}:
         return None

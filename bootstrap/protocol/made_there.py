@@ -1,4 +1,4 @@
-"""What was made in a box's trees, and where the results of its runs lie, as the box tells it."""
+"""What was made in a box's trees, and where the results of its runs are, as the box reports it."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ _WORDS = frozenset({"holds", "ref", "tree", "results"})
 
 @dataclass(frozen=True)
 class MadeInTree:
-    """A tree, and what it holds that was neither sent to the box nor is a run's result."""
+    """A tree, and its contents that were neither sent to the box nor are results of a run."""
 
     repo_key: str
     root: str
-    """The first commit of its repository, as the box has it; "" where that is not known."""
+    """The first commit of its repository, as the box has it; "" if unknown."""
     name: str
     beside: bool
     holds: tuple[TreeContent, ...] = ()
     refs: tuple[tuple[str, str], ...] = ()
-    """Commit and name of each that leads to commits made there."""
+    """Commit and name of each ref that leads to commits made there."""
 
 
 @dataclass(frozen=True)
 class MadeThere:
-    """All of it. Every text in it is clean."""
+    """All trees and results of a box. All text in it is sanitized."""
 
     is_set_up: bool = False
     """Whether boxstrap has a folder there at all."""
     trees: tuple[MadeInTree, ...] = ()
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Runs that have begun, by key and name, the newest first: where the results of each lie, in a
-    word that is the same for the same place."""
+    """Runs that have started, by key and name, the newest first: a digest of where their results
+    are; two runs with results in the same place have the same digest."""
 
 
 def read_made(wire: Wire, *, workdir: str) -> MadeThere:
-    """Ask the box; nothing on it changes. Raises LinkLost, NoAnswer."""
+    """Ask the box, changing nothing on it. Raises LinkLost, NoAnswer."""
     query = build_long_query("made", WORKDIR=workdir)
     return parse_made(stream_answer(wire, query, BASH).whole(), wire)
 
 
 def parse_made(answer: bytes, wire: Wire) -> MadeThere:
-    """Read an answer. Raises as `read_made`."""
+    """Parse an answer. Raises as `read_made`."""
     trees: list[MadeInTree] = []
     places: list[tuple[int, tuple[str, str], str]] = []
     holds: list[TreeContent] = []
@@ -73,7 +73,7 @@ def parse_made(answer: bytes, wire: Wire) -> MadeThere:
         elif word == "results" and len(fields) == 3:
             begun, place, (key, _, run) = number(fields[0]), fields[1], fields[2].partition("/")
             places.append((begun or 0, (key, run), place))
-        elif word in _WORDS:  # passed over it would be taken for nothing
+        elif word in _WORDS:  # malformed: skipping it would hide work that exists
             raise _no_answer(wire)
     if "over" not in words:
         if not wire.alive():

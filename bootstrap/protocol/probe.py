@@ -1,4 +1,4 @@
-"""The first question: who is this box, and what does it have already?"""
+"""The probe, a command's first query: which box is this, and what does it already have?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SETUP_STATES = ("running", "over")
 
 @dataclass(frozen=True)
 class Holder:
-    """The setup that holds the box: its id, since when in seconds, and what it is about."""
+    """The setup that holds the box: its id, for how many seconds, and what it works on."""
 
     setup: str
     seconds: int
@@ -46,63 +46,63 @@ class Holder:
 
 @dataclass(frozen=True)
 class BoxState:
-    """What a box said of itself. Every text in it is clean."""
+    """State of a box, as it reports it. All text in it is sanitized."""
 
     facts: dict[str, str] = field(default_factory=dict)
     env: frozenset[str] = frozenset()
     """Names of the provider's variables that are set there."""
     files: frozenset[str] = frozenset()
     have: tuple[str, ...] = ()
-    """Commits that its store holds."""
+    """Commits in its store."""
     working: tuple[str, str] | None = None
-    """The setup at work: its id, and the id of its script."""
+    """The running setup: its id, and the id of its script."""
     holder: Holder | None = None
     last_setup: dict[str, object] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
-    """The newest first."""
+    """Newest first."""
     secrets: dict[str, str] = field(default_factory=dict)
-    """Names of the secrets that it holds, and by which id; "" where it has none."""
+    """Id by name of each secret on the box; "" if it has no id."""
     lease: BoxLease | None = None
     script: str = ""
     plan: dict[str, str] = field(default_factory=dict)
-    """Why each step would run; there only when the box has the script that was asked about."""
+    """Why each step would run; empty unless the box has the script that was asked about."""
 
     @property
     def repo_key(self) -> str:
-        """What the box calls the repository that was asked about."""
+        """The box's key for the repository that was asked about."""
         return self.facts.get("key", "")
 
     @property
     def repo_dir(self) -> str:
-        """The folder on the box that is its own, as an absolute path."""
+        """The repository's folder on the box, as an absolute path."""
         return self.facts.get("dir", "")
 
     @property
     def can_redact(self) -> bool:
-        """Whether it can redact its secrets by itself."""
+        """Whether the box can redact its secrets itself."""
         return "redacts" in self.facts
 
     @property
     def unfinished_switch(self) -> str:
-        """The snapshot whose files were being put into that folder when it was cut short."""
+        """The snapshot of an interrupted switch in that folder; "" for none."""
         return "" if self.working else self.facts.get("switch", "")
 
     @property
     def reused(self) -> dict[str, int]:
-        """What its environment has of the image, as the event said it; {} for nothing."""
+        """The image's packages that its environment reuses, as in the event; {} for none."""
         numbers = self.facts.get("reused", "").split()
         known = len(numbers) == 3 and all(_COUNT.fullmatch(number) for number in numbers)
         return dict(zip(("count", "have", "secs"), map(int, numbers), strict=True)) if known else {}
 
     @property
     def live_run(self) -> Run | None:
-        """The run that lives in that folder, whoever began it."""
+        """The run that is alive in that folder, whoever started it."""
         parts = self.facts.get("alive", "").rsplit("/", 2)[1:]
         return next((run for run in self.runs if [run.repo_key, run.name] == parts), None)
 
     @property
     def nothing_to_do(self) -> bool:
-        """Whether every step is right as it is."""
+        """Whether no step of the plan would run."""
         return bool(self.plan) and all(
             why in {"done", "alive", "died"} for why in self.plan.values()
         )
@@ -118,10 +118,10 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
     hint_names: Collection[str] = (),
     hint_files: Collection[str] = (),
 ) -> BoxState:
-    """Ask; one exchange, nothing is written on the box. `script` is the id of the one to compare,
-    `repo_root` the repository's first commit, where that is known.
+    """Probe the box in one exchange, writing nothing on it. `script` is the id of the script to
+    compare, `repo_root` the repository's first commit, if known.
 
-    Raises LinkLost, NoAnswer, and BoxLacksError where there is no bash, or an old one.
+    Raises LinkLost, NoAnswer, and BoxLacksError if it isn't Linux, or bash is missing or too old.
     """
     answer = exchange(
         wire,
@@ -140,7 +140,7 @@ def probe(  # noqa: PLR0913 - one value for each thing a box can be asked
 
 
 def read(answer: bytes, label: str) -> BoxState:
-    """What a box answers. Raises BoxLacksError as `probe`."""
+    """Parse a box's answer and check it. Raises BoxLacksError as `probe`."""
     box_state = parse(answer)
     _check_system(box_state, label)
     _check_bash(box_state, label)
@@ -148,7 +148,7 @@ def read(answer: bytes, label: str) -> BoxState:
 
 
 def parse(answer: bytes) -> BoxState:
-    """Read an answer: lines of a word, a tab, and a value. What isn't understood is left out."""
+    """Parse an answer: lines of a word, a tab, and a value. Invalid values are left out."""
     facts: dict[str, str] = {}
     words = ("env", "file", "have", "run", "plan", "secret", "secretid", "stat", "note")
     many: dict[str, list[str]] = {word: [] for word in words}
@@ -176,7 +176,7 @@ def parse(answer: bytes) -> BoxState:
 
 
 def _age(run: Run, files: Mapping[str, str]) -> tuple[int, str, int]:
-    """What orders runs, the oldest first: of two in the same second, when each was written down."""
+    """Sort key of runs, oldest first; file times decide between two of the same second."""
     written = files.get(f"{run.repo_key}/{run.name}/started", "").rpartition("\t")[2]
     return run.started, written, run.number
 
@@ -200,7 +200,7 @@ def _holder(value: str, now: int) -> Holder | None:
 
 
 def _status(value: str) -> dict[str, object]:
-    """Setup, state and exit code; nothing else of it is used, and no other type is taken."""
+    """Return setup, state and exit code only; {} if one has the wrong type."""
     try:
         status = json.loads(value)
     except (ValueError, RecursionError):

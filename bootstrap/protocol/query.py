@@ -1,4 +1,4 @@
-"""Queries: the static scripts of `templates/queries`, with their values in front."""
+"""Build queries: the static scripts of `templates/queries`, preceded by their variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bootstrap.render.quote import Value, assignments
 from bootstrap.text import redact
 
 _SHARED = (("queries", "home"), ("lib", "process"), ("lib", "run_state"))
-"""What every question may use: where boxstrap's folder is, and what lives."""
+"""What every query may use: where boxstrap's folder is, and which processes and runs are alive."""
 _ALSO = {
     "back": ("repository", "queries/holds"),
     "clean": ("base", "repository", "git", "trees", "queries/holds"),
@@ -33,18 +33,18 @@ _ALSO = {
         *("place", "trees", "store", "sent_state"),
     ),
 }
-"""More of the library, for those that need it: these bytes travel too. `queries/` is what several
-queries have and no setup."""
+"""More of the library, only for queries that need it, since it is sent each time. `queries/` are
+parts that queries share and setups don't use."""
 _AFTER = {"status": "probe"}
-"""Queries that go on where another one ends. They redact by themselves what needs it."""
+"""Queries that continue another one. They redact their output themselves."""
 
 
 @dataclass(frozen=True)
 class RedactedThere:
-    """The secrets that the box itself takes out of an answer: those of which no value is here.
+    """The secrets that the box redacts in an answer, since their values are not on this machine.
 
-    `skip` is how many bytes of the answer go; with `same_length` what stands for a secret is as
-    long as it was, so that who counts bytes of a file counts right.
+    The first `skip` bytes of the answer are dropped. With `same_length` a replacement is as long
+    as its secret, so that byte offsets in a file stay correct.
     """
 
     names: Sequence[str] = ()
@@ -52,7 +52,7 @@ class RedactedThere:
     same_length: bool = False
 
     def variables(self) -> dict[str, Value]:
-        """What the query `redacted` needs: the names, and this machine's own program."""
+        """Return the variables of the query `redacted`: names, options, and the program."""
         return {
             "redact": " ".join(self.names),
             "skip": self.skip,
@@ -65,9 +65,9 @@ NOTHING_THERE = RedactedThere()
 
 
 def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Value) -> str:
-    """The script of `templates/queries/<name>.sh`, behind `workdir` and its own variables.
+    """Return the script of `templates/queries/<name>.sh` after `workdir` and its own variables.
 
-    `there`: secrets that are taken out of what it prints, before the box sends it.
+    `there`: secrets that the box redacts in its output before sending it.
     """
     shared, own = _shared(name), _bare(shell_part("queries", name))
     if there.names:
@@ -88,15 +88,15 @@ def _shared(name: str) -> str:
 
 @cache
 def _redactor() -> str:
-    """The program of `text/redact.py`, as short as it can be."""
-    from bootstrap.render.pack import bare_python  # a start that redacts nothing there needs none
+    """Return the program of `text/redact.py`, minified."""
+    from bootstrap.render.pack import bare_python  # imported only if the box redacts
 
     return bare_python(Path(redact.__file__).read_text(encoding="utf-8"))
 
 
 def build_long_query(name: str, /, **values: Value) -> str:
-    """The same for one that is long: compressed, since no more than 32 KiB of a command are sure to
-    be taken (RFC 4253, 6.1)."""
+    """As `build_query`, for long scripts: compressed, since an SSH server need not accept a packet
+    of more than 32 KiB (RFC 4253, 6.1)."""
     text = _shared(name) + _bare(shell_part("queries", name))
     packed = b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
     return (
@@ -105,6 +105,6 @@ def build_long_query(name: str, /, **values: Value) -> str:
 
 
 def _bare(script: str) -> str:
-    """Without comments and indentation: these bytes travel each time."""
+    """Remove comments and indentation, since the script is sent each time."""
     lines = (line.strip() for line in script.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))

@@ -1,7 +1,7 @@
-"""A run's results on a box: what there is, which of it is complete, and the files themselves.
+"""A run's results on a box: list them, tell which are complete, and get the files.
 
-A box may tell anything. What is taken here has the right type and lies within bounds; whether its
-names may be made here is judged where they would be.
+The box may be hostile: types and sizes are checked here. Whether a path may be created on this
+machine is checked by the code that creates it.
 """
 
 from __future__ import annotations
@@ -15,70 +15,70 @@ from bootstrap.link.errors import NoAnswer
 from bootstrap.protocol.transfer import Frame, Transfer, number_of, text_of
 
 CLOSED = "closed"
-"""Why a file is not complete that may be read ahead: see `ResultFile.why`."""
+"""Not complete, but the file may be read ahead: see `ResultFile.why`."""
 WAITS = ("young", CLOSED, "held", "checkpoint")
 """Why a file on a box is not complete."""
 LEFT = ("outside", "special", "unreadable", "name", "missing", "many")
 _LONGEST_PATH = 8192
 _MOST_TEXT = 32 * 1024 * 1024
-"""Characters of all paths together."""
+"""Characters in all paths together."""
 _MOST_NUMBER = 2**63
 
 
 class BoxFile(NamedTuple):
-    """A file of the results, as the box tells it; the path is no clean text."""
+    """A result file, as the box reports it; the path is not sanitized."""
 
     path: str
     why: str
-    """One of `WAITS`; "" where it is complete."""
+    """One of `WAITS`; "" if the file is complete."""
     checkpoint: str
-    """The same for the files of one checkpoint; "" for a file that stands alone."""
+    """The same for all files of one checkpoint; "" for a file on its own."""
     state: tuple[int, ...]
-    """Device, inode, size, times of content and inode."""
+    """Device, inode, size, mtime and ctime."""
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return self.state[2]
 
     @property
     def unit(self) -> str:
-        """The same for files that land together."""
+        """The same for files that must arrive together."""
         return self.checkpoint or f"/{self.path}"
 
     @property
     def modified(self) -> int:
-        """Nanoseconds since 1970, on the box's clock."""
+        """Modification time in nanoseconds since 1970, on the box's clock."""
         return self.state[3]
 
 
 @dataclass
 class BoxLook:
-    """What a look found."""
+    """What one look at the results found."""
 
     files: dict[str, BoxFile] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
-    """Those that lead to other results."""
+    """Links that point to other results."""
     left: dict[str, str] = field(default_factory=dict)
-    """What can't come along, and one of `LEFT`."""
+    """Paths that can't be transferred, each with one of `LEFT`."""
 
 
 class WantedFile(NamedTuple):
-    """A file to be given, from byte `at` on."""
+    """A file to get, from byte `at` on."""
 
     file: BoxFile
     at: int
 
 
 class GivenFile(NamedTuple):
-    """How a file ended: `problem` is changed, absent, or unread; "" where it was given whole."""
+    """How getting a file ended: `problem` is changed, absent, or unread; "" if it is complete."""
 
     problem: str
     sha256: str
 
 
 class BegunFile(NamedTuple):
-    """What the box has before the byte from which it was asked."""
+    """Digest of the part before byte `at`, from which the file was asked for."""
 
     at: int
     sha256: str
@@ -97,7 +97,7 @@ class BoxResults:
         *,
         stood_s: float = STOOD_S,
     ) -> None:
-        """`run`: REPO/NAME; `tree` and `paths` where the box has noted none with it."""
+        """`run`: REPO/NAME; `tree` and `paths` are used if the box noted none with the run."""
         self._transfer, self._label = transfer, label
         self._asked: dict[str, object] = {
             "op": "results",
@@ -111,12 +111,12 @@ class BoxResults:
         self._text = 0
         self.tree = tree
         self.paths: Sequence[str] = paths
-        """Where results lie, below the tree; empty where nobody named any."""
+        """Paths of the results in the tree; empty if none are declared."""
         self.profile = ""
-        """The digest of what the run's profile said of it."""
+        """Digest of the run's settings from its profile."""
 
     def look(self, *, live: bool) -> BoxLook:
-        """What is there now; `live`: the run goes on. Raises as `Transfer.run`."""
+        """List what is there now; `live`: the run is still going. Raises as `Transfer.run`."""
         look, before = BoxLook(self._files), self._before
         self._text = sum(len(one.path) + len(one.checkpoint) for one in self._files.values())
         for header, _ in self._transfer.run([({**self._asked, "live": live}, b"")]):
@@ -163,9 +163,9 @@ class BoxResults:
     def get(
         self, wanted: Sequence[WantedFile]
     ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
-        """The files, one after the other: perhaps how one begins, its pieces, and how it ended.
+        """Yield for each file in turn: an optional BegunFile, its pieces, and a GivenFile.
 
-        Raises as `Transfer.run`, and NoAnswer for what was not asked.
+        Raises as `Transfer.run`, and NoAnswer if the box gives something else than was asked for.
         """
         frames = iter(self._transfer.run(self._requests(wanted)))
         for number, one in enumerate(wanted):
@@ -186,7 +186,7 @@ class BoxResults:
             raise self._nonsense("it gives more than it was asked for")
 
     def digests(self, files: Sequence[BoxFile]) -> Iterator[tuple[BoxFile, GivenFile]]:
-        """The SHA-256 that each has there now; nothing of them travels. Raises as `get`."""
+        """Yield the SHA-256 of each file on the box, without transferring it. Raises as `get`."""
         for (file, _), item in self.get([WantedFile(file, file.size) for file in files]):
             if isinstance(item, GivenFile):
                 yield file, item
@@ -206,7 +206,7 @@ def _given(header: Mapping[str, Any], file: BoxFile) -> GivenFile:
         return GivenFile("absent" if problem in ("absent", "kind") else "unread", "")
     same = header.get("before") == header.get("now") and header.get("read") == file.size
     match header.get("now"):
-        # Not the inode: some file systems number an open file otherwise.
+        # Don't compare inodes: on some file systems an open file has another number.
         case [kind, size, modified, _, changed]:
             same = same and ("file", size, modified, changed) == (kind, *file.state[2:])
         case _:

@@ -1,6 +1,6 @@
-"""A run as the box reports it: one training command, and what became of it.
+"""A run as the box reports it: one training command and its state.
 
-What became of it is decided on the box, by `templates/lib/run_state.sh` alone.
+The state is decided on the box, only by `templates/lib/run_state.sh`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from bootstrap.protocol.uploaded import Uploaded, parse_uploaded
 _FIELDS = 8
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 STOPPED = 143
-"""The exit code of a run that `stop` ended, where nothing else is known of it: 128 + SIGTERM."""
+"""The exit code of a run that `stop` ended, unless it has another one: 128 + SIGTERM."""
 _RUN = r"([A-Za-z0-9._-]{1,120}/)?[A-Za-z0-9._-]{1,120}"
 _ENDED = re.compile(rf"stop|exit [0-9]{{1,3}}|pipeline( [0-9]{{1,3}}){{1,40}}|after {_RUN}")
 _QUEUE = re.compile(rf"gpus|after(-any)? {_RUN}")
 _GPUS = re.compile(r"[A-Za-z0-9-]{1,60}(,[A-Za-z0-9-]{1,60}){0,63}")
 _TREE = re.compile(r"[A-Za-z0-9._-]{1,120}@[0-9]{1,6}")
 _LONGEST_WORD = 200
-"""Characters of what is noted beside a run; a longer note is cut."""
+"""Characters of a note in a run's folder; a longer one is cut."""
 _SIGNALS = {1: "HUP", 2: "INT", 4: "ILL", 6: "ABRT", 7: "BUS", 8: "FPE", 9: "KILL", 11: "SEGV"}
-_SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux's numbers: a Mac has others
+_SIGNALS |= {13: "PIPE", 15: "TERM"}  # Linux numbers: macOS has different ones
 RunState = Literal["running", "finished", "died", "waiting", "queued"]
 STATES = frozenset(get_args(RunState))
 GOES_ON = ("running", "queued")
@@ -39,13 +39,13 @@ class Run:
     repo_key: str
     name: str
     state: str
-    """running, finished (see `rc`), died (it ended without an exit code), waiting (never begun),
-    queued (never begun, since its turn has not come)."""
+    """running, finished (see `rc`), died (ended without an exit code), waiting (never started),
+    queued (not started until its turn comes)."""
     rc: int | None
     started: int
     commit: str
     work: str
-    """Which content, command and environment; the same for the same work."""
+    """Digest of content, command and environment; the same for the same work."""
     session: str
     written: int
     """When its log was last written to."""
@@ -54,32 +54,32 @@ class Run:
     ended: str = ""
     """What decided the exit code: `exit 7`, `pipeline 1 0`, `stop`; "" from earlier versions."""
     snapshot: str = ""
-    """What its files were; `commit` where nothing differed from it."""
+    """The snapshot of its files; equals `commit` if nothing differed from that."""
     left: int = 0
-    """How many of its processes live on, where it ended by itself."""
+    """How many of its processes are still alive after it ended on its own."""
     queue: str = ""
     """What a queued run waits for: `gpus`, `after NAME`, `after-any NAME`."""
     attended: bool = False
-    """Whether a process on the box waits for the turn of a queued run."""
+    """Whether a process on the box waits to start this queued run."""
     can_resume: bool = False
-    """Whether a run that died has a command that goes on from it (`train.resume`)."""
+    """Whether a run that died has a command to resume it (`train.resume`)."""
     begun: int = 0
-    """When it began: later than `started` where it waited for its turn; 0 where it has not."""
+    """When its command started: after `started` if it was queued; 0 if it has not."""
     over: int = 0
-    """When it ended; 0 while it has not, and where nobody was left to write it down."""
+    """When it ended; 0 if it has not, or if nothing was left to record it."""
     log_kept: int = 0
-    """Where its log begins: what lies before that byte was let go."""
+    """The first byte of its log that was kept; earlier ones were discarded."""
     gpus: str = ""
-    """The GPUs that it was given, `0,1`; "" where it may use all."""
+    """The GPUs that it was given, `0,1`; "" if it may use all."""
     restarted: bool = True
-    """Of one that died: whether its box, or container, was started again since it began."""
+    """For a run that died: whether its box, or container, was restarted since the run started."""
     tree: str = ""
-    """The tree beside the main one that it has, `homework@2`; "" for the main one."""
+    """The name of its tree beside the main one, `homework@2`; "" for the main tree."""
     killed_for_memory: str = ""
-    """What the box noted of processes that the kernel killed for memory while it ran."""
+    """The box's note about processes that the kernel killed for memory while it ran."""
 
     uploaded: Uploaded | None = None
-    """What of its results is in the bucket of `train.results_to`."""
+    """Which of its results are in the bucket of `train.results_to`."""
 
     @property
     def number(self) -> int:
@@ -89,21 +89,21 @@ class Run:
 
     @property
     def log(self) -> str:
-        """Its log, below boxstrap's folder on the box."""
+        """The path of its log in boxstrap's folder on the box."""
         return f"runs/{self.repo_key}/{self.name}/log"
 
     @property
     def typed(self) -> str:
-        """Its command as the profile had it: with `python`, not the environment's by its path."""
+        """Its command as in the profile: `python` instead of the environment's full path."""
         return re.sub(r"\A/\S*/bin/(?=python3? )", "", self.command)
 
     @property
     def with_changes(self) -> bool:
-        """Whether it ran with changes that its commit has not."""
+        """Whether it ran with changes that are not in its commit."""
         return self.snapshot not in ("", self.commit)
 
     def outcome(self) -> str:
-        """What became of it, in a few words."""
+        """Describe its state in a few words."""
         if self.state == "finished":
             return self._ending() + (f"; {self.left} of its processes live on" if self.left else "")
         if self.state == "queued":
@@ -122,7 +122,7 @@ class Run:
         return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
 
     def seconds(self, now: int) -> int | None:
-        """How long it has run, or ran; None where nobody knows."""
+        """Return how long it has run, or ran; None if unknown."""
         end = now if self.state == "running" else self.over
         if not end or self.state not in ("running", "finished"):
             return None
@@ -130,25 +130,25 @@ class Run:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it lives, or waits for its turn."""
+        """Whether it is running or queued."""
         return self.state in GOES_ON
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody ended it."""
+        """Whether it was stopped with `stop`."""
         ends = self.ended == "stop" or (not self.ended and self.rc == STOPPED)
         return self.state == "finished" and ends
 
     @property
     def failed(self) -> bool:
-        """Whether it ended otherwise than well, and nobody ended it."""
+        """Whether it died or ended with a nonzero exit code, without being stopped."""
         return self.state == "died" or (
             self.state == "finished" and not self.stopped and self.rc != 0
         )
 
     def _ending(self) -> str:
         if self.stopped:
-            # What its own exit code adds: it saved its work and said so, or it had to be killed.
+            # Its own exit code tells more: it saved its work and said so, or had to be killed.
             own = "" if self.rc == STOPPED else f", with exit code {self.rc}{self._decided()}"
             return f"was stopped{own}"
         if self.ended.startswith("after "):
@@ -158,7 +158,7 @@ class Run:
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"
 
     def _decided(self) -> str:
-        """Which part of a pipeline it was, and by which signal, as shells count them."""
+        """Name the pipeline part (counted from 1) and the signal that decided the exit code."""
         parts = self.ended.split()[1:]
         failed = [at for at, code in enumerate(parts, 1) if code != "0"]
         signal = _SIGNALS.get((self.rc or 0) - 128)
@@ -168,7 +168,7 @@ class Run:
         return f" ({by})" if by else ""
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {
             "name": self.name,
             "state": self.state,
@@ -192,12 +192,12 @@ class Run:
 
 
 def is_name(text: str) -> bool:
-    """Whether a run can be called that."""
+    """Whether this is a valid name of a run."""
     return bool(_NAME.fullmatch(text))
 
 
 def parse_run(value: str) -> Run | None:
-    """A run from its line: fields with tabs between. None where it is not one."""
+    """Parse a run from its line of tab-separated fields; None if it is invalid."""
     parts = value.split("\t", _FIELDS - 1)
     if len(parts) != _FIELDS:
         return None
@@ -226,7 +226,7 @@ def parse_run(value: str) -> Run | None:
 
 
 def _of_state(said: str) -> dict[str, Any]:
-    """What the box says of a queued run, and of one that died."""
+    """Return the fields for a queued run, or for one that died."""
     word, how, what = [*said.split(" ", 2), "", ""][:3]
     if word == "queued":
         return {"queue": what if _QUEUE.fullmatch(what) else "", "attended": how == "waits"}
@@ -234,8 +234,8 @@ def _of_state(said: str) -> dict[str, Any]:
 
 
 def with_files(run: Run, files: Mapping[str, str], notes: Mapping[str, str]) -> Run:
-    """The run with what lies in its folder: `files`, by path, has time and size of each; `notes`,
-    by path too, what is noted beside it."""
+    """Add what is in the run's folder: `files` has time and size of each file by path, `notes` the
+    contents of small files by path."""
     path = f"{run.repo_key}/{run.name}"
     written, size = _time_and_size(files.get(f"{path}/log", ""))
     begun, _ = _time_and_size(files.get(f"{path}/pid", ""))
@@ -262,13 +262,13 @@ def _time_and_size(said: str) -> tuple[int, int]:
 
 
 def as_it_ended(run: Run, said: str) -> Run | None:
-    """The run in the state that the box says it is in now; None where it says none."""
+    """Return the run with the state that the box now reports; None if that is invalid."""
     word, rc, (ended, _) = _state(said)
     return dataclasses.replace(run, state=word, rc=rc, ended=ended) if word in STATES else None
 
 
 def _state(said: str) -> tuple[str, int | None, tuple[str, int]]:
-    """State and exit code; what decided it, and how many processes it left."""
+    """Parse state and exit code, what decided the code, and how many processes are left."""
     word, rc, rest = [*said.split(" ", 2), "", ""][:3]
     ended, _, left = rest.partition(" left ")
     return word, exit_code(rc), (ended if _ENDED.fullmatch(ended) else "", number(left) or 0)

@@ -1,5 +1,5 @@
-"""What `status` asks beyond the probe, in the same exchange: how the logs of failed runs end, the
-newest metric of others, and what the GPUs do while a run lives."""
+"""What `status` asks beyond the probe, in the same exchange: ends of the logs of failed runs, the
+newest metric of others, GPU use while a run is alive, and trees beside the main ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
 
 MOST_ENDS = 8
-"""Failed runs of which the log's end is read, the newest; and others of which the metric is."""
+"""At most so many failed runs (the newest) with their log's end, and others with their metric."""
 END_BYTES = 6000
-"""Of each: room for the tracebacks of some ranks, and all of them within two round trips."""
+"""For each run: enough for the tracebacks of some ranks; all of them fit in two round trips."""
 _METRIC_BYTES = 1000
 _MOST_BYTES = 256 * 1024
 _MOST_GPUS = 128
 _GPUS_S = 5
-"""How long a look at the GPUs may take, in seconds: a driver may hang."""
+"""Time limit for reading the GPUs, in seconds: a driver may hang."""
 
 
 @dataclass(frozen=True)
 class UsedGpu:
-    """A GPU at one moment: percent and bytes; None is "not told"."""
+    """A GPU at one moment: percent and bytes; None if not reported."""
 
     index: int
     uuid: str
@@ -39,20 +39,20 @@ class UsedGpu:
     memory_used: int | None
     memory_total: int | None
     held: Mapping[str, int]
-    """What each run holds of its memory, where the box sees whose its processes are."""
+    """Memory used by each run, if the box can tell which run a process belongs to."""
 
 
 @dataclass(frozen=True)
 class RunDetails:
-    """Runs by `KEY/NAME`. What is from their logs is not clean yet."""
+    """Details of runs, by `KEY/NAME`. Text from their logs is not sanitized yet."""
 
     log_ends: Mapping[str, bytes] = field(default_factory=dict)
     metrics: Mapping[str, bytes] = field(default_factory=dict)
-    """The last line that has a metric."""
+    """The last line with a metric."""
     gpus: tuple[UsedGpu, ...] = ()
-    """Where a run lives, and the box has some that answer."""
+    """Set if a run is alive and the GPUs answer."""
     trees: tuple[TreeUse, ...] = ()
-    """Those beside the main ones."""
+    """The trees beside the main ones."""
 
 
 NO_DETAILS = RunDetails()
@@ -61,7 +61,7 @@ NO_DETAILS = RunDetails()
 def ask_details(
     wire: Wire, *, workdir: str, repo_key: str, repo_root: str, redact: Sequence[str]
 ) -> tuple[BoxState, RunDetails]:
-    """Ask both at once; the box redacts the secrets that `redact` names. Raises as `probe`."""
+    """Probe and get the details; the box redacts the secrets in `redact`. Raises as `probe`."""
     mark = secrets.token_hex(16)
     query = build_query(
         "status",
@@ -83,7 +83,7 @@ def ask_details(
 
 
 def parse_details(parts: Sequence[bytes]) -> RunDetails:
-    """Read the parts of an answer: a word, perhaps a run, and below these what is told of it."""
+    """Parse the parts of an answer; the first line is a word and perhaps a run, then its data."""
     ends: dict[str, bytes] = {}
     metrics: dict[str, bytes] = {}
     gpus: tuple[UsedGpu, ...] = ()
@@ -105,13 +105,13 @@ def parse_details(parts: Sequence[bytes]) -> RunDetails:
 
 
 def _metrics(told: bytes) -> dict[str, bytes]:
-    """Lines of a run, a tab, and the last line of its log that has a metric."""
+    """Parse lines of a run, a tab, and the last line of its log with a metric."""
     rows = (row.partition(b"\t") for row in told.split(b"\n")[:MOST_ENDS])
     return {run.decode("utf-8", "replace"): line[:_METRIC_BYTES] for run, _, line in rows if line}
 
 
 def _gpus(sample: bytes) -> tuple[UsedGpu, ...]:
-    """Those of one line of `box/top_stream.py`, by hand: pydantic takes longer than the answer."""
+    """Parse the GPUs in a line of `top_stream.py`; pydantic would take longer than the query."""
     try:
         rows = json.loads(sample)["gpus"][:_MOST_GPUS]
         return tuple(gpu for gpu in map(_gpu, rows) if gpu)
@@ -140,6 +140,6 @@ def _gpu(row: Mapping[str, object]) -> UsedGpu | None:
 
 
 def _count(value: object) -> int | None:
-    """A number that a reader on a box can mean."""
+    """Return the value if it is a plausible non-negative integer, else None."""
     is_one = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 60
     return value if is_one and isinstance(value, int) else None

@@ -1,7 +1,7 @@
-"""What a run left on its box: samples, metrics, its setup's events. Bounded and cleaned.
+"""History of a run on its box: samples, metrics, its setup's events. Bounded and sanitized.
 
-The box answers by `bootstrap/box/run_history.py`, which travels with the question: a run of an
-earlier version is read too.
+The query brings `bootstrap/box/report/run_history.py` along, so that runs of earlier versions can
+be read too.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _HistoryPart(BaseModel):
 
 
 class MetricCurve(_HistoryPart):
-    """The values of one metric, by step, epoch, or seconds since the run began.
+    """The values of one metric, by step, epoch, or seconds since the run started.
 
-    Each point is the mean of neighbours where `count` is more than there are points. `odd` is
-    where the first value stands that is no number, as in `loss nan`.
+    If `count` is larger than the number of points, each point is the mean of neighbours. `odd` is
+    the position on the axis of the first value that is not a number, as in `loss nan`.
     """
 
     name: Text
@@ -53,7 +53,7 @@ class MetricCurve(_HistoryPart):
 
 
 class SampledGpu(_HistoryPart):
-    """A GPU that was sampled: what of it stays as it is."""
+    """A sampled GPU: its constant properties."""
 
     index: Annotated[int, Field(ge=0, lt=1024)]
     name: Text | None = None
@@ -62,18 +62,18 @@ class SampledGpu(_HistoryPart):
 
 
 GpuRow = tuple[Level | None, Count | None, Level | None, Level | None]
-"""Load, memory in use, power, temperature."""
+"""Load, used memory, power, temperature."""
 SampleRow = tuple[
     Seconds,
     Level | None,
     Count | None,
     Annotated[tuple[GpuRow | None, ...], Field(max_length=128)],
 ]
-"""When, on the box's clock; the processor's load, memory in use, and a row for each GPU."""
+"""Time on the box's clock, CPU load, used memory, and a row for each GPU."""
 
 
 class SampleHead(_HistoryPart):
-    """What of a box stays as it is while it is sampled."""
+    """The constant properties of a sampled box."""
 
     cpus: Count | None = None
     memory_total: Count | None = None
@@ -81,10 +81,10 @@ class SampleHead(_HistoryPart):
 
 
 class RunHistory(_HistoryPart):
-    """All of it. `events` and `samples` are lines, read by the functions beside this class."""
+    """The whole history. `events` and `samples` are raw lines, parsed by the methods below."""
 
     python: bool = True
-    """Whether the box has one that could read the rest."""
+    """Whether the box has a Python that could read the rest."""
     events: Annotated[tuple[str, ...], Field(max_length=_MOST_EVENTS)] = ()
     verdict: Annotated[str, Field(max_length=1 << 20)] = ""
     samples: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
@@ -97,20 +97,20 @@ class RunHistory(_HistoryPart):
     results: Annotated[tuple[tuple[Text, Count], ...], Field(max_length=2000)] = ()
 
     def read_events(self) -> list[Event]:
-        """Those of the setup before the run."""
+        """Parse the events of the setup before the run."""
         found = (events.parse(line.encode()) for line in self.events)
         return [event for event in found if event]
 
     def read_samples(self) -> tuple[SampleHead, list[SampleRow]]:
-        """What the monitor noted; nothing where it noted none. Lines without sense are left out."""
+        """Parse the monitor's samples, if there are any; invalid lines are left out."""
         head, *rows = self.samples or ("",)
         found = (_read(_sample_row(), row) for row in rows)
         return _read(TypeAdapter(SampleHead), head) or SampleHead(), [row for row in found if row]
 
 
 def ask_history(wire: Wire, run: Run, *, workdir: str, redact: Sequence[str]) -> RunHistory:
-    """Ask the box; it redacts the secrets that `redact` names. Raises LinkLost, NoAnswer,
-    BoxLacksError where it has no Python.
+    """Ask the box, which redacts the secrets that `redact` names. Raises LinkLost, NoAnswer,
+    BoxLacksError if it has no Python.
     """
     query = build_query(
         "report",
@@ -140,8 +140,8 @@ def ask_history(wire: Wire, run: Run, *, workdir: str, redact: Sequence[str]) ->
 
 @cache
 def _program() -> str:
-    """What the box runs: the two modules as one, as short as they can be."""
-    from bootstrap.render.pack import bare_python  # a start that asks for no report needs none
+    """Return the program for the box: the two modules joined and minified."""
+    from bootstrap.render.pack import bare_python  # imported only when a report is asked for
 
     folder = Path(box.__file__).parent
     texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in _MODULES]

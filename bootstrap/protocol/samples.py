@@ -1,4 +1,4 @@
-"""A look at a box, a line of `bootstrap/box/runs/top_stream.py`: bounded and cleaned."""
+"""Samples of a box, lines of `bootstrap/box/runs/top_stream.py`: bounded and sanitized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bootstrap.protocol.run import RunState
 from bootstrap.text.sanitize import sanitize
 
 MAX_LINE = 256 * 1024
-"""Bytes of one look; a longer line is none."""
+"""Bytes of one sample; longer lines are rejected."""
 _MOST_TEXT = 500
 
 
@@ -30,7 +30,7 @@ class _SamplePart(BaseModel):
 
 
 class Process(_SamplePart):
-    """What computes on a GPU; the name of another container's is empty."""
+    """A process that computes on a GPU; the name is empty if it is in another container."""
 
     pid: Count
     name: Text
@@ -38,7 +38,7 @@ class Process(_SamplePart):
 
 
 class Card(_SamplePart):
-    """One GPU. Bytes, watts, °C, MHz, percent; None is "not told"."""
+    """One GPU. Bytes, watts, °C, MHz, percent; None if not reported."""
 
     index: Annotated[int, Field(ge=0, lt=1024)]
     name: Text | None = None
@@ -54,7 +54,7 @@ class Card(_SamplePart):
     throttle: Count | None = None
     processes: Annotated[tuple[Process, ...], Field(max_length=64)] = ()
     error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
-    """NVML's code, where it doesn't answer."""
+    """NVML's error code, if the GPU doesn't answer."""
 
 
 class Machine(_SamplePart):
@@ -69,7 +69,7 @@ class Machine(_SamplePart):
 
 
 class Newest(_SamplePart):
-    """The run that was begun last, the last line of its log, and the last that has a metric."""
+    """The newest run, the last line of its log, and the last line with a metric."""
 
     name: Text
     repo: Text
@@ -80,21 +80,21 @@ class Newest(_SamplePart):
 
 
 class Sample(_SamplePart):
-    """How a box is at one moment; `t` is in seconds on its own clock."""
+    """State of a box at one moment; `t` is in seconds on its own clock."""
 
     v: Literal[1] = 1
     t: Annotated[float, Field(ge=0, le=1e12)] = 0.0
     missing: bool = False
-    """There is nothing to look with: the box was never set up."""
+    """Whether the box can't be sampled, since it was never set up."""
     host: Machine | None = None
     gpus: Annotated[tuple[Card, ...], Field(max_length=128)] = ()
     error: Annotated[int, Field(ge=0, lt=100_000)] | None = None
-    """NVML's code, where it can't be asked."""
+    """NVML's error code, if it can't be used."""
     run: Newest | None = None
 
 
 def parse(line: bytes) -> Sample | None:
-    """The look that a line holds; None where it is none. Never raises."""
+    """Parse a line; None if it is not a valid sample. Never raises."""
     if len(line) > MAX_LINE:
         return None
     try:
@@ -104,13 +104,13 @@ def parse(line: bytes) -> Sample | None:
 
 
 class SampleLines:
-    """Looks out of a byte stream that arrives in any pieces; of an endless line little is kept."""
+    """Split a byte stream into samples; no more than `MAX_LINE` of an endless line is kept."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes) -> list[Sample]:
-        """The looks of the lines that this piece ends."""
+        """Return the samples of the lines that this piece completes."""
         *whole, rest = (self._rest + piece).split(b"\n")
         self._rest = rest[: MAX_LINE + 1]
         return [sample for sample in map(parse, whole) if sample is not None]

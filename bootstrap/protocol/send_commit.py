@@ -1,4 +1,4 @@
-"""Sending a snapshot: git objects over the login that is there, into the box's store."""
+"""Send a snapshot: git objects over the existing login into the box's store."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from bootstrap.repo.snapshot import Snapshot, checked, remember
 
 _MARK = b"receive-pack\n"
 _MOST_ANSWER = 1024 * 1024
-"""Bytes of report, noise before it included: a line for each of our refs, of which there is one."""
+"""Limit for git's report and the noise before it, in bytes: one line for our single ref."""
 
 
 @dataclass(eq=False, repr=False)
 class CommitSender(threading.Thread):
-    """Sends the commit beside everything else; `failed` is called with what went wrong."""
+    """Send the commit in its own thread; errors are passed to `failed`."""
 
     wire: Wire
     here: LocalRepository
@@ -40,13 +40,13 @@ class CommitSender(threading.Thread):
     progress: ProgressCallback
     failed: Callable[[BoxstrapError], None]
     arrived: bool = False
-    """Whether the box has it."""
+    """Whether the box has the commit."""
 
     def __post_init__(self) -> None:
         super().__init__(name="objects", daemon=True)
 
     def run(self) -> None:
-        """Send; a lost link is no error here, since following logs in again and sends again."""
+        """Send; a lost link is not an error, since following reconnects and sends again."""
         try:
             self._send()
         except LinkLost:
@@ -75,12 +75,12 @@ class CommitSender(threading.Thread):
             for piece in objects:
                 stream.write(piece)
         except BrokenPipeError:
-            pass  # its own words say why
+            pass  # git's report says why
         finally:
             objects.close()
         stream.close_write()
         answer = _answer(stream)
-        if not self.wire.alive():  # it is we who left, or the link did
+        if not self.wire.alive():  # closed from here, or lost
             raise LinkLost(self.wire.label)
         parse_report(answer.rpartition(_MARK)[2], stream.read_err())
         self.arrived = True
@@ -88,7 +88,7 @@ class CommitSender(threading.Thread):
 
 
 def _answer(stream: Stream) -> bytes:
-    """All of it; of an endless one, no more than a report could have."""
+    """Read the whole answer; raise if it is longer than a report can be."""
     answer = bytearray()
     while piece := stream.read(64 * 1024):
         answer += piece

@@ -1,4 +1,4 @@
-"""Sending private dependencies: what this machine's git may read, into stores on the box."""
+"""Send private dependencies that this machine's git can read into stores on the box."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bootstrap.repo.mirror import key_of, mirrored
 from bootstrap.repo.names import decoded, shown
 
 _READY, _ARRIVED = b"\nready\n", b"\narrived\n"
-"""Bytes that are read of it: a line for each ref that the store has."""
+"""Lines that end the box's list of refs, and its confirmation."""
 _NOTHING = "0 sha1 -"
 
 
@@ -31,15 +31,15 @@ _REF = re.compile(rb"^ref\t([0-9a-f]{40,64})\t(refs/[^\0\n]+)$", re.MULTILINE)
 
 
 def refs_there(answer: bytes) -> dict[str, str]:
-    """The refs of a store, as the box lists them, and what they are."""
+    """Parse the box's list of a store's refs: object id by ref name."""
     return {decoded(name): commit.decode() for commit, name in _REF.findall(answer)}
 
 
 @dataclass(eq=False, repr=False)
 class DependencySender(threading.Thread):
-    """Sends them beside everything else; `failed` is called with what went wrong.
+    """Send them in its own thread; errors are passed to `failed`.
 
-    One that this machine can't read either is left out, and the box tries by itself.
+    A dependency that this machine can't read either is left out; the box tries to fetch it itself.
     """
 
     wire: Wire
@@ -50,13 +50,13 @@ class DependencySender(threading.Thread):
     say: Callable[[str], None]
     failed: Callable[[BoxstrapError], None]
     arrived: bool = False
-    """Whether the box has what there is."""
+    """Whether the box has received everything that could be sent."""
 
     def __post_init__(self) -> None:
         super().__init__(name="dependencies", daemon=True)
 
     def run(self) -> None:
-        """Send; a lost link is no error here, since following logs in again and sends again."""
+        """Send; a lost link is not an error, since following reconnects and sends again."""
         of_address = [
             (address, [each.ref for each in group])
             for address, group in groupby(self.dependencies, lambda each: each.address)
@@ -109,7 +109,7 @@ class DependencySender(threading.Thread):
             file = Path(folder, "bundle")
             write_bundle(mirror, wanted, list(has.values()), file)
             size, sent = file.stat().st_size, 0
-            with file.open("rb") as bundle, suppress(BrokenPipeError):  # its own words say why
+            with file.open("rb") as bundle, suppress(BrokenPipeError):  # its error output says why
                 stream.write(f"{size} {words}".encode())
                 while piece := bundle.read(PIECE):
                     stream.write(piece)
@@ -124,5 +124,5 @@ class DependencySender(threading.Thread):
             self.say(f"{shown(address)} has submodules, which are not sent: the box asks for them")
 
     def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Its answer up to a line. Raises as `read_until`."""
+        """Read its answer up to a line. Raises as `read_until`."""
         return read_until(self.wire, stream, until, "a dependency")

@@ -1,4 +1,4 @@
-"""Sending uv to a box whose package index does not have it: this machine's own index may."""
+"""Send uv to a box whose package index does not have it, from this machine's index."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FETCH_S = 300
 _LONGEST = 300
 _ARRIVED = b"\narrived\n"
 _MOST_ANSWER = 1024 * 1024
-"""Bytes that are read of it: a word, and before it what rc files print."""
+"""Limit for the box's answer in bytes: one word, after what rc files print."""
 
 
 def fetch_wheel(machine: str) -> bytes:
-    """uv's wheel for `machine`, as `uname` calls it: from the cache, else by this machine's pip.
+    """Return uv's wheel for `machine` (as `uname` names it) from the cache, or by pip.
 
-    Only the file whose SHA-256 ships is returned. Raises BoxstrapError.
+    Its SHA-256 must be the one in `WHEELS`. Raises BoxstrapError.
     """
     if machine not in WHEELS:
         raise BoxstrapError(f"no uv is known for {machine[:_LONGEST]}.")
@@ -53,13 +53,13 @@ def fetch_wheel(machine: str) -> bytes:
 
 
 def _download(name: str, sha256: str) -> bytes:
-    """By pip, with this user's settings; pip compares the hash."""
+    """Download it with pip and this user's settings; pip checks the hash."""
     index = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL")
     platforms = name.removesuffix(".whl").rpartition("-")[2].split(".")
     with tempfile.TemporaryDirectory(dir=temporary_dir()) as folder:
         wanted = Path(folder, "uv.txt")
         wanted.write_text(f"uv=={VERSION} --hash=sha256:{sha256}\n", "utf-8")
-        # -I: no module of the folder that is stood in, which may be somebody else's repository.
+        # -I: import nothing from the current folder, which may be someone else's repository.
         command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--no-input"]
         command += ["--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
         command += [f"--platform={platform}" for platform in platforms]
@@ -90,9 +90,9 @@ def _not_here(said: str) -> BoxstrapError:
 
 @dataclass(eq=False, repr=False)
 class UvSender(threading.Thread):
-    """Sends it beside everything else; `sent` is called at its end, `failed` with what went wrong.
+    """Send uv in its own thread; calls `sent` at the end, and `failed` with errors.
 
-    Where this machine can't get it either, the box hears that, and does not wait.
+    If this machine can't get uv either, the box is notified and does not wait for it.
     """
 
     wire: Wire
@@ -103,13 +103,13 @@ class UvSender(threading.Thread):
     sent: Callable[[], None]
     failed: Callable[[BoxstrapError], None]
     arrived: bool = False
-    """Whether the box has it, or knows that it won't come."""
+    """Whether the box has uv, or knows that it won't be sent."""
 
     def __post_init__(self) -> None:
         super().__init__(name="uv", daemon=True)
 
     def run(self) -> None:
-        """Send; a lost link is no error here, since following logs in again and sends again."""
+        """Send; a lost link is not an error, since following reconnects and sends again."""
         wheel = b""
         try:
             wheel = fetch_wheel(self.machine)
@@ -127,7 +127,7 @@ class UvSender(threading.Thread):
             "take_uv", workdir=self.workdir, setup_id=self.setup, wheel_bytes=len(wheel)
         )
         stream = self.wire.start(shell_command(query))
-        with suppress(BrokenPipeError):  # its own words say why
+        with suppress(BrokenPipeError):  # its error output says why
             for start in range(0, len(wheel), PIECE):
                 stream.write(wheel[start : start + PIECE])
                 self.progress(min(start + PIECE, len(wheel)), len(wheel))
@@ -137,7 +137,7 @@ class UvSender(threading.Thread):
             if not (piece := stream.read(PIECE)):
                 break
             answer += piece
-        if not self.wire.alive():  # it is we who left, or the link did
+        if not self.wire.alive():  # closed from here, or lost
             raise LinkLost(self.wire.label)
         self.arrived = True
         if _ARRIVED not in answer:

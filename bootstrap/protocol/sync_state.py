@@ -1,4 +1,4 @@
-"""States of a repository to its tree on a box, one after the other over one command."""
+"""Send states of a repository to its tree on a box, one after the other over one command."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _WAITS = re.compile(rb"^waits\t", re.MULTILINE)
 _ALL = "-"
 _OVER = b"\nover\t\n"
 WITH_COMMAND = 8 * 1024
-"""Bytes of objects that a command has room for."""
+"""Bytes of objects that fit into a command."""
 
 
 @dataclass(frozen=True)
 class SyncState:
-    """What a tree is to become: the snapshot, the commit that it is upon, its content, its branch.
+    """The wanted state of a tree: snapshot, the commit it is based on, content, branch.
 
-    `base` is what the box is believed to have, "" for nothing: the objects are packed against it.
+    `base` is a commit that the box should have, "" for none: the objects are packed against it.
     """
 
     snapshot: str
@@ -38,7 +38,7 @@ class SyncState:
     base: str = ""
 
     def header(self, size: int | None) -> bytes:
-        """The line before its objects; `size` None: they go on to the end."""
+        """Return the line before its objects; with `size` None they extend to the end of input."""
         words = (self.base, self.snapshot, self.commit, self.tree, self.branch)
         shown = [*(word or "-" for word in words), _ALL if size is None else str(size)]
         return f"{' '.join(shown)}\n".encode()
@@ -46,30 +46,30 @@ class SyncState:
 
 @dataclass(frozen=True)
 class SyncAnswer:
-    """What a box said to a state. Every text in it is clean."""
+    """A box's answer to a state. All text in it is sanitized."""
 
     placed: bool
     problem: str
-    """In one word, why it was not placed: fresh, alive, lacks, refused, busy, failed, setup."""
+    """Why it was not placed, in one word: fresh, alive, lacks, refused, busy, failed, setup."""
     detail: str
     have: tuple[str, ...]
-    """Commits that its store holds, where it lacks the base."""
+    """Commits in its store, if it lacks the base."""
     files: Mapping[str, tuple[str, ...]]
-    """Names that were updated, new and removed."""
+    """File names under `updated`, `new` and `removed`."""
     warnings: tuple[str, ...]
-    """Codes."""
+    """Codes of warnings."""
     log: tuple[str, ...]
-    """The last lines of what it did, where that failed."""
+    """The last lines of the log, if placing failed."""
     facts: Mapping[str, str]
-    """What else it said, by its word."""
+    """All other values it reported, by word."""
 
 
 class SyncStream:
-    """The command on the box. One state after the other, unless one of them goes on to the end.
+    """The command on the box, which takes several states, the last perhaps of unknown size.
 
-    A `first` state with few objects comes with the command itself, as its only one: its input would
-    cost one more round trip, since sshd reads none before the command runs. `query` is `run` for
-    one that begins a run of it. `waits` is called where the box says that it waits for a setup.
+    A `first` state with few objects is part of the command, as its only state: sending it as input
+    would cost another round trip, since sshd reads none before the command runs. The query `run`
+    also starts a run. `waits` is called if the box reports that it waits for a setup.
     """
 
     def __init__(  # noqa: PLR0913 - what is sent, and who hears of it
@@ -89,26 +89,26 @@ class SyncStream:
         self._stream = stream_answer(wire, build_long_query(query, **given), BASH)
 
     def answer(self) -> SyncAnswer:
-        """What became of the state that came with the command. Raises LinkLost, NoAnswer."""
+        """Return the answer to the state in the command itself. Raises LinkLost, NoAnswer."""
         self._stream.close_write()
         return self._answer()
 
     def send_last(self, state: SyncState, objects: Iterable[bytes]) -> SyncAnswer:
-        """Send a state whose objects are made while they are sent. Raises LinkLost, NoAnswer."""
+        """Send a last state with objects that are streamed. Raises LinkLost, NoAnswer."""
         self._write(state.header(None), objects)
         self._stream.close_write()
         return self._answer()
 
     def send(self, state: SyncState, objects: bytes) -> SyncAnswer:
-        """Send a state; others may follow. Raises LinkLost, NoAnswer."""
+        """Send a state; more may follow. Raises LinkLost, NoAnswer."""
         pieces = (objects[at : at + PIECE] for at in range(0, len(objects), PIECE))
         self._write(state.header(len(objects)), pieces)
         return self._answer()
 
     def rest(self, until: bytes = b"") -> bytes:
-        """What it says after its last answer: to its end, or to the first `until`.
+        """Read the output after the last answer: to its end, or to the first `until`.
 
-        Raises LinkLost, also where the end comes before `until`.
+        Raises LinkLost, also if the output ends before `until`.
         """
         said, self._after = bytearray(self._after), b""
         while not (until and until in said) and len(said) <= _MOST_ANSWER:
@@ -124,7 +124,7 @@ class SyncStream:
         return bytes(said)
 
     def close(self) -> None:
-        """Let go of the command. It ends by itself."""
+        """Close the stream; the command then ends on its own."""
         self._stream.close()
 
     def _write(self, header: bytes, objects: Iterable[bytes]) -> None:
@@ -133,7 +133,7 @@ class SyncStream:
             for piece in objects:
                 self._stream.write(piece)
         except BrokenPipeError:
-            pass  # its own words say why
+            pass  # the box's answer says why
 
     def _answer(self) -> SyncAnswer:
         answer, told = bytearray(b"\n"), False

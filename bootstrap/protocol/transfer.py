@@ -1,8 +1,8 @@
-"""A transfer as this side speaks it: requests go out in one stream, frames come back in theirs.
+"""This machine's side of a transfer: a stream of requests out, a stream of frames back.
 
-The box's side is a program of ours (`bootstrap/box/transfer`) that comes along with the question.
-What it answers is a stranger's word: frames have a longest length, and who reads one takes each
-value of it by type (`text_of`, `number_of`).
+The box's side is a boxstrap program (`bootstrap/box/transfer`) that is sent with the query. Its
+answers are not trusted: frames have a maximum length, and callers read each value by type
+(`text_of`, `number_of`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MODULES = (
     *("frames", "record", "held_files", "incoming", "take", "give"),
     *("complete_files", "results", "serve"),
 )
-"""The program's, each after those that it imports."""
+"""Modules of the program, each after those that it imports."""
 SILENT_S = 60.0
-"""How long a box that is waited for may say nothing, in seconds: while it works, it says so."""
+"""How long the box may send nothing while we wait, in seconds; while it works, it sends frames."""
 _TICK_S = 1.0
 _LONGEST = 300
 _MOST_NUMBER = 2**63
@@ -51,7 +51,7 @@ sys.modules['transfer'].__path__=[]
 
 @cache
 def box_program() -> str:
-    """The program of the box's side, as one argument of Python's."""
+    """Return the box's program as one argument for `python -c`."""
     from bootstrap.render.pack import bare_python
 
     folder = Path(box.__file__).parent / "transfer"
@@ -63,10 +63,10 @@ def box_program() -> str:
 
 
 class Transfer:
-    """One exchange with that program. A context manager: leaving it lets go of the program."""
+    """One exchange with that program. A context manager: leaving it closes the stream."""
 
     def __init__(self, wire: Wire, workdir: str) -> None:
-        """Begin; nothing is waited for. Raises LinkLost."""
+        """Start the program without waiting for it. Raises LinkLost."""
         self._wire = wire
         query = build_query("transfer", workdir=workdir, program=box_program())
         self._stream = stream_answer(wire, query)
@@ -86,12 +86,12 @@ class Transfer:
         self._stream.close()
 
     def _watch(self) -> None:
-        """End the link of a box that says nothing: it may answer for itself, and not for that."""
+        """Close the link if the program sends nothing: the box's sshd may still be answering."""
         tick = time.monotonic()
         while not self._over.wait(_TICK_S):
             now, last = time.monotonic(), tick
             tick, since = now, self._waits_since
-            if now - last > 4 * _TICK_S:  # this program stood still: the silence was ours
+            if now - last > 4 * _TICK_S:  # this process was suspended: don't blame the box
                 self._fed = now
             if since is not None and now - max(since, self._fed) > SILENT_S:
                 self._is_silent = True
@@ -99,11 +99,11 @@ class Transfer:
                 return
 
     def run(self, requests: Iterable[Frame]) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Send the requests, and beside that give what is answered, until all is.
+        """Send the requests, and in parallel yield the answers, until the last one.
 
-        `requests` is gone through by a thread of its own; what it raises is raised here. Several
-        may follow each other. Raises LinkLost, NoAnswer, BoxLacksError (no Python there),
-        BoxstrapError (the program there ended).
+        A separate thread iterates over `requests`; its exceptions are raised here. May be called
+        several times in a row. Raises LinkLost, NoAnswer, BoxLacksError (no Python on the box),
+        BoxstrapError (the box's program ended).
         """
         feeder = threading.Thread(target=self._feed, args=(requests,), name="feeder", daemon=True)
         feeder.start()
@@ -127,7 +127,7 @@ class Transfer:
             feeder.join(5)
 
     def _feed(self, requests: Iterable[Frame]) -> None:
-        """What is small goes together: each write is a packet."""
+        """Write small frames together, since each write is a packet."""
         waiting, size = [], 0
         try:
             for header, body in requests:
@@ -141,8 +141,8 @@ class Transfer:
             waiting.append(pack_frame({"op": "end"}))
             self._stream.write(b"".join(waiting))
         except (LinkLost, BrokenPipeError, ValueError):
-            pass  # whoever reads hears of it
-        except BaseException as error:  # raised where the answers are read
+            pass  # reading the answers raises it
+        except BaseException as error:  # raised again while reading the answers
             self._failure = error
             self._stream.close_write()
 
@@ -191,13 +191,13 @@ class Transfer:
 
 
 def text_of(header: Mapping[str, Any], name: str) -> str:
-    """A text of a frame; "" where it is none."""
+    """Return a string from a frame's header; "" if it isn't one."""
     value = header.get(name)
     return value if isinstance(value, str) else ""
 
 
 def number_of(header: Mapping[str, Any], name: str) -> int:
-    """A number of a frame, from 0 on; -1 where it is none."""
+    """Return a non-negative integer from a frame's header; -1 if it isn't one."""
     value = header.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value >= _MOST_NUMBER:
         return -1

@@ -1,4 +1,4 @@
-"""The trees beside a repository's main one, as a box tells of them: what they hold, what became."""
+"""The trees beside a repository's main one, as the box reports them, and their removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 120
 _STATES = ("removed", "safe", "kept", "left")
 _LOOK = "Look what it has: boxstrap status"
 _USES = ("run", "left", "link", "mount")
-"""What keeps a tree whatever a person says."""
+"""What prevents a tree's removal even if the user asks for it."""
 _WORDS = {
     "run": "{names} lives in it, or uses its environment",
     "left": "processes of {names} that live on: {count}",
@@ -36,18 +36,18 @@ _WORDS = {
 
 
 def is_content(kind: str) -> bool:
-    """Whether a tree can hold such a thing."""
+    """Whether this is a known kind of content."""
     return kind in _WORDS
 
 
 @dataclass(frozen=True)
 class TreeContent:
-    """Something that a tree holds beyond what was placed in it, or who uses it."""
+    """Something in a tree that was not placed there, or a use of the tree."""
 
     kind: str
     count: int
     names: tuple[str, ...]
-    """The first of them."""
+    """The first few."""
 
     def __str__(self) -> str:
         more = ", …" if self.count > len(self.names) else ""
@@ -61,39 +61,39 @@ class TreeBeside:
     repo_key: str
     name: str
     state: str
-    """removed, safe (it could be), kept (see `holds`), left (it could not be removed)."""
+    """removed, safe (to remove), kept (see `holds`), left (removing it failed)."""
     bytes: int
     holds: tuple[TreeContent, ...] = ()
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody uses it now."""
+        """Whether something uses it now."""
         return any(one.kind in _USES for one in self.holds)
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         holds = [{"what": one.kind, "count": one.count, "names": one.names} for one in self.holds]
         return {"tree": self.name, "state": self.state, "bytes": self.bytes, "holds": holds}
 
 
 @dataclass(frozen=True)
 class TreeUse:
-    """A tree beside the main one, and who used it last."""
+    """A tree beside the main one, and the last run in it."""
 
     repo_key: str
     name: str
     last_run: str
-    """The newest run that was made in it; "" where none was."""
+    """The newest run in it; "" for none."""
     bytes: int | None = None
-    """Its size, where that was known in time."""
+    """Its size, if it could be measured in time."""
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {"tree": self.name, "bytes": self.bytes, "run": self.last_run or None}
 
 
 def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
-    """Read what the query `status` says of them; every text in it is clean then."""
+    """Parse the trees from the query `status`; text in the result is sanitized."""
     uses: dict[str, TreeUse] = {}
     for word, value in rows(told):
         fields = value.split("\t")
@@ -107,11 +107,11 @@ def parse_uses(told: bytes) -> tuple[TreeUse, ...]:
 def clean_trees(
     wire: Wire, *, workdir: str, repo_key: str, discard: Sequence[str], look: bool
 ) -> list[TreeBeside]:
-    """Remove those that hold nothing, and those in `discard`; with `look` none. `repo_key`: only
-    those of this repository, "" for all.
+    """Remove trees without content of their own, and those in `discard`; with `look` remove none.
+    `repo_key`: only trees of this repository, "" for all.
 
-    Raises BusyError beside a setup, UsageError where `discard` names no tree (then none is
-    removed), LinkLost, NoAnswer.
+    Raises BusyError if a setup is running, UsageError if `discard` has an unknown name (then none
+    is removed), LinkLost, NoAnswer.
     """
     query = build_long_query(
         "clean",
@@ -124,7 +124,7 @@ def clean_trees(
 
 
 def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:
-    """Read an answer; every text in it is clean then. Raises as `clean_trees`."""
+    """Parse an answer; text in the result is sanitized. Raises as `clean_trees`."""
     trees: list[TreeBeside] = []
     holds: list[TreeContent] = []
     said = list(rows(answer))
@@ -157,7 +157,7 @@ def parse_trees(answer: bytes, wire: Wire) -> list[TreeBeside]:
 
 
 def _order(tree: TreeBeside | TreeUse) -> tuple[str, int, str]:
-    """By repository, then by number."""
+    """Sort key: by repository, then by number."""
     return (tree.repo_key, len(tree.name), tree.name)
 
 

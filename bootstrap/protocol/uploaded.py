@@ -1,4 +1,4 @@
-"""How far a box is with putting a run's results into a bucket (`box/upload_results.py`)."""
+"""Progress of a box that uploads a run's results to a bucket (`box/runs/upload_results.py`)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _NOTE = re.compile(
 
 
 class Uploaded(NamedTuple):
-    """What is in the bucket, and what is not."""
+    """Which results are in the bucket, and how many are missing."""
 
     word: str
-    """going, failing (it goes on trying), left (it has stopped trying), whole."""
+    """going, failing (still retrying), left (stopped retrying), whole (complete)."""
     files: int
     bytes: int
     left: int
-    """Files that are not there, as they are now."""
+    """Number of files whose current content is not in the bucket."""
     why: str
-    """Why it fails: the bucket's own word, `unreachable`, `no-key`; "" where it does not."""
+    """Why it fails: the bucket's error code, `unreachable`, `no-key`; "" if it doesn't."""
     address: str
 
     def sentence(self) -> str:
-        """For people."""
+        """Return a sentence for the user."""
         there = f"{self.files} files ({size(self.bytes)}) are in {self.address}"
         if self.word == "whole":
             return f"results: {there}"
@@ -37,12 +37,12 @@ class Uploaded(NamedTuple):
         return f"results: {there}; {self.left} are not: {self.why or 'still written to'}{stopped}"
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {**self._asdict(), "why": self.why or None}
 
 
 def parse_uploaded(note: str) -> Uploaded | None:
-    """What the box noted; None where it is no such note."""
+    """Parse the box's note; None if it is invalid."""
     found = _NOTE.fullmatch(note)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""The accounts that this person has, by the keys that are there; and one box of one of them."""
+"""Find the user's accounts, by the API keys that are there, and a box of an account."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PROVIDERS: dict[str, type[CloudAccount]] = {
 
 
 def find_account(name: str) -> CloudAccount | None:
-    """The account at this provider; None where there is no key of it."""
+    """Return the account at this provider; None if there is no key for it."""
     key = PROVIDERS[name].keys.find()
     return PROVIDERS[name](key) if key else None
 
 
 def find_rented(host: str) -> RentedBox:
-    """The box that `provider:id` names, where it can be reached.
+    """Return the box that `provider:id` names.
 
-    Raises UsageError where there is no key or no such box, UnreachableError where the account
-    can't be asked, or says that the box can't be reached now.
+    Raises UsageError if there is no key or no such box, UnreachableError if the account can't be
+    asked, or says that the box can't be reached now.
     """
     name, _, box_id = host.partition(":")
     account = find_account(name)

@@ -1,7 +1,7 @@
-"""One provider's REST API: JSON over https, with the person's key.
+"""One provider's REST API: JSON over https, with the user's key.
 
-What only reads is asked again when it fails for a moment. What changes something is asked once: a
-create that timed out may have rented, and would rent twice. Only "too many requests" did nothing.
+Reads are retried after a temporary failure. A change is sent once: a create that timed out may
+have rented, and a retry would rent twice. Only after "too many requests" is a change retried.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ _BUSY_ONLY = _RETRIES.new(
 )
 _NEVER_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 MOST_PAGES = 200
-"""Of a list; no account has so many boxes."""
+"""Most pages of a list; no account has so many boxes."""
 _MOST = 32 * 1024 * 1024
-"""Bytes of an answer that are taken."""
+"""Most bytes of an answer that are read."""
 _SHOWN = 300
 _LOOPBACK = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}")
 
 
 class UndecidedError(UnreachableError):
-    """A change was asked for, and nobody knows whether it was made."""
+    """A change was requested, and nobody knows whether it was made."""
 
 
 class RefusedError(UnreachableError):
-    """The API refused what was asked for: nothing was done, as far as `answer` doesn't say more."""
+    """The API refused a change: nothing was done, unless `answer` says otherwise."""
 
     status: int = 0
     code: str = ""
-    """The API's own word for why."""
+    """The API's own word for the reason."""
     answer: Mapping[str, Any] = {}
 
 
 class ApiModel(BaseModel):
-    """What is read of an answer: fields that are not named in it are left alone."""
+    """The fields that are read from an answer; others are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class CamelModel(ApiModel):
-    """The same where the API says `startedAt` for what is `started_at` here."""
+    """The same for an API that says `startedAt` for what is `started_at` here."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -84,36 +84,36 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Api:
-    """Asks one API. Without a key only what it tells everybody."""
+    """A client of one API; without a key, only for what is public."""
 
     def __init__(self, provider: str, address: str, key: ApiKey | None) -> None:
         self.provider = provider
         self._address = _simulated(provider) or address
         self._key = key
         self.answered_at: float | None = None
-        """When it answered last, by its own clock, seconds since 1970."""
+        """When the API last answered, by its own clock (seconds since 1970)."""
 
     def get(self, path: str, model: type[_Model], **query: str) -> _Model:
-        """What is at `path`. Raises UnreachableError, and UsageError where the key is refused."""
+        """Return what is at `path`. Raises UnreachableError; UsageError if the key is refused."""
         found = self.find(path, model, **query)
         if found is None:
             raise self._failed("it answers with 404")
         return found
 
     def find(self, path: str, model: type[_Model], **query: str) -> _Model | None:
-        """The same; None where there is nothing (404)."""
+        """As `get`, but return None if there is nothing (404)."""
         status, answer = self._read("GET", path + (f"?{urlencode(query)}" if query else ""))
         return None if status == 404 else self._checked(status, answer, model)
 
     def search(self, path: str, body: object, model: type[_Model]) -> _Model:
-        """What a search finds: a POST that only reads. Raises as `get`."""
+        """Return what a search finds: a POST that only reads. Raises as `get`."""
         return self._checked(*self._read("POST", path, body), model)
 
     def post(self, path: str, body: object, model: type[_Model]) -> _Model:
         """Change something, once.
 
-        Raises UndecidedError where nobody knows whether it was changed, RefusedError where it
-        wasn't, and as `get` where it was never sent.
+        Raises UndecidedError if nobody knows whether it was changed, RefusedError if it wasn't,
+        and as `get` if it was never sent.
         """
         return self._change("POST", path, body, model)
 
@@ -126,7 +126,7 @@ class Api:
         return self._change("PATCH", path, body, model)
 
     def delete(self, path: str, model: type[_Model]) -> _Model | None:
-        """As `post`; None where there is nothing (404)."""
+        """As `post`, but return None if there is nothing (404)."""
         try:
             return self._change("DELETE", path, None, model)
         except RefusedError as error:
@@ -203,7 +203,7 @@ class Api:
         return urllib3.ProxyManager(proxy)
 
     def _bare(self, text: str) -> str:
-        """Without the key, which an answer may hold."""
+        """Return a text without the key, which an answer may contain."""
         return text.replace(self._key.value, "…") if self._key else text
 
     def _failed(self, what: str) -> UnreachableError:
@@ -241,7 +241,7 @@ class Api:
 
 
 def too_many(provider: str) -> UnreachableError:
-    """What a list without an end is: a part of it would leave boxes out."""
+    """Return the error for a list without an end: a part of it would leave boxes out."""
     return UnreachableError(
         "its list of boxes has no end.",
         where=provider,
@@ -250,16 +250,16 @@ def too_many(provider: str) -> UnreachableError:
 
 
 NOTHING = ApiModel
-"""The model of an answer of which nothing is read."""
+"""The model of an answer from which nothing is read."""
 
 
 def segment(text: str) -> str:
-    """An id as one part of a path, whatever is in it."""
+    """Quote an id as one segment of a path."""
     return quote(text, safe="")
 
 
 def _simulated(provider: str) -> str:
-    """A simulation on this machine that stands in for the API: nothing else can be named."""
+    """Return the address of a simulated API from the environment; only loopback is allowed."""
     address = os.environ.get(f"BOXSTRAP_{provider.upper()}_API", "")
     return address if _LOOPBACK.fullmatch(address) else ""
 
@@ -271,7 +271,7 @@ def _unpromised(error: ValidationError) -> str:
 
 
 def _why(answer: object) -> str:
-    """What the API gives as its reason, where it does."""
+    """Return the reason that the API gives, if it gives one."""
     told: Mapping[str, Any] = answer if isinstance(answer, dict) else {}
     inner = told.get("error")
     told = inner if isinstance(inner, dict) else told

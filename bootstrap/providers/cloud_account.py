@@ -1,4 +1,4 @@
-"""What each provider is: its name, where its key lies, and what an account there can be asked."""
+"""The base class of providers: name, places of the API key, and requests to an account."""
 
 from __future__ import annotations
 
@@ -14,68 +14,68 @@ from bootstrap.providers.rented import RentedBox
 
 
 class CloudAccount(ABC):
-    """An account of one provider. Every call raises UnreachableError and UsageError.
+    """An account at one provider. Every call raises UnreachableError and UsageError.
 
-    What changes something is asked for once; UndecidedError where nobody knows whether it was
-    done, RefusedError where it wasn't. What a provider can't is said by the data below.
+    A change is requested once. It raises UndecidedError if nobody knows whether it was done, and
+    RefusedError if it wasn't. The data below says what a provider can't do.
     """
 
     name: ClassVar[str]
-    """As `--host` has it."""
+    """As in `--host`."""
     title: ClassVar[str]
     keys: ClassVar[KeyPlaces]
     address: ClassVar[str]
-    """Of its API."""
+    """The base URL of its API."""
     offers_need_key: ClassVar[bool] = True
     cant_rent: ClassVar[str] = ""
-    """Why nothing is rented there; "" where it is."""
+    """Why boxstrap can't rent there; "" if it can."""
     stops: ClassVar[StopRule | None] = None
-    """What stopping a box means; None where it can't be stopped."""
+    """What stopping a box means; None if it can't be stopped."""
     final_refusals: ClassVar[Mapping[object, str]] = {402: "your balance doesn't cover it"}
-    """Statuses and codes of refusals after which no other offer would do."""
+    """Statuses and codes of refusals after which any other offer would be refused too."""
 
     def __init__(self, key: ApiKey | None) -> None:
         self._api = Api(self.name, self.address, key)
 
     @property
     def answered_at(self) -> float | None:
-        """When it answered last, by its own clock, seconds since 1970."""
+        """When the API last answered, by its own clock (seconds since 1970)."""
         return self._api.answered_at
 
     @abstractmethod
     def boxes(self) -> Sequence[RentedBox]:
-        """All that the account has, those that are stopped too."""
+        """Return all boxes of the account, including stopped ones."""
 
     @abstractmethod
     def box(self, box_id: str) -> RentedBox | None:
-        """One of them; None where the account has none of this id."""
+        """Return one box; None if the account has none with this id."""
 
     def balance(self) -> float | None:
-        """Dollars left; None where the provider doesn't say."""
+        """Return the dollars left; None if the provider doesn't say."""
         return None
 
     def find_mark(self, mark: str) -> Sequence[RentedBox]:
-        """The boxes that were rented with this mark."""
+        """Return the boxes that were rented with this mark."""
         return [box for box in self.boxes() if box.name == mark]
 
     def catalog(self, order: RentOrder) -> Sequence[Offer]:
-        """What is for rent of about that kind, cheapest first; it need not fit."""
+        """Return offers of about that kind, cheapest first; they need not fit the order."""
         return sorted(self._catalog(order), key=lambda offer: offer.price)
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:  # noqa: ARG002 - of those that rent
         return ()
 
     def add_key(self, public_key: str) -> None:  # noqa: B027 - most boxes are given it themselves
-        """Let the account know this key, where boxes get theirs from it, before one is rented.
+        """Add a public key to the account before renting, if boxes get their keys from it.
 
-        Asked for again it adds nothing.
+        A key that is already there is not added again.
         """
 
     def rent(self, offer: Offer, order: RentOrder, mark: str, public_key: str) -> str:
-        """Rent it once, called `mark`: the box's id.
+        """Rent an offer once, named `mark`; return the box's id.
 
-        Raises NoOfferError where it is refused; UndecidedError: look for the mark, never rent again
-        before.
+        Raises NoOfferError if it is refused. After an UndecidedError, look for the mark before you
+        rent again.
         """
         try:
             return self._rent(offer, order, mark, public_key)
@@ -92,12 +92,12 @@ class CloudAccount(ABC):
 
     @abstractmethod
     def destroy(self, box_id: str) -> None:
-        """Destroy this box; one that is gone already is as good."""
+        """Destroy this box; one that is already gone is no error."""
 
     def stop(self, box_id: str) -> None:
-        """Stop this box, where `stops`."""
+        """Stop this box; only if `stops` is set."""
         raise NotImplementedError(f"{self.title} stops no box")
 
     def leftovers(self) -> Sequence[Leftover]:
-        """What the account has beside boxes and pays for, as far as its API tells."""
+        """Return what the account pays for besides boxes, as far as its API shows."""
         return ()

@@ -1,4 +1,4 @@
-"""The key of an account: from the environment, or the provider's own file. Never kept by us."""
+"""An account's API key, from the environment or the provider's own file; never stored by us."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class KeyPlaces:
 
     variable: str
     files: tuple[str, ...]
-    """Those that its own tools write, in the order in which they are looked at."""
+    """Files that the provider's own tools write, in the order in which they are read."""
     pattern: str = ""
-    """What precedes the key in such a file, and the key as a group; "": the file is the key."""
+    """A regex with the key in such a file as its group; "" if the file is only the key."""
 
     def find(self) -> ApiKey | None:
-        """The key; None where there is none. Raises UsageError for one that can't be."""
+        """Return the key; None if there is none. Raises UsageError for one that can't be a key."""
         if value := os.environ.get(self.variable, "").strip():
             return _checked(value, self.variable)
         for name in self.files:
@@ -48,7 +48,7 @@ class KeyPlaces:
 
 
 def same_key(one: str, other: str) -> bool:
-    """Whether two lines have one public key, whatever they call it."""
+    """Return whether two lines have the same public key, whatever their comments."""
     return one.split()[:2] == other.split()[:2]
 
 

@@ -1,6 +1,6 @@
 """Lambda: instances, their types, keys and file systems, as its API documents them.
 
-A box there can't be stopped, only terminated; when it was started the API doesn't say.
+A box there can't be stopped, only terminated. The API doesn't say when it was started.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Lambda(CloudAccount):
         return _rented(answer.data) if answer else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
-        """A type in each region that has some: its machines are not told apart."""
+        """Return an offer for each type and region with capacity: single machines aren't listed."""
         if order.spot:
             return ()
         found = self._api.get("/api/v1/instance-types", _LambdaOffers).data

@@ -1,4 +1,4 @@
-"""What is asked for, and what a provider has for rent."""
+"""A rental order, and what a provider has for rent."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from bootstrap.text.sizes import dollars
 
 _TOLERANCE = 0.96
-"""A card of 24 GB shows 23.99 GiB or less."""
+"""A card sold with 24 GB shows 23.99 GiB or less."""
 
 
 @dataclass(frozen=True)
 class RentOrder:
-    """What the profile orders. What is None or "" is not asked for."""
+    """What the profile orders; None or "" means any."""
 
     gpu_name: str = ""
-    """A part of the GPU's name."""
+    """Part of the GPU's name."""
     gpu_count: int = 1
     min_memory_gib: float | None = None
     min_cuda: str = ""
     image: str = ""
-    """"": the provider's own for trainings."""
+    """If empty, the provider's own image for training."""
     disk_gb: int = 50
     volume: str = ""
-    """The id of one that the account has already."""
+    """The id of a volume that the account already has."""
     volume_at: str = "/workspace"
     spot: bool = False
     region: str = ""
@@ -34,16 +34,16 @@ class RentOrder:
 
 @dataclass(frozen=True)
 class Offer:
-    """One thing for rent. What is None the provider doesn't say."""
+    """One box for rent. A field is None if the provider doesn't say."""
 
     provider: str
     id: str
     gpu: str
     gpu_count: int
     price: float
-    """Dollars an hour with the order's disk, as far as the provider says what that costs."""
+    """Dollars an hour, with the order's disk if the provider says what that costs."""
     bid: float | None = None
-    """What is bid for it, where it may be taken away by who bids more."""
+    """The bid for it, if a higher bid may take it away."""
     memory_gib: float | None = None
     """Of each GPU."""
     max_cuda: str = ""
@@ -53,12 +53,12 @@ class Offer:
     up_mbps: float | None = None
     region: str = ""
     machine: str = ""
-    """What it would be rented on, as exactly as the provider says: that is not tried twice."""
+    """The machine, as exactly as the provider names it: one machine is not tried twice."""
     disk_gb: float | None = None
     """The largest disk that it can have."""
 
     def misses(self, order: RentOrder) -> list[str]:
-        """What the order asks for and this doesn't have: how far it is from it."""
+        """Return what the order asks for and this offer lacks."""
         found = list[str]()
         if _squeezed(order.gpu_name) not in _squeezed(self.gpu):
             found.append(f"no {order.gpu_name}")
@@ -79,7 +79,7 @@ class Offer:
         return found
 
     def exceeds(self, order: RentOrder) -> list[str]:
-        """What it has beyond the order, and is paid for as well."""
+        """Return what it has beyond the order, and what is paid for as well."""
         memory, asked = self.memory_gib, order.min_memory_gib
         more = memory is not None and asked is not None and memory > asked * 1.1
         return [f"{memory:g} GiB each for {asked:g}"] if more else []
@@ -91,27 +91,27 @@ class StopRule:
 
     keeps: str
     costs: str
-    """What it still costs."""
+    """What a stopped box still costs."""
     only_volume: bool = False
-    """Whether it keeps nothing but the volume that the box was rented with."""
+    """Whether it keeps only the volume that the box was rented with."""
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """What an account has beside boxes, and pays for."""
+    """Something that an account has besides boxes, and pays for."""
 
     provider: str
     id: str
     name: str
     kind: str
-    """What the provider calls such a thing."""
+    """The provider's name for such a thing."""
     size_gb: float | None = None
     price: float | None = None
-    """Dollars an hour; None where the provider doesn't say."""
+    """Dollars an hour; None if the provider doesn't say."""
 
 
 def _squeezed(name: str) -> str:
-    """A GPU's name without what providers write differently: RTX_4090, rtx4090, RTX 4090."""
+    """Normalize a GPU's name: providers write RTX_4090, rtx4090 and RTX 4090."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

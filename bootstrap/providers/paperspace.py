@@ -1,6 +1,6 @@
 """Paperspace: `/v1/machines`, as its API documents them.
 
-A machine's price is not among what they say.
+The API does not report a machine's price.
 """
 
 from __future__ import annotations

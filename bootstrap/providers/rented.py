@@ -1,4 +1,4 @@
-"""A box, as the account that pays for it has it."""
+"""A rented box, as its account describes it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class RentedState(enum.Enum):
-    """What an account says of a box."""
+    """The state of a box, by its account."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -19,7 +19,7 @@ class RentedState(enum.Enum):
 
 @dataclass(frozen=True)
 class RentedBox:
-    """One box of an account. Texts are as the account has them."""
+    """One box of an account. Texts are the account's own, unchanged."""
 
     provider: str
     id: str
@@ -27,23 +27,23 @@ class RentedBox:
     state: RentedState
     gpu: str = ""
     address: str = ""
-    """Where its SSH is reached; "" where it isn't now."""
+    """Where its SSH is reached; "" if it can't be reached now."""
     port: int = 0
     user: str = ""
     price: float | None = None
-    """Dollars an hour while it runs; None where the provider doesn't say."""
+    """Dollars an hour while it runs; None if the provider doesn't say."""
     stopped_price: float | None = None
-    """Dollars an hour that it costs when it is stopped; None where the provider doesn't say."""
+    """Dollars an hour while it is stopped; None if the provider doesn't say."""
     since: float | None = None
-    """When it was started last, seconds since 1970."""
+    """When it was last started, in seconds since 1970."""
     said: str = ""
-    """What the provider says of its state, in its own words."""
+    """What the provider says about its state, in its own words."""
 
     other_ways: tuple[tuple[str, int], ...] = ()
-    """Addresses and ports beside that at which its SSH is reached too."""
+    """Further addresses and ports at which its SSH is reached."""
 
     def ways(self) -> tuple[tuple[str, int], ...]:
-        """Every address and port at which its SSH is reached now."""
+        """Return every address and port at which its SSH is reached now."""
         return ((self.address, self.port), *self.other_ways) if self.address else ()
 
     @property
@@ -52,5 +52,5 @@ class RentedBox:
         return f"{self.provider}:{self.id}"
 
     def price_now(self) -> float | None:
-        """Dollars an hour in the state that it is in."""
+        """Return the dollars an hour in its current state."""
         return self.stopped_price if self.state is RentedState.STOPPED else self.price

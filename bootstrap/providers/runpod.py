@@ -1,6 +1,6 @@
 """RunPod: pods, the catalog of GPUs and network volumes of its OpenAPI document.
 
-Its proxy is a terminal and nothing else, so only a pod's own address is used.
+Its SSH proxy offers only a terminal, so only a pod's own address is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATES = {
 _CLOUDS = ("SECURE", "COMMUNITY")
 _IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
 _CONTAINER_DISK = 20
-"""GB beside the volume that holds everything of ours."""
+"""GB in addition to the volume, which holds everything of ours."""
 
 
 class _Endpoint(CamelModel):
@@ -126,7 +126,7 @@ class RunPod(CloudAccount):
         return _rented(pod) if pod else None
 
     def _catalog(self, order: RentOrder) -> Sequence[Offer]:
-        """A type of GPU in each data center that has it: its machines are not told apart."""
+        """Return one offer for each GPU type and data center: single machines aren't listed."""
         near = None
         if order.volume:
             volume = f"/v2/network-volumes/{segment(order.volume)}"
@@ -155,7 +155,7 @@ class RunPod(CloudAccount):
             "mounts": mount,
             "ports": ["22/tcp"],
             "startSsh": True,
-            # The pod's own: the account's list can only be replaced as a whole.
+            # Set for the pod: the account's list of keys can only be replaced as a whole.
             "env": {"PUBLIC_KEY": public_key},
             **({"dataCenterIds": [center]} if center else {}),
         }

@@ -48,7 +48,7 @@ class _VastPort(ApiModel):
 
 
 def _mapped(ports: object) -> object:
-    """The document has a list of numbers in one place, clients see which port leads where."""
+    """Keep only a mapping of ports, as clients see it; the document also has a list of numbers."""
     return ports if isinstance(ports, dict) else None
 
 
@@ -96,7 +96,7 @@ class _VastKey(ApiModel):
 
 
 class _VastKeys(RootModel[Sequence[_VastKey]]):
-    """What the account lets in."""
+    """The account's public keys."""
 
 
 class _VastVolume(ApiModel):
@@ -156,7 +156,7 @@ class Vast(CloudAccount):
         return [vast_offers.offered(self.name, offer, order) for offer in found]
 
     def add_key(self, public_key: str) -> None:
-        """As `CloudAccount.add_key`. A team's API key can't: `_rent` gives the box the key."""
+        """As `CloudAccount.add_key`. A team's API key can't add any: `_rent` sets it on the box."""
         known = self._api.get("/api/v0/ssh/", _VastKeys).root
         if any(same_key(public_key, one.key or one.public_key or "") for one in known):
             return
@@ -196,14 +196,14 @@ class Vast(CloudAccount):
         if made.new_contract is None:
             raise UndecidedError("it says that it rented, and not what.", where=self.name)
         box_id = str(made.new_contract)
-        # The account has the key already, but for that of a team. Whatever this answers, the box
-        # is rented.
+        # The account already has the key, unless it is a team's. The box is rented, whatever this
+        # request answers.
         with suppress(BoxstrapError):
             self._api.post(f"/api/v0/instances/{box_id}/ssh/", {"ssh_key": public_key}, NOTHING)
         return box_id
 
     def _end_failed_bid(self, contract: object) -> None:
-        """A bid that failed may have made a contract all the same, which costs."""
+        """Destroy the contract that a failed bid may have made anyway: it costs money."""
         if isinstance(contract, int):
             try:
                 self.destroy(str(contract))
@@ -258,7 +258,7 @@ def _rented(one: _VastInstance) -> RentedBox:
 
 
 def _state(one: _VastInstance) -> RentedState:
-    """An instance that was told to stop is stopped, whatever its container still says."""
+    """Return the state; after a request to stop that is STOPPED, whatever the container says."""
     if "stopped" in {one.intended_status, one.cur_state}:
         return RentedState.STOPPED
     if one.actual_status is None:
@@ -267,7 +267,7 @@ def _state(one: _VastInstance) -> RentedState:
 
 
 def _reached(one: _VastInstance) -> tuple[str, int]:
-    """Its own address and port, else those of the proxy, which counts Jupyter's port too."""
+    """Return its own address and port, else those of the proxy; "" and 0 if it isn't running."""
     if _state(one) is not RentedState.RUNNING:
         return "", 0
     mapped = (one.ports or {}).get("22/tcp") or ()
@@ -278,7 +278,7 @@ def _reached(one: _VastInstance) -> tuple[str, int]:
 
 
 def _proxy(one: _VastInstance) -> tuple[tuple[str, int], ...]:
-    """Where the proxy has it, and nobody else: its port there is this instance's own."""
+    """Return the proxy's address and this instance's own port there, one higher with Jupyter."""
     if not (one.ssh_host and one.ssh_port):
         return ()
     return ((one.ssh_host, one.ssh_port + ("jupyter" in (one.image_runtype or ""))),)

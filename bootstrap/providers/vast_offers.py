@@ -1,4 +1,4 @@
-"""What Vast.ai has for rent: how it is asked, and what its answer means for an order."""
+"""Vast.ai's offers: the search for an order, and the conversion of its answer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from bootstrap.providers.offer import Offer, RentOrder
 
 _MOST = 3000
 _HOURS = 720
-"""In a month, as its prices of disks count."""
+"""Hours in a month, as its disk prices count them."""
 
 
 class VastOffer(ApiModel):
-    """One of them."""
+    """One offer of an answer."""
 
     id: int
     machine_id: int | None = None
@@ -39,8 +39,8 @@ class VastOffers(ApiModel):
 
 
 def wanted(order: RentOrder) -> dict[str, object]:
-    """The search. A part of a name can't be asked for: `Offer.misses` looks at that, and again
-    at the rest, since what comes back need not keep to it."""
+    """Return the search. It can't match part of a name, so `Offer.misses` checks that, and the rest
+    again, since the offers found need not fit."""
     asked: dict[str, object] = {
         "type": "bid" if order.spot else "ondemand",
         "verified": {"eq": True},
@@ -59,7 +59,7 @@ def wanted(order: RentOrder) -> dict[str, object]:
 
 
 def offered(provider: str, offer: VastOffer, order: RentOrder) -> Offer:
-    """An offer at the price that it would have with the order's disk."""
+    """Convert an offer, with the price that it has with the order's disk."""
     base = offer.min_bid if order.spot else offer.dph_base
     disk = (offer.storage_cost or 0.0) * order.disk_gb / _HOURS
     return Offer(

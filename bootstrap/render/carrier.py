@@ -1,7 +1,7 @@
-"""The full script with what starts it: for doors that are wide enough.
+"""The full script with its carrier, for doors that are wide enough.
 
-Over SSH this machine starts the script and hands it its secrets; behind a door
-nobody does, so a few lines in front of it ask for them, and start it.
+Over SSH this machine passes the secrets to the script and starts it. Behind a door
+the carrier, a few lines in front of the script, asks for the secrets and starts it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAKEN = (
     ),
 )
 AT_BOOT = {"leave": "", "restart": "revive", "resume": "resume"}
-"""What the script is asked to do about a run that died with the box, by `train.at_boot`."""
+"""What the script should do about a run that died with the box, by `train.at_boot`."""
 MARKER = "END_OF_FULL_SCRIPT"
 
 
@@ -42,10 +42,10 @@ def render_carrier(
     leave: tuple[str, ...] = (),
     bare: bool = False,
 ) -> str:
-    """A script that takes the box it runs on to the profile.
+    """Return a script that sets up the box it runs on.
 
-    `wait`: it lasts as long as the training. `leave`: steps that are left out. `bare`: without
-    comments, docstrings and indentation, which nobody reads in what is packed.
+    `wait`: it runs as long as the training. `leave`: steps to leave out. `bare`: without
+    comments, docstrings and indentation, which are of no use in a packed script.
     """
     steps = carried_steps(profile, leave)
     mark = "door" if profile.secrets else ""
@@ -83,7 +83,7 @@ def render_carrier(
 
 
 def _marker(script: str) -> str:
-    """A line that no value of the script has: it ends where the script does."""
+    """Return an end marker that is not a line of the script."""
     marker, lines = MARKER, set(script.splitlines())
     while marker in lines:
         marker += "_"
@@ -91,12 +91,12 @@ def _marker(script: str) -> str:
 
 
 def by_address(profile: Profile) -> Profile:
-    """The profile as a door has it: the box fetches the commit by itself."""
+    """Return the profile for a door: the box fetches the commit itself."""
     return profile.replace(git=profile.git.replace(access="url"))
 
 
 def carried_steps(profile: Profile, leave: tuple[str, ...]) -> tuple[Step, ...]:
-    """The steps of a profile, without those of `leave`."""
+    """Return the steps of a profile, without those in `leave`."""
     train = profile.train is not None
     smoke = profile.gpu.require and profile.gpu.smoke != "none"
     steps = steps_for(

@@ -1,7 +1,7 @@
-"""The compact script: the full one's library, steps and checks, as many as a paste has room for.
+"""The compact script: those parts of the full one's library, steps and checks that fit in a paste.
 
-Its own are the lines of `templates/compact/main.sh`; what is left out stands here, and in
-lines of the library that end in `# full`.
+It adds only `templates/compact/main.sh`. What it leaves out is listed here, and marked in the
+library by lines that end in `# full`.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 LEFT_OUT_STEPS = ("smoke",)
 LEFT_OUT_PARTS = ("main",)
-"""Of the library: it has a `main` of its own."""
+"""Parts of the library that it leaves out: it has its own `main`."""
 
 OWN_PARTS = (("compact", "main"), ("doors", "terminal"), ("doors", "access"))
 
 PROGRAMS = ("verify.py", "gpu_reader.py", "fetch_uv.py", "pip_indexes.py")
 SHELL_PROGRAMS = ("runner.sh",)
-"""What it lays into `box/` on the box, beside what these import."""
+"""What it puts into `box/` on the box, together with the modules that these import."""
 
 _IMPORTED = re.compile(r"^from \.(\w*) import (.*)$", re.MULTILINE)
 
 
 def render_compact(profile: Profile, source: Source) -> str:
-    """The compact script, bare: no comments, no indentation.
+    """Return the compact script, without comments and indentation.
 
-    Raises UsageError for a profile that needs more than it can.
+    Raises UsageError if the profile needs a feature that it lacks.
     """
     needs_full(profile, COMPACT)
     steps = carried_steps(profile, LEFT_OUT_STEPS)
@@ -56,7 +56,7 @@ def render_compact(profile: Profile, source: Source) -> str:
 
 
 def own_parts() -> list[str]:
-    """What the full script over SSH has not."""
+    """Return the parts that the full script over SSH doesn't have."""
     return [
         shell_part("compact", "main"),
         *(shell_part("doors", x) for x in ("terminal", "access")),
@@ -64,13 +64,13 @@ def own_parts() -> list[str]:
 
 
 def library_parts() -> list[str]:
-    """What it has of `templates/lib`, before it is reduced."""
+    """Return its parts of `templates/lib`, before they are reduced."""
     return [shell_part("lib", name) for name in LIBRARY if name not in LEFT_OUT_PARTS]
 
 
 @cache
 def files() -> tuple[tuple[str, str], ...]:
-    """Name and text of what it lays into `box/` on the box."""
+    """Return name and text of the files that it puts into `box/` on the box."""
     own = dict(box_files())
     names, waiting = set[str](), [*PROGRAMS]
     while waiting:
@@ -86,7 +86,7 @@ def files() -> tuple[tuple[str, str], ...]:
 
 
 def _imports(text: str) -> list[str]:
-    """The files beside it that a program of the box imports."""
+    """Return the files in the same folder that a program of the box imports."""
     found = []
     for module, names in _IMPORTED.findall(text):
         found += [f"{module}.py"] if module else [f"{name.strip()}.py" for name in names.split(",")]
@@ -94,7 +94,7 @@ def _imports(text: str) -> list[str]:
 
 
 def _own(name: str, value: Value, source: Source) -> Value:
-    """Keys and hashes don't compress: only those that its boxes need are carried."""
+    """Return a variable's value; only the keys and hashes it needs, since these don't compress."""
     if name == "EDITION":
         return "compact"
     if name == "UV_WHEELS":

@@ -1,7 +1,7 @@
-"""The doors: every other way in for the same script, as a table.
+"""The doors: a table of all ways to get the script onto a box other than SSH.
 
-A door has a limit and a wrapper (`templates/doors/<template>`). It carries the
-longest edition that fits (`editions.py`); `through_door.py` makes what it gets.
+A door has a size limit and a wrapper (`templates/doors/<template>`). It carries the
+longest edition that fits (`editions.py`); `through_door.py` renders it.
 Limits and their sources: docs/doors.md.
 """
 
@@ -15,19 +15,19 @@ from bootstrap.render.quote import harmless
 
 KIB = 1024
 ARGUMENT = 128 * KIB - 1
-"""Linux takes this for one argument of a program (execve(2), MAX_ARG_STRLEN)."""
+"""Linux's limit for one argument of a program, in bytes (execve(2), MAX_ARG_STRLEN)."""
 
 
 @dataclass(frozen=True)
 class Door:
     """One door.
 
-    `limit` is in bytes, None where none is known; `source` says who sets it.
-    `use` tells a person what to do with what is rendered. `user` is who the box
-    belongs to where the hook runs as root: a name, `first` for the first
-    ordinary account. `wait`: the machine ends with the command, so the command
-    lasts as long as the training. `bakes`: the environment is built where no GPU is,
-    so the driver can't choose torch. `file` is the name that the rendering goes by.
+    `limit` is in bytes, None if unknown; `source` says where it comes from.
+    `use` tells the user what to do with the rendered file. `user` is the box's
+    own user if the hook runs as root: a name, or `first` for the first ordinary
+    account. `wait`: the machine ends with the command, so the command must last
+    as long as the training. `bakes`: the environment is built without a GPU, so
+    the driver can't decide which torch to use. `file` is the rendered file's name.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Door:
 
     @property
     def takes_bare(self) -> bool:
-        """Whether the full script fits only without what its reader alone needs."""
+        """Whether the full script fits only without comments and indentation."""
         return self.limit is not None and self.limit <= ARGUMENT
 
 
@@ -205,7 +205,7 @@ DOORS: dict[str, Door] = {
 
 
 def door_named(name: str) -> Door:
-    """The door of that name. Raises UsageError, naming those that there are."""
+    """Return the door with that name. Raises UsageError, which lists all names."""
     if name not in DOORS:
         raise UsageError(
             f"there is no door {harmless(name)}.", hint=f"There are: {', '.join(DOORS)}."

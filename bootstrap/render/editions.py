@@ -1,4 +1,4 @@
-"""The editions of the script: full, compact, minimal. What the shorter ones leave out is said."""
+"""The editions of the script (full, compact, minimal), and what the shorter ones leave out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 FULL, COMPACT, MINIMAL = "full", "compact", "minimal"
 
 IN_JSON = {FULL: "whole", COMPACT: "short", MINIMAL: "small"}
-"""What each is called in JSON documents, which keep their words."""
+"""Their names in JSON documents, whose format must not change."""
 
 LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
     COMPACT: (
@@ -36,11 +36,11 @@ LEFT_OUT_TEXTS: dict[str, tuple[str, ...]] = {
         "the commands of prepare",
     ),
 }
-"""What the shorter editions do not do, for people."""
+"""What the shorter editions do not do, in sentences for the user."""
 
 
 def needs_full(profile: Profile, edition: str) -> None:
-    """Raise UsageError where a profile asks for what the full edition alone does."""
+    """Raise UsageError if the profile needs something that only the full edition does."""
     asked = {
         "python.conda": ("makes no environment of conda's packages", bool(profile.python.conda)),
         "data": ("fetches no data", bool(profile.data)),
@@ -60,6 +60,6 @@ def needs_full(profile: Profile, edition: str) -> None:
 
 
 def left_out(edition: str) -> tuple[str, ...]:
-    """What an edition does not do, for people."""
+    """Return what an edition does not do, in sentences for the user."""
     whole = LEFT_OUT_TEXTS.get(edition, ())
     return (*LEFT_OUT_TEXTS[COMPACT], *whole[1:]) if edition == MINIMAL else whole

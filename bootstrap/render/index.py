@@ -1,7 +1,7 @@
-"""The package index that a box without pip falls back to: the one that pip has built in.
+"""The package index for a box without pip and uv: pip's built-in default.
 
-boxstrap names no index of its own. On a box the index is that of its pip or uv;
-where neither is there to ask, the default that this machine's pip carries is used.
+boxstrap names no index of its own. A box uses the index of its pip or uv; if it has
+neither, it uses the default of this machine's pip.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 
 @cache
 def default_index() -> str:
-    """The address that pip asks where nobody set another. Empty where pip is not installed."""
+    """Return the URL of pip's default index; empty if pip is not installed."""
     try:
         from pip._internal.models.index import PyPI
     except ImportError:

@@ -1,7 +1,7 @@
-"""The minimal script: all of a set-up that fits into the narrowest door, 4,048 characters.
+"""The minimal script: as much of a setup as fits into the narrowest door, 4,048 characters.
 
-It keeps the places that `status`, `logs` and `stop` look at, and says what it
-leaves out. The same template in full is what shellcheck reads.
+It uses the same paths as `status`, `logs` and `stop`, and lists what it leaves
+out. shellcheck reads the same template, rendered with `for_lint`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TEMPLATE = "minimal.sh.j2"
 
 
 def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) -> str:
-    """The minimal script. `for_lint` keeps the lines that only a linter reads.
+    """Return the minimal script. `for_lint` keeps the lines that only a linter needs.
 
-    Raises UsageError for a profile that needs more than it can.
+    Raises UsageError if the profile needs a feature that it lacks.
     """
     python, train = profile.python, profile.train
     if python.installer == "pip":
@@ -82,19 +82,19 @@ def render_minimal(profile: Profile, source: Source, *, for_lint: bool = False) 
 
 
 def _command(command: str) -> str:
-    """The command as a run has it: `python` is the environment's (`absolute_command`)."""
+    """Return the command of a run, with the environment's `python` (as `absolute_command`)."""
     program, _, rest = command.partition(" ")
     own = rest and program in ("python", "python3")
     return f'"$V/bin/python "{quote(rest)}' if own else '"$T"'
 
 
 _RESERVED_GIB = 1.0
-"""What a driver keeps for itself: the older call that is made here counts it as used."""
+"""Memory reserved by the driver: the older NVML call in this script counts it as used."""
 _LONGER = "Leave --small out, or: boxstrap oneliner --url https://…"
 
 
 def _order(profile: Profile) -> str:
-    """What the check reads: exit code, GPUs at the least, words of the name, GiB at the least."""
+    """Return the check's input: exit code, minimum GPU count, name, minimum memory in GiB."""
     gpu = profile.gpu
     least = round((gpu.min_memory_gib or 0) * thresholds.GPU["memory_ecc"], 2)
     count = gpu.count or (1 if gpu.require else 0)
@@ -107,7 +107,7 @@ def _uv() -> str:
 
 
 def _install(profile: Profile) -> str:
-    """The lines that fill the environment, in the order of `templates/lib/sources.sh`."""
+    """Return the lines that install packages, in the order of `templates/lib/sources.sh`."""
     python = profile.python
     words = {name: "".join(map(_word, each)) for name, each in requirement_words(python).items()}
     extras = "".join(f" --extra {quote(extra)}" for extra in python.extras)

@@ -1,8 +1,8 @@
-"""Packing: a script made as short as its meaning allows, and one paste of it.
+"""Packing: shorten a script without changing what it does, and make one paste of it.
 
-Comments and indentation go; names stay, since a program that renames is a
-program that can be wrong (docs/adr/0018-three-lengths.md). gzip and base64 are
-what every box has.
+Comments and indentation are removed; names are kept, since renaming could
+introduce errors (docs/adr/0018-three-lengths.md). gzip and base64 exist on
+every box.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from functools import lru_cache
 from itertools import pairwise
 
 FOLD = 1000
-"""Characters a line: a terminal takes 4,095 at once (termios(3), MAX_CANON)."""
+"""Characters in a line: a terminal takes at most 4,095 (termios(3), MAX_CANON)."""
 
 _ROUNDS = 5  # zopfli's: one more gains 65 bytes, thirty 8 more, for twice the time
-_BLOCKS = 4  # at most; fifteen gain 50 bytes where the script is long, for twice the time
+_BLOCKS = 4  # at most; fifteen gain 50 bytes for a long script, for twice the time
 _WORDS = re.compile(r"""\w[\w"']""")
-"""What a space must stay between; after a word a quote could be taken for part of it."""
-_WORTH_IT = 96 * 1024  # bytes; above, so many rounds take seconds, and one gains nearly as much
+"""Pairs that need a space between them: without it a word could become a string's prefix."""
+_WORTH_IT = 96 * 1024  # bytes; above, all rounds take seconds, and one gains nearly as much
 
 
 def bare_shell(text: str) -> str:
-    """Shell without comment lines, empty lines and indentation.
+    """Return shell code without comment lines, empty lines and indentation.
 
-    Only for parts without here-documents and without text over several lines.
+    Only for code without here-documents and multi-line strings.
     """
     lines = (line.strip() for line in text.splitlines())
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("#"))
 
 
 def bare_python(text: str) -> str:
-    """Python without comments, docstrings, spaces and what only annotations need, indented by one.
+    """Minify Python: no comments, docstrings, annotations or their imports; indented by one space.
 
-    It means the same. A program that shows its docstring keeps the first line of it.
+    The program does the same. One that uses `__doc__` keeps the first line of its docstring.
     """
     tree = ast.parse(text)
     shown = any(isinstance(node, ast.Name) and node.id == "__doc__" for node in ast.walk(tree))
@@ -59,7 +59,7 @@ def bare_python(text: str) -> str:
     for node in [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]:
         names = [each for each in node.names if (each.asname or each.name).split(".")[0] in used]
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            # Fields of a class are the only annotations left.
+            # The only annotations left are those of class fields.
             if not any(isinstance(each, ast.AnnAssign) for each in ast.walk(tree)):
                 tree.body.remove(node)
             continue
@@ -76,7 +76,7 @@ def bare_python(text: str) -> str:
 
 
 def without_spaces(text: str) -> str:
-    """Python without the spaces between words and signs, as `ast.unparse` sets them."""
+    """Remove the spaces between words and operators in the output of `ast.unparse`."""
     lines, cuts = [*text.splitlines(keepends=True), ""], []
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for before, token in pairwise(tokens):
@@ -85,7 +85,7 @@ def without_spaces(text: str) -> str:
             continue
         kinds = {tokenize.tok_name[each.type] for each in (before, token)}
         beside = before.string[-1:] + token.string[:1]
-        # From 3.12 on an f-string is many tokens, and not each says where it ends.
+        # Since 3.12 an f-string is several tokens, and not all have a correct end position.
         if not (_WORDS.fullmatch(beside) or "FSTRING_MIDDLE" in kinds):
             cuts.append((row - 1, column))
     for row, column in reversed(cuts):
@@ -94,7 +94,7 @@ def without_spaces(text: str) -> str:
 
 
 def _without_annotations(tree: ast.Module) -> None:
-    """Variables lose theirs; the fields of a class are made of them."""
+    """Remove annotations of variables, but not of class fields, which dataclasses need."""
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and not isinstance(node, ast.ClassDef):
@@ -105,7 +105,7 @@ def _without_annotations(tree: ast.Module) -> None:
 
 @lru_cache(maxsize=8)
 def squeezed(data: bytes) -> bytes:
-    """`data` as gzip; the same bytes each time. What is short is made as short as deflate can."""
+    """Return `data` as gzip, reproducibly; short data is compressed as well as deflate can."""
     from zopfli.gzip import compress
 
     rounds = _ROUNDS if len(data) <= _WORTH_IT else 1
@@ -113,20 +113,20 @@ def squeezed(data: bytes) -> bytes:
 
 
 def encoded(script: str) -> str:
-    """The script as gzip in base64, one line."""
+    """Return the script as gzip in base64, in one line."""
     return base64.b64encode(squeezed(script.encode())).decode()
 
 
 def folded(text: str) -> str:
-    """`text` in lines that a terminal takes."""
+    """Return `text` in lines that fit a terminal's input buffer."""
     return "".join(f"{text[at : at + FOLD]}\n" for at in range(0, len(text), FOLD))
 
 
 def paste(script: str) -> str:
-    """One paste that runs the script: whole or not at all, with the terminal as its input.
+    """Return a paste that runs the script completely or not at all, with the terminal as stdin.
 
-    Without its last line the here-document has no end, and nothing runs; with a
-    damaged middle gzip finds a wrong length or checksum, and nothing runs either.
+    Without its last line the here-document is unterminated, and nothing runs; if the
+    middle is damaged, gzip finds a wrong length or checksum, and nothing runs either.
     """
     packed = squeezed(script.encode())
     ways = (("base64 -d", base64.b64encode(packed).decode()), (_DECODE, _in_85(packed)))
@@ -138,16 +138,16 @@ def _pasted(decoder: str, text: str) -> str:
 
 
 _DIGITS = "".join(chr(code) for code in range(33, 127) if chr(code) not in "!\"$';\\^`~")
-"""85 characters that mean nothing to a terminal, to ssh or to history: 4 bytes in 5 of them."""
+"""85 characters without special meaning to a terminal, ssh or history: 5 encode 4 bytes."""
 
 _FROM_RFC_1924 = str.maketrans(
     string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~",
     _DIGITS,
 )
-"""From the characters that Python takes for the same."""
+"""From the digits of Python's base85."""
 
 _DECODE = (
-    # Quoted once for the shell that is pasted into, and once for the bash that reads it.
+    # Quoted twice: for the shell it is pasted into, and for the bash that it starts.
     f"d='{_DIGITS}' bash -c 'LC_ALL=C;while read -r l;do o=;for((i=0;i<${{#l}};i+=5));do n=0;"
     'for j in 0 1 2 3 4;do p=${d%%"${l:i+j:1}"*};n=$((n*85+${#p}));done;printf -v h %08x $n;'
     """o+="\\x${h:0:2}\\x${h:2:2}\\x${h:4:2}\\x${h:6:2}";done;printf "$o";done'"""
@@ -155,6 +155,6 @@ _DECODE = (
 
 
 def _in_85(packed: bytes) -> str:
-    """A sixteenth shorter than base64; gzip passes over the zeros at the end."""
+    """Encode in base85, a sixteenth shorter than base64; gzip ignores the zeros at the end."""
     packed += bytes(-len(packed) % 4)
     return base64.b85encode(packed).decode().translate(_FROM_RFC_1924)

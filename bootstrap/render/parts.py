@@ -1,7 +1,7 @@
-"""The static parts of what is sent to a box, read from the shipped templates.
+"""The static parts of scripts for a box, read from the shipped templates.
 
-They are plain files that shellcheck reads as they are; nothing is substituted
-inside them. The first line, which tells the linter which shell it is, is left out.
+They are plain shell files that shellcheck can read; nothing is substituted
+in them. The first line, a shellcheck directive, is left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIBRARY = (
     "runs",
     "resume",
 )
-"""`templates/lib/*.sh`, in the order in which a reader of the script wants them."""
+"""`templates/lib/*.sh`, in a good order for readers of the script."""
 
 STEPS_LIBRARY = frozenset(
     {
@@ -53,32 +53,32 @@ STEPS_LIBRARY = frozenset(
         *("reuse", "bytecode"),
     }
 )
-"""Those of the library that stand among the steps, whose words they are: what a box runs from
-memory goes to it as two arguments, library and steps, and each has a limit."""
+"""Parts of the library that are put with the steps that use them: a box gets library and steps
+as two arguments when it runs them from memory, and each argument has a size limit."""
 
 _LINT = re.compile(r"\A# shellcheck .*\n")
 _LIBRARY_HERE = re.compile(r"^ *# library: ([a-z_/ ]+)\n", re.MULTILINE)
-"""A program that outlives the script carries parts of the library, or of queries: put in here."""
+"""Where a program that outlives the script includes parts of the library or of queries."""
 _OF_QUESTIONS = ("transfer", "report")
-"""Folders of programs that travel with a question and don't stay on a box."""
+"""Folders of programs that are sent with a query and not stored on a box."""
 _OF_TRANSFERS = ("complete_files.py", "held_files.py")
-"""What programs that stay there share with those of an exchange."""
+"""Modules of a transfer's program that programs stored on a box need too."""
 _OF_STEPS = {"data": ("data_", "fetch_data"), "lease": ("lease",)}
 _BOX = Path(__file__).resolve().parent.parent / "box"
 
 
 @cache
 def shell_part(kind: str, name: str) -> str:
-    """The text of `templates/<kind>/<name>.sh`, without the linter's comments."""
+    """Return the text of `templates/<kind>/<name>.sh`, without its shellcheck directive."""
     text = (shipped("templates") / kind / f"{name}.sh").read_text(encoding="utf-8")
     return _LINT.sub("", text)
 
 
 @cache
 def box_files() -> tuple[tuple[str, str], ...]:
-    """Name and text of every file that lies in `box/` on the box, sorted by name.
+    """Return name and text of every file of `box/` on the box, sorted by name.
 
-    They lie beside each other there, and import each other so, whatever their folder here.
+    There they are all in one folder, so imports of other folders are changed accordingly.
     """
     sources = _sources()
     folders = "|".join({file.parent.name for file in sources.values()})
@@ -89,13 +89,13 @@ def box_files() -> tuple[tuple[str, str], ...]:
 
 
 def step_of(name: str) -> str:
-    """The step that this file of `box/` is of, where few profiles ask for that; else ""."""
+    """Return the step that needs this file of `box/`, for steps few profiles have; else ""."""
     return next((step for step, begins in _OF_STEPS.items() if name.startswith(begins)), "")
 
 
 @cache
 def _sources() -> dict[str, Path]:
-    """The programs that stay on a box, by their names there."""
+    """Return the programs that are stored on a box, by their names there."""
     files = [*_BOX.glob("*.py"), *_BOX.glob("*/*.py")]
     stay = [file for file in files if file.parent.name not in _OF_QUESTIONS]
     stay += [_BOX / "transfer" / name for name in _OF_TRANSFERS]
@@ -113,17 +113,17 @@ def _library(named: re.Match[str]) -> str:
 
 @cache
 def known_hosts() -> tuple[str, ...]:
-    """The git hosts' own public keys, one known_hosts line each."""
+    """Return the git hosts' public keys, one known_hosts line each."""
     text = (shipped("templates") / "known_hosts").read_text(encoding="utf-8")
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
 
 @cache
 def functions(kind: str, name: str, wanted: tuple[str, ...]) -> str:
-    """Some functions of `templates/<kind>/<name>.sh` as they stand there, with their comments.
+    """Return some functions of `templates/<kind>/<name>.sh`, with their comments.
 
-    A function ends on its own line or with a `}` at the start of one. Raises
-    KeyError where the file has no such function.
+    A function is a single line, or ends with a `}` at the start of a line. Raises
+    KeyError if the file lacks one of them.
     """
     found = {match["name"]: match[0] for match in _FUNCTION.finditer(shell_part(kind, name))}
     return "".join(found[each] + "\n" for each in wanted)

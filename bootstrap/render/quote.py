@@ -1,7 +1,7 @@
-"""How a value is written into shell, so that it comes out byte for byte and never runs.
+"""Quote values for shell, so that they arrive byte for byte and are never executed.
 
-Quoting is the default everywhere: templates can only write a value bare where
-they say so, and then it must be harmless by its characters alone.
+Everything is quoted by default: a template must ask explicitly to write a value
+unquoted, and then it may consist of harmless characters only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _HARMLESS = re.compile(r"[A-Za-z0-9_./:@%+=, -]*")
 
 
 def quote(value: Value) -> str:
-    """`value` as bash reads it back.
+    """Return `value` in a form that bash reads back unchanged.
 
     Text is single-quoted; a flag is `yes` or empty; a sequence is an array, and a
     mapping an associative one, to be declared (`declare -A`).
@@ -39,10 +39,10 @@ def quote(value: Value) -> str:
 
 
 def harmless(text: str) -> str:
-    """`text` for a comment or a name: anything else than plain characters becomes `?`."""
+    """Return `text` for a comment or a name: any special character becomes `?`."""
     return "".join(c if _HARMLESS.fullmatch(c) else "?" for c in text)
 
 
 def assignments(values: dict[str, Value]) -> str:
-    """Lines of `name=value`, for the front of a question."""
+    """Return lines of `name=value`, for the beginning of a query."""
     return "".join(f"{name}={quote(value)}\n" for name, value in values.items())

@@ -1,7 +1,7 @@
-"""What is left of the library where a door has a limit: parts are left out, and none is rewritten.
+"""Reduce the library for doors with a size limit: leave parts out, but rewrite none.
 
-Lines that end in `# full` go, then every function of the shell that nothing calls any more.
-Comments and indentation go last (`pack.py`).
+Lines that end in `# full` are removed first, then all shell functions that nothing calls any
+more, then comments and indentation (`pack.py`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _WORD = re.compile(r"[A-Za-z_]+")
 
 
 def without_full(text: str) -> str:
-    """Shell or Python without the lines that the full script alone has."""
+    """Remove the lines that only the full script has, in shell or Python."""
     return _FULL.sub("", text)
 
 
 def reachable_shell(parts: Iterable[str], roots: Iterable[str]) -> list[str]:
-    """The parts, bare, with those functions alone that `roots` lead to."""
-    # A function ends with a `}` that is not indented: it is found while it has its indentation.
+    """Return the parts, bare, with only the functions that are reachable from `roots`."""
+    # Find functions before removing indentation: they end with a `}` that is not indented.
     texts = [without_full(part) for part in parts]
     bodies = {
         found["name"]: bare_shell(found[0]) for part in texts for found in _FUNCTION.finditer(part)
@@ -45,12 +45,12 @@ def reachable_shell(parts: Iterable[str], roots: Iterable[str]) -> list[str]:
 
 
 def _code(quoted: re.Match[str]) -> str:
-    """Quoted text where it may be code; sentences name no function."""
+    """Keep quoted text only if it may contain code: words of a sentence are not calls."""
     return quoted[0] if _CODE.search(quoted[0]) else ""
 
 
 def _kept_of(part: str, functions: set[str], words: set[str]) -> str:
-    """One part: its functions that are kept, and the tables that those read."""
+    """Return a part with the kept functions, and the tables that they read."""
     names = [found["name"] for found in _FUNCTION.finditer(part)]
     between = _FUNCTION.split(part)[::2]
     texts = [found[0] for found in _FUNCTION.finditer(part)]
@@ -60,7 +60,7 @@ def _kept_of(part: str, functions: set[str], words: set[str]) -> str:
 
 
 def program(text: str) -> str:
-    """A shell program of the box, bare, without functions that it does not call."""
+    """Return a shell program of the box, bare, without functions that it doesn't call."""
     text = without_full(text)
     words = _WORD.findall(bare_shell(text))
     kept = _FUNCTION.sub(lambda found: found[0] if words.count(found["name"]) > 1 else "", text)
@@ -68,7 +68,7 @@ def program(text: str) -> str:
 
 
 def without_unused(sources: Mapping[str, str]) -> dict[str, str]:
-    """Modules of Python without what none of them names any more."""
+    """Remove definitions from Python modules that none of the modules uses any more."""
     trees = {name: ast.parse(without_full(text)) for name, text in sources.items()}
     while True:
         named = {
@@ -87,7 +87,7 @@ def without_unused(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def _defined(node: ast.stmt) -> set[str]:
-    """What a statement of a module defines; empty for any other."""
+    """Return the names that a module's statement defines; empty for other statements."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else []
@@ -95,10 +95,10 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 def _named(node: ast.AST) -> list[str]:
-    """The names that a node of a syntax tree reads."""
+    """Return the names that a node of a syntax tree reads."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         return [node.id]
     if isinstance(node, ast.Attribute):
         return [node.attr]
-    # A table's rows are found in their module by its name, as text.
+    # Rows of a table are looked up in their module by name, a string.
     return [node.value] if isinstance(node, ast.Constant) and isinstance(node.value, str) else []

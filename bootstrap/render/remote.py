@@ -1,4 +1,4 @@
-"""Pastes that hold an address instead of the script: fetched against a SHA-256, or made by uvx."""
+"""Pastes without the script itself: fetched and checked by SHA-256, or rendered by uvx."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _URL = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]{1,2000}")
 
 
 def by_url(url: str, sha256: str) -> str:
-    """A paste that fetches a script and runs it only where its SHA-256 is this one.
+    """Return a paste that fetches a script and runs it only if its SHA-256 matches.
 
-    curl, wget, python3 or apt's own helper: one of them is on every box. Raises
-    UsageError for what is no address.
+    Every box has one of curl, wget, python3 or apt's helper. Raises UsageError if
+    `url` is not a URL.
     """
     if not _URL.fullmatch(url):
         raise UsageError("--url takes an address as in https://example.org/box.sh.")
@@ -37,15 +37,15 @@ def by_url(url: str, sha256: str) -> str:
 
 
 PLACE = "~/.boxstrap-door"
-"""The folder on the box for what goes with the paste; it is removed at the end."""
+"""The folder on the box for the paste's files; it is removed at the end."""
 
 
 def by_uvx(package: str, profile: Profile, source: Source) -> str:
-    """A paste that lets uvx install boxstrap from `package` there, and make the script from the
-    profile and the public keys that come with it.
+    """Return a paste in which uvx installs boxstrap from `package` on the box, and renders the
+    script from the profile and public keys in the paste.
 
-    A profile can't say which first commit the repository has; without it the box would take
-    what `setup` placed there for another one's, and train again."""
+    It also passes the repository's first commit, which a profile can't contain: otherwise the box
+    would take the tree that `setup` placed for another repository's, and train again."""
     from bootstrap.profile.public_keys import public_keys
     from bootstrap.render.variables import ROOT
 

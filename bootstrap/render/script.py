@@ -1,4 +1,4 @@
-"""The script: variables, library, steps and the box's files, assembled by Jinja."""
+"""Assemble the script with Jinja: variables, library, steps and the box's files."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 TEMPLATE = "setup.sh.j2"
 MARKER = "END_OF_BOX_FILES"
 KEPT = 20
-"""Scripts that the cache holds."""
+"""Number of scripts to keep in the cache."""
 
 
 class Parts(NamedTuple):
-    """What stands below a script's variables: shell, and files of the box by name and text."""
+    """What follows a script's variables: shell code, and name and text of the box's files."""
 
     library: Sequence[str]
     steps: Sequence[str]
@@ -35,7 +35,7 @@ class Parts(NamedTuple):
 
 
 class _Bare(str):
-    """Text that a template writes as it is, because it says so."""
+    """Text that a template writes unquoted, through the filter `bare`."""
 
     __slots__ = ()
 
@@ -47,13 +47,12 @@ def assemble_script(
     *,
     bare: bool = False,
 ) -> str:
-    """One bash script that takes a box to a profile; pure, and the same for the same input.
+    """Return one bash script that sets a box up; the same input gives the same script.
 
-    `bare`: the template's own comments are left out too.
+    `bare`: without the template's own comments.
 
-    The last scripts are kept in the cache folder under a hash of all that goes
-    into them: a second setup need not even import Jinja, which takes longer
-    than anything else here.
+    The last scripts are cached under a hash of all their input, so that a second
+    setup needn't import Jinja, which takes longer than anything else here.
     """
     values = {
         "version": __version__,
@@ -72,15 +71,15 @@ def render_script(
     *,
     bare: bool = False,
 ) -> str:
-    """The full script: all of the library, readable.
+    """Return the full script: all of the library, readable.
 
-    `bare`: without what its reader alone needs, for a door with a limit.
+    `bare`: without comments and indentation, for a door with a limit.
     """
     library = [shell_part("lib", name) for name in LIBRARY if name not in STEPS_LIBRARY]
     beside = [shell_part("lib", name) for name in LIBRARY if name in STEPS_LIBRARY]
     names = [step.name for step in steps]
     if "repo" in names and "train" not in names:
-        names.append("train")  # for a run that is asked for by its command
+        names.append("train")  # for a run that is started by its command (`run -- COMMAND`)
     parts = [*beside, *(shell_part("steps", name) for name in names)]
     files = bare_box_files() if bare else box_files()
     files = tuple(file for file in files if step_of(file[0]) in {"", *names})
@@ -91,7 +90,7 @@ def render_script(
 
 @cache
 def bare_box_files() -> tuple[tuple[str, str], ...]:
-    """The files of `box/` without comments, docstrings and indentation: a fifth of it packed."""
+    """Return the files of `box/` without comments and docstrings: a third smaller when packed."""
     return tuple(
         (name, bare_python(text) if name.endswith(".py") else bare_shell(text).rstrip("\n"))
         for name, text in box_files()
@@ -99,7 +98,7 @@ def bare_box_files() -> tuple[tuple[str, str], ...]:
 
 
 def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) -> str:
-    """What the template `name` makes of `values`; from the cache where it was made before.
+    """Render the template `name` with `values`; from the cache if it was rendered before.
 
     `bare`: without the template's own comments and indentation.
     """
@@ -108,7 +107,7 @@ def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) 
         template = bare_shell(template)
     key = hashlib.sha256(json.dumps([template, values]).encode()).hexdigest()
     kept = cache_dir() / "scripts" / f"{key}.sh"
-    # As text, a carriage return would change.
+    # Read bytes: reading as text would change carriage returns.
     with contextlib.suppress(OSError):
         digest, _, script = kept.read_bytes().partition(b"\n")
         if digest == _digest(key, script):
@@ -119,29 +118,29 @@ def render_text(name: str, values: Mapping[str, object], *, bare: bool = False) 
 
 
 def _digest(key: str, script: bytes) -> bytes:
-    """What a kept script is known by: a power cut or a full disk leaves files that lie."""
+    """Checksum of a cached script: a power cut or a full disk can leave a corrupt file."""
     return hashlib.sha256(key.encode() + script).hexdigest().encode()
 
 
 def _keep(file: Path, content: bytes) -> None:
-    """Keep a script for this user alone; a cache that can't be written is none."""
+    """Cache a script, readable only by this user; ignore a cache that can't be written."""
     with contextlib.suppress(OSError):
         write_private(file, content)
-        # With those that a kill left half-written.
+        # Includes temporary files that a kill left half-written.
         kept = sorted(file.parent.glob("*.*"), key=lambda other: other.stat().st_mtime)
         for old in kept[:-KEPT]:
             old.unlink()
 
 
 def script_id(script: str) -> str:
-    """What tells one script from another: the SHA-256 of its bytes."""
+    """Return the script's id: the SHA-256 of its bytes."""
     return hashlib.sha256(script.encode()).hexdigest()
 
 
 def _environment() -> jinja2.Environment:
     import jinja2
 
-    # The usual delimiters are bash of their own (`${#array[@]}`).
+    # The default delimiters occur in bash (`${#array[@]}`).
     environment = jinja2.Environment(
         block_start_string="<%",
         block_end_string="%>",

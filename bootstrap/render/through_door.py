@@ -1,4 +1,4 @@
-"""What goes through a door: an edition of the script in the door's wrapper, within its limit."""
+"""Render for a door: an edition of the script in the door's wrapper, within its limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rendering:
-    """What a door gets, in which edition."""
+    """The text for a door, and its edition."""
 
     door: Door
     edition: str
@@ -31,15 +31,15 @@ class Rendering:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         return len(self.text.encode())
 
 
 def render_door(name: str, profile: Profile, source: Source) -> Rendering:
-    """What that door gets: its longest edition that fits.
+    """Render the longest edition that fits through that door.
 
-    Raises UsageError for a door that isn't one, and where no edition fits: with the
-    sizes, and what could be dropped.
+    Raises UsageError for an unknown door, and if no edition fits: with the sizes, and
+    which parts of the profile could be dropped.
     """
     door = door_named(name)
     tried = []
@@ -56,7 +56,7 @@ def render_door(name: str, profile: Profile, source: Source) -> Rendering:
 
 
 def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
-    """The error where nothing fits."""
+    """Return the error for a door into which no edition fits."""
     last = tried[-1]
     return UsageError(
         f"{last.door.name} takes {last.door.limit:,} bytes ({last.door.source}), and "
@@ -68,7 +68,7 @@ def too_long(tried: list[Rendering], profile: Profile) -> UsageError:
 
 
 def droppable(profile: Profile) -> list[str]:
-    """The parts of a profile that take the most room, the largest first."""
+    """Return the parts of a profile that take up space, the largest first."""
     sizes = {
         "env": sum(len(name) + len(value) for name, value in profile.env.items()),
         "packages": sum(map(len, profile.packages)),
@@ -86,7 +86,7 @@ def _largest(sizes: dict[str, int]) -> list[tuple[str, int]]:
 
 
 def as_user(user: str) -> str:
-    """A line of shell that hands over to the box's own user; root where there is none."""
+    """Return a line of shell that runs the script as the box's own user, or as root if none."""
     if not user:
         return "exec bash /var/lib/boxstrap/door.sh"
     named = f"u={user};" if user != "first" else ""
@@ -130,7 +130,7 @@ def _absolute(workdir: str) -> str:
 
 
 def dstack_gpu(profile: Profile) -> dict[str, object]:
-    """What dstack should look for; empty where no GPU is asked for."""
+    """Return the GPU that dstack should look for; empty if the profile requires none."""
     gpu = profile.gpu
     if not gpu.require:
         return {}
@@ -143,7 +143,7 @@ def dstack_gpu(profile: Profile) -> dict[str, object]:
 
 
 def _edition_of(name: str, door: Door, profile: Profile, source: Source) -> str:
-    """The script in that edition."""
+    """Return the script in that edition."""
     from bootstrap.render.carrier import render_carrier
     from bootstrap.render.compact import render_compact
     from bootstrap.render.minimal import render_minimal

@@ -1,7 +1,7 @@
-"""The uv that boxstrap brings to a box that has none: its version and the SHA-256 of each wheel.
+"""The uv that boxstrap installs on a box without one: version, and SHA-256 of each wheel.
 
-The wheels for Linux are those for glibc: the static ones take a third longer. Renewed by
-`make uv-release`, which asks the index that pip is set to.
+The Linux wheels are those for glibc: the static ones take a third longer. Updated by
+`make uv-release`, which uses pip's configured index.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 VERSION = "0.13.8"
 
 OLDEST = "0.8.0"
-"""The oldest uv of a box that is used as it is: UV_TORCH_BACKEND works from there on."""
+"""The oldest uv on a box that is used as it is: it supports UV_TORCH_BACKEND."""
 
 WHEELS: dict[str, tuple[str, str]] = {
     "Linux-x86_64": (
@@ -33,5 +33,5 @@ WHEELS: dict[str, tuple[str, str]] = {
 
 
 def rows() -> list[str]:
-    """The table as the script has it: machine|file|sha256."""
+    """Return the table in the script's format: machine|file|sha256."""
     return [f"{machine}|{file}|{sha}" for machine, (file, sha) in WHEELS.items()]

@@ -1,4 +1,4 @@
-"""What the box should become, as the variables that stand at the top of the script."""
+"""What the box should become: the variables at the top of the script."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 AGENT_PACKAGES = ("nvidia-ml-py>=12.560,<14", "psutil>=5.9,<8")
 CONDA_TOOLS = ("py-rattler==0.28.*", "pyyaml>=6,<7")
-"""What makes an environment of conda's packages, where the profile has one."""
+"""Packages that build an environment of conda packages, if the profile has one."""
 MIN_FREE_MB = 512
 COMMIT_PATIENCE_S = 600
-"""How long the box waits for a commit whose sender is gone, in seconds."""
+"""How long the box waits for a commit after its sender is gone, in seconds."""
 LOCK_PATIENCE_S = 300
-"""How long the box waits for another package run to end, in seconds."""
+"""How long the box waits for another package manager to end, in seconds."""
 
 
 ROOT = "BOXSTRAP_ROOT"
-"""The variable in which a paste for uvx brings the first commit along."""
+"""The environment variable in which a paste for uvx passes the first commit."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The commit to check out: where it comes from, and under which name it lives on the box."""
+    """The commit to check out: its origin, and its name on the box."""
 
     key: str
     name: str
@@ -51,17 +51,17 @@ class Source:
     user_name: str | None
     user_email: str | None
     root: str = ""
-    """The first commit of its main line: what tells it from others; "" where nobody knows."""
+    """The first commit of its main line, which identifies the repository; "" if unknown."""
     usual_key: str = ""
-    """The key that its address alone would give it."""
+    """The key that it would have by its address alone."""
     snapshot: str = ""
-    """What is checked out: `commit` where nothing differs from it, else a commit of ours on it."""
+    """What is checked out: `commit` if nothing differs from it, else a boxstrap commit on top."""
     tree: str = ""
-    """A digest of the content, by which work is known; "" where the box clones, and finds it."""
+    """Digest of the content, which identifies the work; "" if the box clones and computes it."""
 
 
 class SentItem(NamedTuple):
-    """An item of `data:` that is sent: its place on the box, and a digest of what it is now."""
+    """An item of `data:` that is sent: its path on the box, and a digest of its content now."""
 
     to: str
     digest: str
@@ -71,7 +71,7 @@ OF_ONE_RUN = (
     *("REPO_COMMIT", "REPO_SNAPSHOT", "REPO_TREE", "REPO_BRANCH"),
     *("TRAIN_COMMAND", "TRAIN_SESSION"),
 )
-"""What differs from run to run of one profile; all else is the same program."""
+"""Variables that differ between runs of one profile; all others are the same."""
 
 _ORDERED = {*ExpectedHardware._fields} - {"box", "run_alive"}
 _ORDERED_OF_BOX = {*ExpectedMachine._fields}
@@ -91,12 +91,12 @@ def variables(  # noqa: PLR0913 - what a script is made of
     sent_data: Mapping[int, SentItem] = MappingProxyType({}),
     rented: float | None = None,
 ) -> list[tuple[str, Value]]:
-    """Name and value of each, in the order of a profile.
+    """Return name and value of each variable, in the order of a profile.
 
-    `secrets_id` changes when a secret does and tells nothing about it; `secret_ids` are the
-    same for each of them, where this machine knows their values. `dependencies`: the rows of those
-    that are sent, see templates/lib/dependencies.sh. `sent_data`: the
-    items of `data:` that lie here, by their numbers. `rented`: since when the lease counts.
+    `secrets_id` changes when a secret does, but reveals nothing about it; `secret_ids` are the
+    same for each secret whose value this machine knows. `dependencies`: rows of those
+    that are sent, see templates/lib/dependencies.sh. `sent_data`: the items of `data:`
+    on this machine, by their numbers. `rented`: since when the lease counts.
     """
     python, train = profile.python, profile.train
     return [
@@ -168,7 +168,7 @@ def variables(  # noqa: PLR0913 - what a script is made of
 
 
 def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
-    """The items of `data:` as the box reads them (JSON): where one lies here is not said."""
+    """Return the items of `data:` as JSON for the box, without their paths on this machine."""
     rows: list[dict[str, object]] = []
     for number, item in enumerate(profile.data):
         row = item.as_dict()
@@ -180,7 +180,7 @@ def data_rows(profile: Profile, sent: Mapping[int, SentItem]) -> str:
 
 
 def lease_terms(profile: Profile, rented: float | None = None) -> str:
-    """The lease as the box reads it (JSON), see `box/lease.py`; "" without one."""
+    """Return the lease as JSON for the box, see `box/lease/lease.py`; "" without one."""
     lease = profile.lease
     if lease is None:
         return ""
@@ -198,7 +198,7 @@ def lease_terms(profile: Profile, rented: float | None = None) -> str:
 
 
 def results_to(profile: Profile) -> list[str]:
-    """The folder of a bucket that results go to, its endpoint and its region; nothing without."""
+    """Return the results' folder in a bucket, its endpoint and region; [] without a bucket."""
     if not (profile.train and profile.train.results_to):
         return []
     endpoint = profile.env.get("AWS_ENDPOINT_URL_S3") or profile.env.get("AWS_ENDPOINT_URL", "")
@@ -207,7 +207,7 @@ def results_to(profile: Profile) -> list[str]:
 
 
 def requirement_words(python: Python) -> dict[str, list[str]]:
-    """What the profile requires beside files, as words for uv and pip; all empty by default."""
+    """Return requirements other than files, as arguments for uv and pip; empty by default."""
     groups, wheels = _options("--group", python.groups), python.only_binary
     binary, last = _options("--only-binary", wheels), python.no_build_isolation
     names = [re.split(r"[^A-Za-z0-9._-]", each)[0] for each in last]
@@ -223,9 +223,9 @@ def requirement_words(python: Python) -> dict[str, list[str]]:
 
 
 def python_id(python: Python) -> str:
-    """What `python:` says, for scripts that know no more of an environment: runs note it.
+    """Return a digest of `python:`, the only id of an environment that runs record.
 
-    Where files come from, `reuse`, makes no other environment.
+    `reuse` is left out: where files come from doesn't change the environment.
     """
     said = json.dumps(python.changed({*python.fields} - {"reuse"}), sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:6]
@@ -236,13 +236,13 @@ def _options(option: str, values: list[str]) -> list[str]:
 
 
 def _clone_url(profile: Profile, source: Source) -> str:
-    """The git host that the box itself asks; whatever credential the URL has stays here."""
+    """Return the URL that the box clones from, without the credentials in it."""
     url = (source.url or profile.git.url) if profile.git.access == "url" else None
     return without_user_info(url or "")
 
 
 def gpu_order(profile: Profile) -> str:
-    """What was ordered, as the check on the box reads it (JSON): what differs from its defaults."""
+    """Return the ordered hardware as JSON for the box's check: only what is not default."""
     gpu = profile.gpu.changed(_ORDERED)
     box = profile.box.changed(_ORDERED_OF_BOX)
     return json.dumps({**gpu, **({"box": box} if box else {})}, separators=(",", ":"))

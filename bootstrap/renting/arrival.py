@@ -1,4 +1,4 @@
-"""From a box that was just rented to one that answers by SSH, or never will."""
+"""Wait until a box that was just rented answers by SSH, or never will."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bootstrap.renting.rental import Rental, is_another
 from bootstrap.text.sizes import dollars
 
 SETTLES_S = 60.0
-"""How long an account may not list yet what it just rented out."""
+"""How long an account may take to list a box that it just rented out, in seconds."""
 
 
 class NeverUpError(BoxstrapError):
-    """A box that was rented can't be used."""
+    """A rented box can't be used."""
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """How the arrival of boxes is seen, for tests to see another."""
+    """How to watch for a box's arrival; tests pass their own clock and answers."""
 
     clock: RentingClock
     answers: Callable[[RentedBox], bool]
@@ -31,9 +31,9 @@ class Arrival:
     def wait(
         self, account: CloudAccount, box: Rental, longest_s: float, say: Callable[[str], None]
     ) -> RentedBox:
-        """Wait until its SSH answers: the box as its account has it then.
+        """Wait until its SSH answers; return the box as its account lists it then.
 
-        Raises NeverUpError where it won't, or where it costs more than was agreed to.
+        Raises NeverUpError if it won't answer, or costs more than was agreed to.
         """
         began, said = self.clock.now(), ""
         while True:
@@ -58,7 +58,7 @@ class Arrival:
 
 
 def _why_never(box: RentedBox | None, age_s: float) -> str:
-    """Why a box will not come up; "" where it may."""
+    """Return why a box will not come up; "" if it may."""
     if box is None:
         return "its account has it no more" if age_s > SETTLES_S else ""
     if is_another(box):
@@ -76,7 +76,7 @@ def _why_never(box: RentedBox | None, age_s: float) -> str:
 
 
 def _too_dear(box: Rental, seen: RentedBox | None) -> str:
-    """Why it is given back at this price; "" where that was agreed to, or it is in use."""
+    """Return why its price is too high; "" if that was agreed to, or the box is in use."""
     if box.ready or seen is None or seen.price is None or not box.is_dearer(seen.price):
         return ""
     return (
@@ -86,7 +86,7 @@ def _too_dear(box: Rental, seen: RentedBox | None) -> str:
 
 
 def answers_ssh(box: RentedBox) -> bool:
-    """Whether an SSH server answers there."""
+    """Whether an SSH server answers at the box's address."""
     try:
         with socket.create_connection((box.address, box.port), timeout=5) as connection:
             connection.settimeout(5)

@@ -1,4 +1,4 @@
-"""The time here, as what waits for a provider sees it."""
+"""The clock for code that waits for a provider; tests replace it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RentingClock:
-    """Seconds since 1970, and waiting."""
+    """The time in seconds since 1970, and a way to sleep."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
 
 
 LOOK_S = 5.0
-"""Between looks at an account."""
+"""Seconds between looks at an account."""

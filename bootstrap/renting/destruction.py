@@ -1,4 +1,4 @@
-"""The end of a rented box: asked for by its exact id, over when its account lists it no more."""
+"""Destroy a rented box by its exact id, and wait until its account no longer lists it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedState
 
 PATIENCE_S = 150.0
-"""How long a box may go on being listed after it was destroyed."""
+"""How long a box may still be listed after it was destroyed, in seconds."""
 _LOOKS_S = (1.0, 2.0, 4.0, 8.0)
-"""Between looks whether it is gone; the last one again and again."""
+"""Seconds between checks whether it is gone; the last one repeats."""
 _AGAIN_S = 45.0
-"""After so long it is asked for once more: by its exact id that can mean no other box."""
+"""Seconds until the request is repeated once, which is safe: the id can't mean another box."""
 
 
 def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> None:
-    """Destroy the box with exactly this id, and wait until the account lists it no more.
+    """Destroy the box with exactly this id, and wait until the account no longer lists it.
 
-    Raises UnreachableError where nobody knows whether it is gone, or where that is refused.
+    Raises UnreachableError if it is unknown whether the box is gone, or if that is refused.
     """
     began, asked, looked = time.monotonic(), 0, 0
     trouble: BoxstrapError | None = None
@@ -50,7 +50,7 @@ def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> N
 
 
 def is_gone(account: CloudAccount, box_id: str) -> bool:
-    """Whether the account has it no more, asked by its id and in the whole list."""
+    """Whether the account no longer has the box, by its id and in the whole list."""
     one = account.box(box_id)
     if one is not None and one.state is not RentedState.GONE:
         return False

@@ -1,4 +1,4 @@
-"""The end of a box that is known here: destroyed, its record put aside, and what it cost."""
+"""End a known box: destroy it, put its record aside, and report what it cost."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from bootstrap.ui.screen import Screen
 
 @contextlib.contextmanager
 def try_end_lock(box: KnownBox) -> Iterator[bool]:
-    """Whether it is ours: nobody else brings home what the box has, and ends it, meanwhile.
+    """Yield whether this process holds the lock for fetching a box's contents and ending it.
 
-    What one fetches another would take for unsafe, and that may take longer than cron waits.
+    Without it, results being fetched look unsafe to others. Waiting could outlast cron's interval.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -36,7 +36,7 @@ def try_end_lock(box: KnownBox) -> Iterator[bool]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
-        except OSError:  # nothing can be written here: nobody else can hold it either
+        except OSError:  # the folder is not writable, so nobody else can hold the lock either
             yield True
         else:
             yield True
@@ -49,10 +49,10 @@ def end(
     screen: Screen,
     lost: Sequence[Unsafe],
 ) -> TornDown:
-    """Destroy it, and keep the record of what it was and cost.
+    """Destroy the box, and keep a record of what it was and cost.
 
-    Raises UnreachableError where nobody knows whether it is gone; NotSafeError where the id is
-    another's now.
+    Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id now
+    belongs to another rental.
     """
     if rental.is_another(rented):
         raise NotSafeError(
@@ -63,7 +63,7 @@ def end(
     for one in lost:
         screen.warn(f"thrown away: {one}")
     now = time.time()
-    with suppress(OSError, UsageError):  # whoever comes next knows that this one is to go
+    with suppress(OSError, UsageError):  # tell later commands that this box is to be destroyed
         rental.note_leaving(rented.host, now)
         if was_met(known):
             known = dataclasses.replace(known, ended=now)
@@ -81,7 +81,7 @@ def finish(
     screen: Screen,
     done: TornDown,
 ) -> None:
-    """Of a box that is gone: put its record aside, and say in `done` what it cost and left."""
+    """Put the record of a box that is gone aside, and set in `done` what it cost and left."""
     now = time.time()
     done.destroyed, done.was_gone = True, rented is None
     _tell_cost(done, rented, known, now)
@@ -99,7 +99,7 @@ def finish(
 
 
 def put_aside(over: rental.Rental, reporter: Reporter) -> None:
-    """The records of a rental that is gone: pin and entry would wait for another box."""
+    """Put the records of a gone rental aside: host key and ssh entry could match another box."""
     for known in all_boxes():
         if known.host_text == over.host:
             with suppress(OSError, UsageError):
@@ -108,7 +108,7 @@ def put_aside(over: rental.Rental, reporter: Reporter) -> None:
 
 
 def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: float) -> None:
-    """By our own record from when it was asked for, else by its account since its last start."""
+    """Set the cost: since the rental, by our record, else since its last start by its account."""
     ours = rental.of_host(done.host)
     price = rented.price if rented and rented.price is not None else known.price
     since = rented.since if rented and rented.since is not None else known.costs_since
@@ -119,5 +119,5 @@ def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: f
 
 
 def was_met(known: KnownBox) -> bool:
-    """Whether this machine has a record of it."""
+    """Whether this machine has a record of the box."""
     return known.folder.is_dir()

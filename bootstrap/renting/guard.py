@@ -1,7 +1,7 @@
-"""`guard`: holds the leases of boxes that can't hold them, from a machine of the person's.
+"""`guard`: holds the leases of boxes that can't do it themselves, from a machine of the user.
 
-How idle a box is, or how long it hangs, is its own word: that can end this very box, and extends
-nothing. Only boxes that this machine knows by their account's id are ended.
+How long a box has been idle or hung is known only from its own report: that can end only this box,
+and extends no lease. Only boxes that this machine knows by their account's id are ended.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENDED = {RentedState.STOPPED: "it is stopped", RentedState.GONE: "it is gone"}
 
 @dataclass(frozen=True)
 class GuardedBox:
-    """What became of one box's lease."""
+    """The result of guarding one box."""
 
     name: str
     host: str
@@ -49,11 +49,11 @@ class GuardedBox:
     stopped: bool = False
     destroyed: bool = False
     unsafe: Sequence[Unsafe] = ()
-    """What was not at home when its lease was over, where that made a difference."""
+    """What existed only on the box when its lease was over, if that mattered."""
     error: BoxstrapError | None = None
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {
             "box": self.name,
             "host": self.host,
@@ -68,8 +68,8 @@ class GuardedBox:
 def guard_once(screen: Screen) -> None:
     """Look once at each box that has a lease, and end those whose lease is over.
 
-    Raises UsageError where an account's key is not here; UnreachableError where a box could not be
-    looked at, or not be ended.
+    Raises UsageError if an account's key is missing; UnreachableError if a box could not be
+    checked or ended.
     """
     leased = [box for box in all_boxes() if box.lease]
     boxes = [box for box in leased if rented_host(box)]
@@ -106,7 +106,7 @@ def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
 
 def _look(box: KnownBox, screen: Screen) -> GuardedBox:
     account, box_id = account_of(box.host_text)
-    rented = account.box(box_id)  # and so the key is proved before anything counts
+    rented = account.box(box_id)  # also shows that the key works, before anything is counted
     if box.lease.get("held") == "yes" and _holds_itself(box, rented, account, screen):
         return GuardedBox(box.name, box.host_text, "it holds its lease itself")
     if rented is None or rented.state in _ENDED:
@@ -129,7 +129,7 @@ def _look(box: KnownBox, screen: Screen) -> GuardedBox:
 def _holds_itself(
     box: KnownBox, rented: RentedBox | None, account: CloudAccount, screen: Screen
 ) -> bool:
-    """Whether it does so yet, as far as anybody knows: its monitor may be gone, or its key."""
+    """Whether the box still holds its lease, as far as is known: monitor or key may be gone."""
     if rented is None or rented.state in _ENDED:
         write_count(box, read_count(box))
         return True
@@ -141,16 +141,16 @@ def _holds_itself(
             lease = connection.box_state.lease
     except BoxstrapError:
         return True
-    # Elsewhere a person may have extended it, or released it.
+    # The user may have extended or released it from another machine.
     return lease is None or lease.held in CAN_END
 
 
 def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen) -> GuardedBox:
-    """End it as its lease says, where that may be done."""
+    """End the box as its lease says, if that is allowed."""
     account = own.account
     if box.lease.get("then") == DESTROY:
         return _destroy_or_stop(box, own, over, state, screen)
-    # What a run wrote since a setup, its monitor knows.
+    # Only the box's monitor knows what runs wrote outside the volume since the setup.
     said = _ask_box(box, screen) if account.stops and account.stops.only_volume else ""
     would_wipe = isinstance(said, BoxLease) and said.held == WIPES
     if account.stops is None or would_wipe or _wipes(box, account):
@@ -165,7 +165,7 @@ def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Scree
 
 
 def _wipes(box: KnownBox, account: CloudAccount) -> bool:
-    """Whether a stop would lose what lies beside the volume, as far as that is known here."""
+    """Whether a stop would lose files outside the volume, as far as is known here."""
     volume = APIS[account.name].volume if account.name in APIS else ""
     beside = bool(volume) and not f"{box.workdir}/".startswith(f"{volume}/")
     return beside or box.lease.get("held") == WIPES
@@ -174,9 +174,9 @@ def _wipes(box: KnownBox, account: CloudAccount) -> bool:
 def _destroy_or_stop(
     box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Screen
 ) -> GuardedBox:
-    """What `down` does where nothing on it is unsafe; else it is stopped, where its account can.
+    """Do what `down` does if nothing on the box is unsafe; else stop it, if its account can.
 
-    Where it can't, results yield: what can be fetched was fetched, and what is lost is named.
+    If it can't, unsafe results are lost: all that can be fetched was fetched, the rest is named.
     """
     lost, was_seen = _bring_home(box, screen)
     account, ends = own.account, f"its lease is over ({over})"
@@ -194,13 +194,13 @@ def _destroy_or_stop(
 
 
 def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Unsafe], bool]:
-    """End its runs, and bring home what can come: what is not safe then; whether anybody looked."""
+    """End its runs and fetch what can be; return what is still unsafe, and whether it was seen."""
     git_dir = known_folder(box.repo_key, box.repo_root) if box.repo_key else None
     place = git_dir.parent if git_dir and git_dir.name == ".git" else git_dir
     options = BoxOptions(host=box.name, repo=place)
     try:
         with connect(options, screen) as connection:
-            find_own(options, connection.box, connection.link.wire)  # it is that very box
+            find_own(options, connection.box, connection.link.wire)  # check that it is this box
             wish = TeardownWish(_MOST, stop_runs=True)
             return secure(options, connection, screen, wish), True
     except NotSafeError:
@@ -212,7 +212,7 @@ def _bring_home(box: KnownBox, screen: Screen) -> tuple[list[Unsafe], bool]:
 
 
 def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
-    """How it is used, as its monitor counts that; else why nobody knows."""
+    """Return its use as its monitor counts it; else why that is unknown."""
     try:
         with connect(BoxOptions(host=box.name), screen) as connection:
             lease = connection.box_state.lease
@@ -223,14 +223,14 @@ def _ask_box(box: KnownBox, screen: Screen) -> BoxLease | str:
 
 
 _UNSEEN_S = 1800.0
-"""So long after its end a box that can't be stopped is tried to be looked at."""
+"""Seconds to keep trying to see a box that can't be stopped, before it is destroyed unseen."""
 _MOST = 50 * 1000**3
-"""Bytes that a run's results may be, as `down` has it."""
+"""Limit for a run's results in bytes, as in `down`."""
 
 
 def _end_runs(box: KnownBox, screen: Screen) -> None:
-    """Ask what runs there to end, each with its grace. What can't be asked is stopped all the same:
-    a lease that waits for a login would never end."""
+    """Ask its runs to end, each with its grace. The box is stopped even if this fails: a lease that
+    waits for a login would never end."""
     try:
         with connect(BoxOptions(host=box.name), screen) as connection:
             runs = [one for one in connection.box_state.runs if one.goes_on or one.left]

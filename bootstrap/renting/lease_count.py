@@ -1,6 +1,6 @@
-"""What is counted of a lease on this machine, by its account's clock, and kept with the box.
+"""Count a lease on this machine, by its account's clock; the count is kept with the box's record.
 
-The time is the one that `box/lease.py` counts on a box. How idle a box is, only the box knows.
+`box/lease/lease.py` does the counting, as on a box. Only the box knows how idle it is.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bootstrap.providers.rented import RentedBox
 from bootstrap.text.sizes import dollars
 
 BY_ITS_WORD = frozenset({"idle", "stall"})
-"""Limits that a box says itself."""
+"""Limits whose counts come from the box itself."""
 _HELD_HERE = frozenset({"hours", "dollars"})
 _TRY_S = 600.0
-"""What counts as tried between two looks at the most: this machine may have slept."""
+"""Seconds that count as tried between two looks, at most: this machine may have been asleep."""
 
 
 def terms_of(lease: Mapping[str, object]) -> LeaseTerms:
-    """What can be counted here of a lease as the box's record has it."""
+    """Return those terms of the recorded lease that can be counted here."""
     names = ("seconds", "dollars", "price", "rented")
     return LeaseTerms(**{name: _number(lease.get(name)) for name in names})  # type: ignore[arg-type]
 
@@ -38,9 +38,9 @@ def _number(value: object) -> float | None:
 
 
 def count(box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAccount) -> LeaseState:
-    """What is counted until now, and written down.
+    """Count until now, and write the count down.
 
-    Raises UnreachableError where the account does not say what time it is.
+    Raises UnreachableError if the account does not report its time.
     """
     now, started = account.answered_at, rented.since or 0.0
     if now is None:
@@ -51,20 +51,20 @@ def count(box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAcc
         )
     state = read_count(box)
     tried, boot = state.over_for, str(started)
-    if not state.boot and terms.rented is None:  # from the moment on in which a setup set it
+    if not state.boot and terms.rented is None:  # count from when a setup set the lease
         since = _number(box.lease.get("set")) or now
         state = LeaseState(boot=boot, at=max(0.0, since - started))
     said = AccountWord(now, rented.since, rented.price)
     extended = _number(box.lease.get("extended")) or 0.0
     tick = Tick(boot, now - started, 0.0, said=said, extended=extended)
     advance(terms, state, tick)
-    state.over_for = min(state.over_for, tried + _TRY_S)  # asleep this machine looked at nothing
+    state.over_for = min(state.over_for, tried + _TRY_S)  # nothing is tried during sleep
     write_count(box, state)
     return state
 
 
 def tell_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
-    """What is left of it. `use`: what the box says, or why nobody knows."""
+    """Describe what is left of it. `use`: the box's report, or why there is none."""
     found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
     if isinstance(use, BoxLease):
         found |= {name: pair for name, pair in use.limits.items() if name in BY_ITS_WORD}
@@ -75,7 +75,7 @@ def tell_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
 
 
 def read_count(box: KnownBox) -> LeaseState:
-    """What was counted so far; nothing where no look came before, or its file is of no use."""
+    """Return the count so far; an empty one if there is none or its file is invalid."""
     try:
         kept = json.loads((box.folder / GUARD).read_text(encoding="utf-8"))
         return LeaseState.read(kept["counted"])
@@ -84,8 +84,8 @@ def read_count(box: KnownBox) -> LeaseState:
 
 
 def write_count(box: KnownBox, state: LeaseState) -> None:
-    """Keep it beside the box's record."""
+    """Write it next to the box's record."""
     text = json.dumps({"v": 1, "counted": dataclasses.asdict(state)})
-    if box.folder.is_dir():  # else a teardown put it aside meanwhile
-        with contextlib.suppress(OSError):  # a full disk: what is over is ended all the same
+    if box.folder.is_dir():  # else a teardown has put the record aside
+        with contextlib.suppress(OSError):  # on a full disk leases must still be ended
             write_private(box.folder / GUARD, text + "\n")

@@ -1,4 +1,4 @@
-"""What this machine rented, as `boxes --all` shows it beside what the accounts say."""
+"""What this machine rented, for `boxes --all`, which shows it with the accounts' boxes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SAID = {
 
 @dataclass(frozen=True)
 class RentedHere:
-    """The hosts that were rented from here, and the rentals that nobody knows of."""
+    """The hosts that were rented from here, and the rentals with an unknown outcome."""
 
     hosts: Mapping[str, str]
     unknown: Sequence[Rental]
     now: float
 
     def lines(self) -> list[str]:
-        """A line for each of those that nobody knows of."""
+        """Return a line for each rental with an unknown outcome."""
         return [
             f"{each.provider or 'somewhere'}  {each.mark}  perhaps rented, "
             f"{duration(max(0.0, self.now - each.asked))} ago: its account doesn't list it. "
@@ -35,14 +35,14 @@ class RentedHere:
 
 
 def rented_here(answers: Iterable[tuple[str, Sequence[RentedBox]]], now: float) -> RentedHere:
-    """What the answers of accounts decide is kept; what they can't stays unknown."""
+    """Update the rentals by the accounts' answers; what these don't decide stays unknown."""
     by_provider = dict(answers)
     everywhere = [box for boxes in by_provider.values() for box in boxes]
     for each in rental.all_rentals():
         if each.state is RentalState.ASKED and (each.provider in by_provider or not each.provider):
             known = rental.settled(each, by_provider.get(each.provider, everywhere), now)
             if known is None:
-                if each.provider:  # else an account that didn't answer may have it
+                if each.provider:  # if unknown, an account that didn't answer may have it
                     rental.forget(each)
             elif known != each:
                 rental.save(known)

@@ -1,4 +1,4 @@
-"""From a profile to an order, and to the accounts that it is given to."""
+"""From a profile to an order, the accounts to ask, and their offers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEAREST = 5
 
 
 def order_of(profile: Profile, max_price: float | None) -> RentOrder:
-    """What the profile orders; `max_price` wins over its own."""
+    """Return what the profile orders; `max_price` overrides the profile's."""
     box, gpu, rent = profile.box, profile.gpu, profile.rent
     workdir = box.workdir if box.workdir.startswith("/") else "/workspace"
     return RentOrder(
@@ -43,9 +43,9 @@ def order_of(profile: Profile, max_price: float | None) -> RentOrder:
 def accounts_for(
     named: str | None, loaded: LoadedProfile, *, only_look: bool = False
 ) -> list[CloudAccount]:
-    """The accounts that are asked: that of the provider that somebody named, else all with a key.
+    """Return the accounts to ask: that of the named provider, else all that have a key.
 
-    Raises UsageError where there is none, NoOfferError where nothing is rented there.
+    Raises UsageError if there is none, NoOfferError if boxstrap can't rent from that provider.
     """
     profile = loaded.profile
     name = named or profile.rent.provider or profile.provider.account
@@ -75,7 +75,7 @@ def accounts_for(
 def offers_of(
     account_list: Sequence[CloudAccount], order: RentOrder
 ) -> tuple[list[Offer], list[Offer]]:
-    """What fits the order, cheapest first; and what doesn't, the nearest first."""
+    """Return offers that fit the order, cheapest first, and the others, nearest first."""
     catalog = [offer for account in account_list for offer in account.catalog(order)]
     fitting = [offer for offer in catalog if not offer.misses(order)]
     others = [offer for offer in catalog if offer.misses(order)]
@@ -85,7 +85,7 @@ def offers_of(
 
 
 def offer_rows(offers: Sequence[Offer], order: RentOrder) -> list[tuple[str, ...]]:
-    """A row for each of the first, as people read them."""
+    """Return a table row for each of the first offers."""
     return [
         (
             offer.provider,
@@ -101,7 +101,7 @@ def offer_rows(offers: Sequence[Offer], order: RentOrder) -> list[tuple[str, ...
 
 
 def as_dict(offer: Offer, order: RentOrder) -> dict[str, object]:
-    """The offer as `--json` prints it."""
+    """Return the offer as `--json` prints it."""
     price = round(offer.price, 6)
     return {
         **vars(offer),
@@ -112,7 +112,7 @@ def as_dict(offer: Offer, order: RentOrder) -> dict[str, object]:
 
 
 def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
-    """Why nothing was rented where nothing fits: what comes nearest."""
+    """Return the error when no offer fits, with the nearest ones."""
     lines = [
         f"  {offer.provider}: {offered_gpus(offer)} at {dollars(offer.price)} an hour: "
         f"{', '.join(offer.misses(order))}"
@@ -125,11 +125,11 @@ def no_offer(others: Sequence[Offer], order: RentOrder) -> NoOfferError:
 
 
 def low_balance(account: CloudAccount, price: float) -> str:
-    """What to say of a balance that lasts less than a day at this price; "" of any other."""
+    """Return a warning if the balance lasts less than a day at this price; else ""."""
     try:
         left = account.balance()
     except BoxstrapError:
-        return ""  # what rents says it, if it matters
+        return ""  # renting reports it, if it matters
     if left is None or left >= price * _LOW_HOURS:
         return ""
     hours = max(0.0, left) / price if price else 0.0
@@ -137,7 +137,7 @@ def low_balance(account: CloudAccount, price: float) -> str:
 
 
 def offered_gpus(offer: Offer) -> str:
-    """An offer's GPUs."""
+    """Describe an offer's GPUs."""
     memory = f" {offer.memory_gib:.0f} GiB" if offer.memory_gib else ""
     return f"{offer.gpu_count} x {offer.gpu}{memory}"
 

@@ -1,8 +1,8 @@
-"""Which box of which account is the one that we are connected to.
+"""Find out which box of which account we are connected to.
 
-A box's own word is no proof: it might name another box of the same account, and that one would be
-destroyed. It counts where the account says that this id is reached at the very address and port of
-our login, and where no other known box has it.
+The id that a box reports is no proof: it might name another box of the same account, which would
+then be destroyed. It counts only if the account lists that id at exactly the address and port of
+our login, and if no other known box has it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from bootstrap.providers.rented import RentedBox, RentedState
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BEFORE_ID = "C."
-"""What Vast.ai's label puts before the number."""
+"""What precedes the number in Vast.ai's label."""
 _ANSWER_S = 30.0
 
 
 @dataclass(frozen=True)
 class OwnBox:
-    """A box, in the account that pays for it."""
+    """A box, and the account that pays for it."""
 
     account: CloudAccount
     box: RentedBox
 
 
 def account_of(host: str) -> tuple[CloudAccount, str]:
-    """The account and the id that `provider:id` names. Raises UsageError where there is no key."""
+    """Return the account and the id in `provider:id`. Raises UsageError if there is no key."""
     name, _, box_id = host.partition(":")
     account = find_account(name)
     if account is None:
@@ -54,9 +54,9 @@ def account_of(host: str) -> tuple[CloudAccount, str]:
 
 
 def find_own(options: BoxOptions, box: BoxHandle, wire: Wire) -> OwnBox | str:
-    """The box of an account that `wire` leads to; a sentence why there is none that can be told.
+    """Return the account's box that `wire` leads to, or a sentence why it can't be determined.
 
-    Raises NotSafeError where box and account contradict each other; UsageError, UnreachableError.
+    Raises NotSafeError if box and account contradict each other; UsageError, UnreachableError.
     """
     if box.is_local:
         return "this machine was not rented"
@@ -81,12 +81,12 @@ def find_own(options: BoxOptions, box: BoxHandle, wire: Wire) -> OwnBox | str:
 
 
 def rented_host(known: KnownBox) -> bool:
-    """Whether the person named it by its account's id."""
+    """Whether the user named the box by its account's id."""
     return bool(known.host_text) and parse_host(known.host_text).is_rented
 
 
 def read_box_id(wire: Wire, variables: Sequence[str]) -> str:
-    """The id that the box gives itself; "" where it gives none, or two. Raises as `exchange`."""
+    """Return the id that the box reports; "" if none, or several. Raises as `exchange`."""
     if not variables:
         return ""
     query = build_query("box_id", names=" ".join(variables))
@@ -99,9 +99,9 @@ def read_box_id(wire: Wire, variables: Sequence[str]) -> str:
 
 
 def _provider_of(options: BoxOptions, known: KnownBox) -> tuple[str | None, list[str]]:
-    """The account's name and the variables, by the profile here or the one of its provider."""
+    """Return the account's name and the id variables, by the profile here or its provider's."""
     try:
-        loaded = load_profile(options, kinds=())  # nothing of it is taken
+        loaded = load_profile(options, kinds=())  # takes nothing from the user: no consent needed
         if loaded.needs_provider:
             loaded = loaded.for_provider(known.provider or FALLBACK)
     except ProfileError:
@@ -111,7 +111,7 @@ def _provider_of(options: BoxOptions, known: KnownBox) -> tuple[str | None, list
 
 
 def _checked(account: CloudAccount, box_id: str, box: BoxHandle) -> RentedBox:
-    """The account's box of this id, which is the one that we are connected to."""
+    """Return the account's box with this id, after checking that we are connected to it."""
     rented = account.box(box_id)
     host = f"{account.name}:{box_id}"
     if rented is None or rented.state is RentedState.GONE or rented.id != box_id:

@@ -1,7 +1,7 @@
-"""`up`: from an order to a box that is set up. Whatever happens, no box is left that isn't known.
+"""`up`: from an order to a box that is set up. Whatever happens, no unknown box is left behind.
 
-Nothing is created again after an unknown answer; what never came up, or is one to return, is given
-back at once and the next offer taken.
+Nothing is created again after an unknown answer. A box that never comes up, or should be returned,
+is given back immediately, and the next offer is taken.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from bootstrap.text.sizes import dollars
 from bootstrap.ui.reporter import Reporter
 
 TRIES = 3
-"""Boxes that are rented until one is good."""
+"""Boxes to rent at most until one is good."""
 _REFUSALS = 10
-"""Offers that may be gone until one is there."""
+"""Offers to try at most until one is not refused."""
 _LOGIN_S = 180.0
-"""How long a box that answers may take until it lets us in."""
+"""How long a box that answers may take until it accepts our login, in seconds."""
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class RentWish:
-    """What is to be rented, by whom, and what it may cost."""
+    """What to rent, for which repository and profile, and what it may cost."""
 
     order: RentOrder
     public_key: str
     repo_key: str = ""
     profile: str = ""
     limit: float | None = None
-    """Dollars for boxes that turn out to be none; by default an hour of one."""
+    """Dollars to spend on boxes that turn out to be unusable; by default an hour of one."""
     another: bool = False
     loading_s: float = 900.0
     ask: Callable[[Offer], None] = lambda _: None
-    """Asks what else is to be known before an offer is taken."""
+    """Called before an offer is taken, to ask the user whatever else is needed."""
 
 
 class Renter:
     """Rents one box, or finds the one that is there. Every call raises BoxstrapError.
 
-    `confirm` is asked before a price that nobody agreed to yet, and raises where it isn't.
+    `confirm` is called for a price that was not agreed to yet, and raises if it is refused.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Renter:
         self._agreed = wish.order.max_price
 
     def run(self, set_up: Callable[[str], _T]) -> tuple[Rental, _T]:
-        """The box, and what `set_up` of its host returned.
+        """Return the box, and what `set_up` returned for its host.
 
-        Raises NoOfferError where nothing could be rented, and whatever `set_up` raises.
+        Raises NoOfferError if nothing could be rented, and whatever `set_up` raises.
         """
         with rental.one_at_a_time():
             self._settle()
@@ -114,14 +114,14 @@ class Renter:
                 self._give_back(box, error)
             else:
                 box = dataclasses.replace(box, ready=True)
-                if is_still_rented(box):  # else it was given back meanwhile, and stays so
+                if is_still_rented(box):  # else another command has given it back
                     rental.save(box)
                 return box, result
             with rental.one_at_a_time():
                 box, is_new = self._next()
 
     def _next(self) -> tuple[Rental, bool]:
-        """The box that is there, else one that is rented now; and whether it is."""
+        """Return the box that is there, or rent one; and whether it is new."""
         wish = self._wish
         own = (wish.repo_key, wish.profile)
         live = None if wish.another else find_live(own, self._accounts, self._clock.now())
@@ -131,7 +131,7 @@ class Renter:
         return live, False
 
     def _settle(self) -> None:
-        """Find out what became of each rental that nobody knows of; raise where that stays so."""
+        """Find out what became of each undecided rental; raise if that stays unknown."""
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
@@ -145,7 +145,7 @@ class Renter:
                 self._end(each)
 
     def _rent_next(self) -> Rental:
-        """Rent the best offer that wasn't tried. Raises NoOfferError."""
+        """Rent the best offer that wasn't tried yet. Raises NoOfferError."""
         order = self._wish.order
         if self._offers is None:
             self._offers, others = offers_of([*self._accounts.values()], order)
@@ -203,7 +203,7 @@ class Renter:
             repo_key=wish.repo_key,
             profile=wish.profile,
         )
-        rental.save(asked)  # before the call: whatever becomes of it, the mark finds the box
+        rental.save(asked)  # before the call: whatever its outcome, the mark finds the box
         try:
             box_id = account.rent(offer, wish.order, asked.mark, wish.public_key)
         except UndecidedError as error:
@@ -220,7 +220,7 @@ class Renter:
         return rented
 
     def _at_its_price(self, box: Rental, price: float | None) -> Rental:
-        """The box at the price that its account says, which may not be the offer's."""
+        """Return the box with the price from its account, which may differ from the offer's."""
         if price is None or abs(price - box.price) <= rental.SAME_PRICE:
             return box
         self._reporter.warn(f"{box.host} costs {dollars(price)} an hour, not {dollars(box.price)}")
@@ -230,14 +230,14 @@ class Renter:
         return box
 
     def _longest(self, box: Rental) -> float:
-        """Seconds that it may take until it answers: as long as the limit lasts."""
+        """Return for how many seconds to wait until it answers: no longer than the limit lasts."""
         left = (self._limit or 0.0) - self._spent
         if box.ready or not box.price or left <= 0:
             return self._wish.loading_s
         return min(self._wish.loading_s, max(60.0, left / box.price * 3600))
 
     def _set_up(self, box: Rental, set_up: Callable[[str], _T]) -> _T:
-        """A box that answers may not have our key yet: it is asked again for a while."""
+        """Set the box up; retry for a while, since it may not have our key yet."""
         until = self._clock.now() + (0 if box.ready else _LOGIN_S)
         try:
             while True:
@@ -275,7 +275,7 @@ class Renter:
         self._spent += box.cost(self._clock.now())
 
     def _end(self, box: Rental) -> None:
-        """Destroy it, and know that it is gone. Raises UnreachableError where nobody does."""
+        """Destroy it, and make sure it is gone. Raises UnreachableError if that is unknown."""
         account = account_for(box, self._accounts)
         there = account.box(box.box_id)
         if there is None or not rental.is_another(there):

@@ -1,7 +1,7 @@
-"""What this machine rented, or may have: a record for each, written before the provider is asked.
+"""Records of what this machine rented, or perhaps rented, written before the provider is asked.
 
-`rentals/MARK.json`; the mark is the box's name in its account, so that it is found there whatever
-became of the answer.
+In `rentals/MARK.json`; the mark is the box's name in its account, so that the box can be found
+even if the answer was lost.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from bootstrap.providers.rented import RentedBox
 
 VERSION = 1
 UNDECIDED_S = 120.0
-"""How long a rental is looked for whose answer never came."""
+"""How long to look for a rental whose answer never arrived, in seconds."""
 LEAVES_S = 3600.0
-"""How long a box that was to be destroyed, and held nothing then, needs no second look."""
+"""How long a box that was found safe to destroy needs no second look, in seconds."""
 SAME_PRICE = 0.015
-"""Dollars an hour by which a price may differ: people agree to cents, and disks come on top."""
+"""Dollars an hour by which a price may differ: users agree to cents, and disks cost extra."""
 NEVER_S = 600.0
-"""After so long an account that doesn't list it has never rented it out."""
+"""Seconds after which a rental that its account doesn't list was never made."""
 _MARK = re.compile(r"boxstrap-[0-9a-f]{12}")
 
 
 class RentalState(enum.Enum):
-    """What is known of a rental here; the value is in its record."""
+    """What this machine knows about a rental; the value is stored in its record."""
 
     ASKED = "asked"
-    """Perhaps rented: nobody knows."""
+    """Perhaps rented: the outcome is unknown."""
     RENTED = "rented"
     LEAVING = "leaving"
-    """To be destroyed, and not known to be gone."""
+    """To be destroyed, but not known to be gone."""
     ENDED = "ended"
 
 
@@ -58,47 +58,47 @@ class Rental:
     repo_key: str = ""
     profile: str = ""
     ready: bool = False
-    """Whether a setup of it ever succeeded: from then on it may hold work."""
+    """Whether a setup of the box ever succeeded: since then it may hold work."""
     ended: float = 0.0
-    """When it was over; of one that is leaving, when that was decided."""
+    """When it ended; in state LEAVING, when that was decided."""
     spent: float = 0.0
-    """Dollars, from when it was asked for until it was gone; of a box that ended."""
+    """Dollars from the request until it was gone, for a box that ended."""
     began: float = 0.0
-    """When it was asked for by its account's clock; 0 where nobody knows."""
+    """When it was asked for, by its account's clock; 0 if unknown."""
     agreed: float = 0.0
-    """Dollars an hour that a person agreed to; 0 where nobody knows."""
+    """Dollars an hour that the user agreed to; 0 if unknown."""
 
     def is_dearer(self, price: float) -> bool:
-        """Whether that is more than was agreed to."""
+        """Whether this price is more than was agreed to."""
         return 0.0 < self.agreed < price - SAME_PRICE
 
     @property
     def host(self) -> str:
-        """What `--host` takes for it; "" where its id isn't known."""
+        """The value for `--host`; "" if its id is unknown."""
         return f"{self.provider}:{self.box_id}" if self.box_id else ""
 
     def cost(self, now: float) -> float:
-        """Dollars from when it was asked for until now."""
+        """Return the cost in dollars from the request until now."""
         return self.price * max(0.0, now - self.asked) / 3600
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {**dataclasses.asdict(self), "state": self.state.value, "host": self.host}
 
     def as_rented(self, box_id: str, now: float, account_now: float | None) -> Rental:
-        """The same, which its account calls so; the time is that here, and by its account."""
-        since = max(0.0, now - self.asked)  # the clock here may have been set meanwhile
+        """Return it as rented, with its id; `now` is the time here, `account_now` its account's."""
+        since = max(0.0, now - self.asked)  # this machine's clock may have been set back
         began = 0.0 if account_now is None else round(account_now - since, 3)
         return dataclasses.replace(self, state=RentalState.RENTED, box_id=box_id, began=began)
 
     def over(self, now: float) -> Rental:
-        """The same, gone."""
+        """Return it as ended."""
         spent = round(self.cost(now), 4)
         return dataclasses.replace(self, state=RentalState.ENDED, ended=now, spent=spent)
 
 
 def new_mark() -> str:
-    """A name that no box has."""
+    """Return a new unique name for a box."""
     return f"boxstrap-{secrets.token_hex(6)}"
 
 
@@ -109,25 +109,25 @@ def save(rental: Rental) -> None:
 
 
 def forget(rental: Rental) -> None:
-    """Nothing was rented under its mark. Raises OSError."""
+    """Remove the record of a rental that was never made. Raises OSError."""
     (_folder() / f"{rental.mark}.json").unlink(missing_ok=True)
 
 
 def all_rentals() -> list[Rental]:
-    """Every rental, the newest first. One whose record can't be read may be one all the same."""
+    """Return all rentals, newest first. One with an unreadable record counts as undecided."""
     files = (file for file in _folder().glob("boxstrap-*.json") if _MARK.fullmatch(file.stem))
     return sorted(map(_read, files), key=lambda rental: rental.asked, reverse=True)
 
 
 def of_host(host: str) -> Rental | None:
-    """What was noted here when this box was rented; None where it wasn't from here."""
+    """Return the record of this box's rental; None if it wasn't rented from here."""
     return next((one for one in all_rentals() if one.host == host), None)
 
 
 def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | None:
-    """What is known of a rental that was asked for, once its account lists these boxes.
+    """Decide a rental that was asked for, given the boxes that its account lists.
 
-    None where it was never rented. Nothing is decided by an account that doesn't list it yet.
+    None if it was never rented; unchanged if its account may just not list it yet.
     """
     found = next((box for box in boxes if box.name == rental.mark), None)
     if found is not None:
@@ -138,20 +138,20 @@ def settled(rental: Rental, boxes: Sequence[RentedBox], now: float) -> Rental | 
 
 
 def is_another(box: RentedBox) -> bool:
-    """Whether its account gave the id of a box that was rented from here to another rental."""
+    """Whether the id of a box that was rented from here now belongs to another rental."""
     ours = of_host(box.host)
     return ours is not None and bool(_MARK.fullmatch(box.name)) and box.name != ours.mark
 
 
 def note_leaving(host: str, now: float) -> None:
-    """The box is about to be destroyed: whatever becomes of who asks for that, `up` ends it."""
+    """Record that the box is about to be destroyed: `up` finishes it if this command can't."""
     ours = of_host(host)
     if ours is not None and ours.state is RentalState.RENTED:
         save(dataclasses.replace(ours, state=RentalState.LEAVING, ended=now))
 
 
 def note_end(host: str, now: float) -> None:
-    """The box was destroyed just now; nothing is noted of one that wasn't rented from here."""
+    """Record that the box was destroyed now, if it was rented from here."""
     for each in all_rentals():
         if each.host == host and each.state is not RentalState.ENDED:
             save(each.over(now))
@@ -159,7 +159,7 @@ def note_end(host: str, now: float) -> None:
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Two programs that look what is rented, and then rent, would rent twice."""
+    """Hold a lock, so that two programs don't both see that nothing is rented, and rent twice."""
     folder = _folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (folder / "lock").open("w") as file:

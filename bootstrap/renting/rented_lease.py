@@ -1,4 +1,4 @@
-"""The lease of a box that `up` rents: one that nobody remembers ends by itself."""
+"""The lease of a box that `up` rents, so that a forgotten box ends automatically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bootstrap.ui.reporter import Reporter
 
 LEASE_HOURS = 24
-"""Of a box that was rented by a profile whose lease has neither hours nor dollars."""
+"""Hours for a rented box whose profile's lease has neither hours nor dollars."""
 _YIELDS = (
     "money: it goes on, and on costing, and each command says so",
     "results: it is ended, and what of it is not safe at home then is lost",
@@ -26,14 +26,14 @@ _YIELDS = (
 
 
 class RentedLease:
-    """What `--set` would say of it, once it is known which provider's box it is."""
+    """The lease's settings, as `--set` takes them, once the box's provider is known."""
 
     def __init__(self, loaded: LoadedProfile, reporter: Reporter) -> None:
         self._loaded, self._reporter = loaded, reporter
         self._then: dict[str, str] = {}
 
     def ask(self, offer: Offer) -> None:
-        """What yields in the end, results or money, where a stop would lose something."""
+        """Ask whether to give up results or money at the end, if a stop would lose something."""
         provider = PROVIDERS[offer.provider]
         prompt = Prompt(self._reporter.say)
         if offer.provider in self._then or "lease.then" in self._loaded.origins:
@@ -46,7 +46,7 @@ class RentedLease:
             self._then[offer.provider] = "destroy" if results else "stop"
 
     def _loses(self, provider: type[CloudAccount]) -> str:
-        """Why a stop there loses something; "" where it doesn't."""
+        """Return why a stop at this provider loses something; "" if it doesn't."""
         stops = provider.stops
         if stops is None:
             return "can't stop a box"
@@ -57,7 +57,7 @@ class RentedLease:
         return f"keeps {stops.keeps} of a stopped box, and {workdir} is not on it"
 
     def sets(self, host: str) -> Sequence[str]:
-        """For a setup of this box; what that means is said. Set up again it stays as it was."""
+        """Return the settings for a setup of this box, and report them; later setups keep them."""
         name, lease = host.partition(":")[0], self._loaded.profile.lease
         known = next((one for one in all_boxes() if one.host_text == host and one.lease), None)
         sets = []

@@ -1,4 +1,4 @@
-"""How a rental stands now: whether it is there, was given back by another command, was used."""
+"""Current state of a rental: whether it is there, was given back by another command, was used."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bootstrap.renting.undecided import account_for
 def find_live(
     own: tuple[str, str], accounts: Mapping[str, CloudAccount], now: float
 ) -> Rental | None:
-    """The box of this repository and profile that is there already.
+    """Return the rented box of this repository and profile, if there is one.
 
-    Raises NoOfferError, final, where its account can't be asked for want of a key; UsageError where
-    that isn't one of those that were asked for.
+    Raises a final NoOfferError if there is no key for its account; UsageError if its account is
+    not among `accounts`.
     """
     for each in rental.all_rentals():
         if each.state is not RentalState.RENTED or (each.repo_key, each.profile) != own:
@@ -28,7 +28,7 @@ def find_live(
         account = account_for(each, accounts)
         is_settled = each.ready or now - each.asked > SETTLES_S
         if is_settled and destruction.is_gone(account, each.box_id):
-            # When it ended, and what it came to, nobody here saw.
+            # When it ended, and what it cost, is unknown here.
             rental.save(dataclasses.replace(each, state=RentalState.ENDED))
             continue
         if each.provider not in accounts:
@@ -42,25 +42,25 @@ def find_live(
 
 
 def is_still_rented(box: Rental) -> bool:
-    """Whether no other command has given it back, or is about to."""
+    """Whether no other command has given it back, or is doing so."""
     rented = (each for each in rental.all_rentals() if each.state is RentalState.RENTED)
     return any(each.host == box.host for each in rented)
 
 
 def was_met_since(box: Rental, now: float) -> bool:
-    """Whether somebody may have worked there after it was to be given back: who logged in, or,
-    where it was in use before, whoever came in an hour."""
+    """Whether someone may have used the box after it was to be given back: someone logged in, or
+    it was in use before and an hour has passed."""
     is_old = may_hold(box) and now - box.ended > rental.LEAVES_S
     return is_old or any(one.host_text == box.host and one.seen > box.ended for one in all_boxes())
 
 
 def may_hold(box: Rental) -> bool:
-    """Whether somebody may have put work there since: whoever logged in, by whatever command."""
+    """Whether the box may hold work: a setup succeeded, or any command has logged in."""
     return box.ready or any(one.host_text == box.host and one.seen for one in all_boxes())
 
 
 def left_alone(box: Rental, why: str) -> UnreachableError:
-    """What is raised of a box that can't be used, and may hold something."""
+    """Return the error for a box that can't be used but may hold work."""
     return UnreachableError(
         why,
         where=box.host,

@@ -1,4 +1,4 @@
-"""`down`: what a box has comes home, and then it is destroyed; nothing of it is lost unsaid."""
+"""`down`: fetch what a box has, then destroy it; nothing is lost without being named."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ from bootstrap.ui.screen import Screen
 
 @dataclass(frozen=True)
 class TeardownWish:
-    """What a person allows."""
+    """What the user allows."""
 
     most: int
-    """Bytes that a run's results may be."""
+    """Limit for a run's results in bytes."""
     discard: bool = False
-    """Whether what is not safe may be lost."""
+    """Whether unsafe things may be lost."""
     stop_runs: bool = False
     only_look: bool = False
-    """Whether nothing comes home, ends, or is destroyed."""
+    """Whether to only report, without fetching, ending or destroying anything."""
 
 
 def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
-    """Bring home what the box has, and destroy it.
+    """Fetch what the box has, and destroy it.
 
-    Raises NotSafeError with the list where something would be lost; UnreachableError where nobody
-    knows whether it is gone; UsageError, HostKeyError.
+    Raises NotSafeError with a list if something would be lost; UnreachableError if it is unknown
+    whether the box is gone; UsageError, HostKeyError.
     """
     known = _known(options)
     if known and rented_host(known):
-        account_of(known.host_text)  # without its key nothing could be ended: first of all
+        account_of(known.host_text)  # check first that its key is here: nothing works without it
     try:
         connection = connect(options, screen)
     except BoxstrapError as error:
         _end_unseen(known, screen, wish, error)
         return
-    # A guard waits meanwhile; a person who asked is not kept waiting for one.
+    # A guard stays away while this holds the lock; the user is not kept waiting for a guard.
     with connection, try_end_lock(connection.box.known):
         name = connection.box.known.name
         own = find_own(options, connection.box, connection.link.wire)
@@ -93,7 +93,7 @@ def _known(options: BoxOptions) -> KnownBox | None:
 def secure(
     options: BoxOptions, connection: BoxConnection, screen: Screen, wish: TeardownWish
 ) -> list[Unsafe]:
-    """Bring home what can come, where that is wished; what of the box is not safe then."""
+    """Fetch what can be fetched, if wished, and return what is still unsafe."""
     if not (wish.only_look or wish.discard):
         _end_runs(connection, screen, wish)
     brings = not (wish.only_look or wish.discard)
@@ -105,7 +105,7 @@ def secure(
     trees = BoxTrees(options, connection, made, screen)
     stuck = trees.bring_home() if brings else []
     found += [*stuck, *trees.find_unsafe()]
-    _look_again(connection)  # what began meanwhile
+    _look_again(connection)  # something may have started in the meantime
     now = connection.box_state
     return [*find_live(now), *find_ended_since(before, now), *found]
 
@@ -133,7 +133,7 @@ def _look_again(connection: BoxConnection) -> None:
 def _end_unseen(
     known: KnownBox | None, screen: Screen, wish: TeardownWish, error: BoxstrapError
 ) -> None:
-    """A box that nobody can log in to: gone already, or destroyed as the person says, unseen."""
+    """End a box that can't be logged in to: it is gone already, or is destroyed unseen if asked."""
     if known is None or not rented_host(known):
         raise error
     account, box_id = account_of(known.host_text)
@@ -151,7 +151,7 @@ def _end_unseen(
         return
     if rented is None or rented.id != box_id or not isinstance(error, UnreachableError):
         raise error
-    # It was asked for a while ago, when nothing on it was unsafe, and nobody logged in since.
+    # Destroying it was requested recently, when nothing was unsafe, and nobody logged in since.
     is_leaving = known.seen < known.ended and time.time() - known.ended < rental.LEAVES_S
     if not (wish.discard or is_leaving) or wish.only_look:
         again = f"boxstrap down --host {known.name} --discard"
@@ -165,9 +165,9 @@ def _end_unseen(
 
 
 def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
-    """Return where the person means a box that this machine never logged in to.
+    """Confirm that the user means a box that this machine never logged in to.
 
-    They named it by its exact id, and said `--discard`; on a terminal they are asked as well.
+    They named it by its exact id, and gave `--discard`; on a terminal they are asked as well.
     """
     what = f"{rented.host} ({rented.name or 'without a name'}, {rented.gpu or 'GPU not told'})"
     screen.warn(f"{sanitize(what)}: this machine never met it, so who uses it nobody here knows")
@@ -177,7 +177,7 @@ def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
 
 
 def _is_fresh(host: str) -> bool:
-    """Whether it was rented from here, and no setup of it ever succeeded: it holds no work."""
+    """Whether it was rented from here and no setup ever succeeded, so that it holds no work."""
     ours = rental.of_host(host)
     by_hand = any(one.script for one in all_boxes() if one.host_text == host)
     return ours is not None and not ours.ready and not by_hand

@@ -1,4 +1,4 @@
-"""What became of a box that was given back, as programs and people read it."""
+"""The result of giving a box back, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from bootstrap.text.sizes import dollars
 
 @dataclass
 class TornDown:
-    """What became of a box."""
+    """The result of giving a box back."""
 
     name: str
     host: str = ""
-    """As its account has it; "" where none can be asked."""
+    """Its name in its account, `provider:id`; "" if no account can be asked."""
     destroyed: bool = False
     was_gone: bool = False
     why_not: str = ""
-    """Why it was not destroyed here."""
+    """Why boxstrap did not destroy it."""
     console: str = ""
     is_rented: bool = True
     spent: float | None = None
-    """Dollars, as far as they are known."""
+    """Dollars, if known."""
     spent_since: str = "its last start"
     lost: Sequence[Unsafe] = ()
     left: Sequence[Leftover] = ()
-    """What the account has beside boxes, and pays for."""
+    """Other things than boxes that the account still pays for."""
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {
             "box": self.name,
             "host": self.host or None,
@@ -46,7 +46,7 @@ class TornDown:
         }
 
     def text(self) -> str:
-        """As people read it."""
+        """Return it as text for the user."""
         about = f" ({self.host})" if self.host and self.host != self.name else ""
         cost = f"; about {dollars(self.spent)} since {self.spent_since}" if self.spent else ""
         if self.destroyed:

@@ -1,4 +1,4 @@
-"""What was asked for, and nobody knows whether it was rented: found by its mark, or never."""
+"""Rentals with an unknown outcome: find out by the mark whether a box was rented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bootstrap.renting.rental import Rental, RentalState
 def look_for(
     asked: Rental, account: CloudAccount, error: BoxstrapError, clock: RentingClock
 ) -> str:
-    """The id of what `error` left unknown. Raises NoOfferError, final, where it stays unknown."""
+    """Find the id of a rental that `error` left unknown, or raise a final NoOfferError."""
     until = clock.now() + rental.UNDECIDED_S
     while True:
         try:
@@ -37,7 +37,7 @@ def look_for(
 def decide(
     asked: Rental, accounts: Mapping[str, CloudAccount], now: float, say: Callable[[str], None]
 ) -> None:
-    """Find out what became of it, now. Raises NoOfferError, final, where that stays unknown."""
+    """Find out now whether it was rented. Raises a final NoOfferError if that stays unknown."""
     asks = [account_for(asked, accounts)] if asked.provider else _all_accounts(accounts)
     known = rental.settled(asked, [box for each in asks for box in each.find_mark(asked.mark)], now)
     if known is None:
@@ -57,7 +57,7 @@ def decide(
 
 
 def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccount:
-    """The account that has it. Raises NoOfferError, final, where there is no key any more."""
+    """Return the account of a rental. Raises a final NoOfferError if its key is missing."""
     name = box.provider
     account = accounts.get(name) or (find_account(name) if name in PROVIDERS else None)
     if account is None:
@@ -70,13 +70,13 @@ def account_for(box: Rental, accounts: Mapping[str, CloudAccount]) -> CloudAccou
 
 
 def _all_accounts(accounts: Mapping[str, CloudAccount]) -> list[CloudAccount]:
-    """Those that are asked for offers, and any other that has a key here."""
+    """Return the accounts that are asked for offers, and all others with a key here."""
     found = (accounts.get(name) or find_account(name) for name in PROVIDERS)
     return [account for account in found if account]
 
 
 def _unknown(what: str, where: str, hint: str) -> NoOfferError:
-    """Another offer would be a second box, as far as anybody knows."""
+    """Return a final error, since taking another offer might rent a second box."""
     error = NoOfferError(what, where=where, hint=hint)
     error.is_final = True
     return error

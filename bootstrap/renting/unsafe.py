@@ -1,4 +1,4 @@
-"""What on a box is nowhere else: what goes on there, and what was made in its trees."""
+"""Find what exists only on a box: what is running there, and what was made in its trees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bootstrap.ui.screen import Screen
 
 _NAMED = 5
 _OWN = ("staged", "unread", "repositories")
-"""What only the box's own look at a tree finds, whatever came home of it."""
+"""Kinds that only the box itself can find, even after its edits were fetched."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class Unsafe:
         return f"{self.where}: {self.what}"
 
     def as_dict(self) -> dict[str, str]:
-        """As `--json` prints it."""
+        """Return what `--json` prints."""
         return {"kind": self.kind, "where": self.where, "what": self.what}
 
 
 def find_live(state: BoxState) -> list[Unsafe]:
-    """What goes on there: runs, those that wait for their turn, processes of others, a setup."""
+    """Return what is active there: runs, queued runs, leftover processes of runs, a setup."""
     names = repository_names({run.repo_key for run in state.runs})
     found = []
     for run in state.runs:
@@ -59,7 +59,7 @@ def find_live(state: BoxState) -> list[Unsafe]:
 
 
 def find_ended_since(before: BoxState, now: BoxState) -> list[Unsafe]:
-    """Runs that went on when results were looked at, or came later, and are over: nobody looked."""
+    """Return runs that ended after results were checked: their results were not."""
     names = repository_names({run.repo_key for run in now.runs})
     seen = {(run.repo_key, run.name, run.started) for run in before.runs if not run.goes_on}
     return [
@@ -70,7 +70,7 @@ def find_ended_since(before: BoxState, now: BoxState) -> list[Unsafe]:
 
 
 class BoxTrees:
-    """The trees of a box, beside the repositories that are here."""
+    """The trees of a box, compared with the repositories on this machine."""
 
     def __init__(
         self, options: BoxOptions, connection: BoxConnection, made: MadeThere, screen: Screen
@@ -79,7 +79,7 @@ class BoxTrees:
         self._made = made
 
     def bring_home(self) -> list[Unsafe]:
-        """Commits and edits of the repository stood in; why, where they could not come."""
+        """Fetch commits and edits of the current repository; return what failed, and why."""
         found = []
         for tree in self._made.trees:
             here = self._here(tree)
@@ -97,7 +97,7 @@ class BoxTrees:
         return found
 
     def find_unsafe(self) -> list[Unsafe]:
-        """What of them is in no repository here. Raises UnreachableError, NoAnswer."""
+        """Return what is in no repository on this machine. Raises UnreachableError, NoAnswer."""
         if not self._made.is_set_up:
             what = "nothing of boxstrap's is there, so that nobody can say what is on it"
             return [Unsafe("unknown", self._connection.box.known.name, what)]
@@ -118,11 +118,11 @@ class BoxTrees:
                 yield Unsafe(content.kind, tree.name, str(content))
 
     def _compared(self, tree: MadeInTree, here: LocalRepository | None) -> list[Unsafe] | None:
-        """A main tree's edits beside what came home of it; None where nobody can say."""
+        """Compare a main tree's edits with what was fetched; None if that is impossible."""
         if here is None or tree.beside:
             return None
         found = list[list[Unsafe]]()
-        for without_results in (True, False):  # `sync --back` brings new files among results too
+        for without_results in (True, False):  # `sync --back` also fetches new files in results
             work = look_at_work(self._connection, here, without_results=without_results)
             if work is None or Path(work.folder).name != tree.name:
                 return None
@@ -132,7 +132,7 @@ class BoxTrees:
         return found[0]
 
     def _here(self, tree: MadeInTree) -> LocalRepository | None:
-        """The repository here that the tree is of."""
+        """Return the tree's repository on this machine, if there is one."""
         try:
             if tree.repo_key == self._connection.own:
                 return read(self._options.place)

@@ -1,4 +1,4 @@
-"""Results of a box's runs that are not here, or not any more: each is looked at on both sides."""
+"""Find results of a box's runs that are missing here, by checking each file on both sides."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVER = ("finished", "died")
 class BoxResultsCheck:
     """The results of all runs of a box that are over.
 
-    Runs whose results lie in one place have the same: the newest one's receipt counts.
+    Runs with results in the same place share them: the newest run's receipt counts.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class BoxResultsCheck:
         self._runs = list(seen.values())
 
     def find_unsafe(self, most: int | None = None) -> list[Unsafe]:
-        """What is not here. `most`: the bytes that a run may bring here first; None for none.
+        """Return results that are not here. `most`: pull up to so many bytes for each run first.
 
-        Raises as `pull_run`, but for what did not come: that is what is not safe.
+        Raises as `pull_run`, except that results which were not pulled are returned as unsafe.
         """
         found = []
         for run in self._runs:
@@ -64,7 +64,7 @@ class BoxResultsCheck:
         return self._connection.own in ("", run.repo_key)
 
     def _pull(self, run: Run, most: int) -> list[str]:
-        """What did not come, and why."""
+        """Pull the run's results; return what was not pulled, and why."""
         wish = PullWish(most, run.name)
         try:
             pulled = pull_run(self._options, self._screen, wish, self._connection, run)
@@ -75,7 +75,7 @@ class BoxResultsCheck:
         return [f"{path}: {why}" for path, why in pulled.manifest.missing.items()]
 
     def _problems(self, run: Run) -> list[str]:
-        """Why its results are not safe; empty where they are, or there are none."""
+        """Return why its results are not safe; empty if they are, or if there are none."""
         if _odd(run):
             return [f"its name is one that nothing can have here: {shown(run.name)}"]
         connection = self._connection

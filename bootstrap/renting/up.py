@@ -1,4 +1,4 @@
-"""What `up` is asked for, and how it is done: the profile is the order, a setup is its end."""
+"""`up`: the request, and how it is done; the profile is the order, and a setup follows."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class UpRequest:
     max_price: float | None = None
     """Dollars an hour."""
     limit: float | None = None
-    """Dollars for boxes that turn out to be none."""
+    """Dollars to spend on boxes that turn out to be unusable."""
     another: bool = False
 
 
 @dataclass(frozen=True)
 class FoundOffers:
-    """What is for rent, cheapest first, and what comes nearest to the order."""
+    """Offers that fit, cheapest first, and others, the nearest to the order first."""
 
     order: RentOrder
     fitting: Sequence[Offer]
@@ -47,7 +47,7 @@ class FoundOffers:
 
 
 def find_offers(request: UpRequest) -> FoundOffers:
-    """Ask for offers; rent nothing. Raises as `accounts_for` and `CloudAccount.catalog`."""
+    """Get offers without renting. Raises as `accounts_for` and `CloudAccount.catalog`."""
     loaded = load_profile(request.setup)
     order = order_of(loaded.profile, request.max_price)
     accounts = accounts_for(request.provider, loaded, only_look=True)
@@ -57,21 +57,21 @@ def find_offers(request: UpRequest) -> FoundOffers:
 def rent_and_set_up(
     request: UpRequest, reporter: Reporter, confirm: Callable[[Offer], None]
 ) -> tuple[Rental, SetupResult]:
-    """Rent a box and set it up, or set up the one that is there. Raises as `Renter.run`."""
+    """Rent a box and set it up, or set up the one already there. Raises as `Renter.run`."""
     from bootstrap.profile.detect_provider import FALLBACK
     from bootstrap.setup.payload import build_payload
     from bootstrap.setup.sequence import run_setup
 
     setup = request.setup
-    # Whose account pays is the person's word, or asked for.
+    # Which account pays is named by the user on the command line, or needs their consent.
     loaded = load_profile(setup, kinds=EVERYTHING if request.provider else TO_RENT)
     accounts = accounts_for(request.provider, loaded)
-    # What a setup would refuse is refused before anything is paid for.
+    # Raise whatever a setup would raise, before anything is paid for.
     build_payload(loaded.for_provider(FALLBACK), setup, local=False)
 
     lease = RentedLease(loaded, reporter)
 
-    @cache  # said once, however often a new box is asked
+    @cache  # report the lease once per box, however often its setup is retried
     def leased(host: str) -> SetupRequest:
         ours = rental.of_host(host)
         began = (ours.began or ours.asked) if ours and not ours.ready else None
@@ -86,7 +86,7 @@ def rent_and_set_up(
 
 
 def _wish(request: UpRequest, loaded: LoadedProfile, lease: RentedLease) -> RentWish:
-    """Raises UsageError where there is no key that a box could let in."""
+    """Return the wish of `Renter`. Raises UsageError without an ssh key that a box could accept."""
     from bootstrap.link.keys import own_public_key
     from bootstrap.repo.here import read
 

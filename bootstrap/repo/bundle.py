@@ -1,6 +1,6 @@
-"""Parts of a mirror as one file that `git fetch` reads (git-bundle(1)): a dependency that is sent.
+"""Write parts of a mirror as a git bundle (git-bundle(1)), to send a dependency to a box.
 
-With all of their history, and the tags in it: a package may take its version from them.
+It has the full history with its tags: a package may derive its version from them.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 @dataclass
 class Wanted:
-    """What is sent of a mirror: names of refs, and the commits that they are."""
+    """What to send of a mirror: refs by name, with their object ids."""
 
     refs: dict[str, str] = field(default_factory=dict)
     resolved: dict[str, str] = field(default_factory=dict)
-    """The commit of each ref that was asked for."""
+    """The commit of each requested ref."""
     head: str = "-"
-    """The ref at which a clone begins."""
+    """The ref that a clone checks out."""
     with_submodules: bool = False
 
     @property
     def object_format(self) -> str:
-        """How the repository names its objects."""
+        """The object format: `sha1` or `sha256`."""
         return "sha256" if any(len(each) == 64 for each in self.refs.values()) else "sha1"
 
 
 def find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
-    """Names for all that was asked for: commits, branches, tags, "" for the default branch.
+    """Resolve all that was asked for: commits, branches, tags, "" for the default branch.
 
-    Raises UsageError where there is no such thing, BoxstrapError where git fails.
+    Raises UsageError if one does not exist, BoxstrapError if git fails.
     """
     try:
         return _find_wanted(mirror, asked)
@@ -69,7 +69,7 @@ def _find_wanted(mirror: Path, asked: Iterable[str]) -> Wanted:
 
 
 def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) -> None:
-    """Write it, without what follows from the objects `have`. Raises BoxstrapError."""
+    """Write the bundle without what is reachable from `have`. Raises BoxstrapError."""
     here = (each for each in have if _COMMIT.fullmatch(each) and _commit(mirror, each))
     known = [f"^{each}" for each in here]
     try:
@@ -78,7 +78,7 @@ def write_bundle(mirror: Path, wanted: Wanted, have: Sequence[str], file: Path) 
         except GitError:
             if not known:
                 raise
-            _write(mirror, [*wanted.refs], file)  # git refuses one in which nothing is new
+            _write(mirror, [*wanted.refs], file)  # git refuses an empty bundle
     except GitError as failure:
         raise broken(mirror, failure) from failure
 
@@ -90,7 +90,7 @@ def _write(mirror: Path, revisions: Sequence[str], file: Path) -> None:
 
 
 def _names(mirror: Path, ref: str) -> list[str]:
-    """The refs of the mirror that are meant; none where it is a commit."""
+    """Return the refs of the mirror that `ref` may name; none if it is a commit."""
     if not ref:
         at = head(mirror) or ""
         return [at.removeprefix("ref: ").strip()] if at.startswith("ref: ") else []

@@ -31,7 +31,7 @@ class ChangeCount(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A file in which two trees differ, as `git diff-tree --raw` has it."""
+    """A file that differs between two trees, as `git diff-tree --raw` prints it."""
 
     mode_before: bytes
     mode: bytes
@@ -42,7 +42,7 @@ class Change(NamedTuple):
 
 
 def changes_between(folders: Folders, before: str, after: str) -> list[Change]:
-    """The files in which two trees differ, byte for byte. Raises GitError."""
+    """List the files that differ between two trees, byte for byte. Raises GitError."""
     if before == after:
         return []
     printed = run(folders, "diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
@@ -52,18 +52,18 @@ def changes_between(folders: Folders, before: str, after: str) -> list[Change]:
 
 
 def content_of(folders: Folders, tree: str) -> str:
-    """A digest of the tree without the repository's profile: as the box makes it, too.
+    """Return a digest of the tree without the repository's profile, as the box computes it too.
 
-    What a profile says reaches the box by the script. Raises GitError.
+    What the profile says reaches the box in the script. Raises GitError.
     """
-    listed = run(folders, "-c", "core.quotePath=true", "ls-tree", tree) or b"\n"  # as the shell's
+    listed = run(folders, "-c", "core.quotePath=true", "ls-tree", tree) or b"\n"  # as in shell
     own = f"\t{PROFILE}\n".encode()
     lines = (line for line in listed.splitlines(keepends=True) if not line.endswith(own))
     return hashlib.sha256(b"".join(lines)).hexdigest()
 
 
 def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore) -> ChangeCount:
-    """How many these are by git's own comparison, to which line ends, say, are no change.
+    """Count the changes as git compares files: converted line endings, say, are no change.
 
     Raises GitError.
     """
@@ -71,7 +71,7 @@ def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore
     modified, changes = [], list(changes)
     for change in changes:
         if SUBMODULE in (change.mode, change.mode_before):
-            inside = change.path + b"/"  # a submodule that is a folder of files now
+            inside = change.path + b"/"  # the submodule is a folder of files now
             if change.status == b"D" and not any(e.path.startswith(inside) for e in changes):
                 of[b"D"].add(change.path)
             continue
@@ -86,7 +86,7 @@ def count(here: LocalRepository, changes: Iterable[Change], store: SnapshotStore
 def _differing(
     here: LocalRepository, changes: Collection[Change], store: SnapshotStore
 ) -> set[bytes]:
-    """Those that git would call modified: an index of its own is compared with the files."""
+    """Return the files that git would call modified, compared through a separate index."""
     if not changes:
         return set()
     index = store.git_dir / "compared"
@@ -97,5 +97,5 @@ def _differing(
     try:
         run(here.folders, "update-index", "-z", "--index-info", stdin=b"".join(lines), env=own)
         return set(run(here.folders, *compare, env=own).split(b"\0"))
-    except GitError:  # it is for counting alone: an encoding, say, that this machine lacks
+    except GitError:  # e.g. an encoding that this machine lacks; only the count is affected
         return {change.path for change in changes}

@@ -1,4 +1,4 @@
-"""What looks like a credential, by its name or by what it holds: it stays on this machine."""
+"""Find files that look like credentials, by name or content: they stay on this machine."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from .names import decoded
 
 READ = 256 * 1024
-"""Bytes of a file that are looked through."""
+"""Bytes of each file that are searched."""
 _READ_IN_ALL = 256 * 1024 * 1024
 
-# A template of such a file holds no values; neither does the public half of a key.
+# Templates of such files hold no values, and public keys are no secret.
 _HARMLESS = re.compile(
     r".*\.(example|sample|template|tmpl|dist|defaults?|pub|md|rst|j2|jinja2?)", re.IGNORECASE
 )
 
-# Files that are credentials whatever they hold, by the end of their path.
+# Files that are credentials whatever they contain, by the end of their path.
 _NAMES = (
     (r"\.env(rc|\..+)?|.+\.env", "environment file"),
     (r"id_(rsa|dsa|ecdsa|ed25519)(_sk)?", "ssh key"),
@@ -30,14 +30,14 @@ _NAMES = (
     (r".+\.(p12|pfx|ppk|jks|keystore|kdbx)", "store of keys"),
 )
 
-# Files that are one if they hold more than settings.
+# Files that may hold settings only: they are credentials if their content matches too.
 _HOLDING = (
     (r"\.npmrc|\.yarnrc(\.yml)?", rb"(_authToken|_auth|_password)\s*[=:]\s*[\"']?[^\s\"'$]{8}"),
     (r"\.pypirc|pip\.conf", rb"password\s*[=:]\s*[^\s$]{8}|://[^\s/:@$]+:[^\s/@$]{8,}@"),
     (r"\.docker/config\.json|\.dockercfg", rb"\"auth\"\s*:\s*\"[A-Za-z0-9+/=]{12}"),
 )
 
-# Tokens that are known by their shape, wherever they stand.
+# Tokens that are recognised by their format, in any file.
 _SHAPES = (
     (
         rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY( BLOCK)?-----(\s|\\r|\\n)+"
@@ -76,21 +76,21 @@ _shapes = [(re.compile(shape), what) for shape, what in _SHAPES]
 
 
 def by_name(path: str) -> str:
-    """What a file at `path` is by its name alone; "" where that says nothing."""
+    """Return what a file at `path` is by its name alone, or ""."""
     return "" if _HARMLESS.fullmatch(path) else _by_name(path)
 
 
 def by_content(path: str, begin: bytes) -> str:
-    """What a file that begins so holds; "" for nothing that is known."""
+    """Return the kind of credential in a file that starts with `begin`, or ""."""
     if any(name.fullmatch(path) and held.search(begin) for name, held in _named_holding):
         return "token"
     return next((what for shape, what in _shapes if shape.search(begin)), "")
 
 
 def find_credentials(root: Path, paths: Iterable[bytes]) -> dict[bytes, str]:
-    """Which of the files at `paths` below `root` look like credentials, and like what.
+    """Return the files at `paths` below `root` that look like credentials, with their kind.
 
-    Of each the begin is read, and of all together no more than is quick.
+    Reads the first 256 KiB of each, 256 MiB in all; beyond that, only names count.
     """
     found: dict[bytes, str] = {}
     left = _READ_IN_ALL
@@ -110,5 +110,5 @@ def _begin(file: Path) -> bytes:
             with file.open("rb") as opened:
                 return opened.read(READ)
     except OSError:
-        pass  # it is gone by now, or will be met when it is read whole
+        pass  # gone by now, or the error shows when the whole file is read
     return b""

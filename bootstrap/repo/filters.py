@@ -1,7 +1,7 @@
-"""Files with a filter (as git-crypt's) that nobody changed since git wrote them.
+"""Find files with a filter (such as git-crypt's) that are unchanged since git wrote them.
 
-No filter is run, so git compares such a file as it is on disk with what is committed, and takes
-it for changed. git's index knows better: it has size and times of the file that git wrote.
+boxstrap runs no filter, so git compares such a file on disk with the committed bytes and calls it
+modified. But git's index has the size and times of the file that git wrote.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .names import decoded
 
 _NONE = (b"unspecified", b"unset", b"set")
 
-# `git ls-files --debug -z`: the name, and what lstat(2) said of the file, in lines.
+# An entry of `git ls-files --debug -z`: the name, then lines with the file's lstat(2) values.
 _ENTRY = re.compile(
     rb"([^\0]+)\0  ctime: (\d+):(\d+)\n  mtime: (\d+):(\d+)\n"
     rb"  dev: .*\n  uid: .*\n  size: (\d+)\t.*\n"
@@ -22,7 +22,7 @@ _ENTRY = re.compile(
 
 
 def as_git_wrote_them(here: LocalRepository, paths: set[bytes]) -> set[bytes]:
-    """Those of `paths` that have a filter, and the size and times of the file that git wrote.
+    """Return those of `paths` that have a filter, and still the size and times that git recorded.
 
     Raises GitError.
     """

@@ -1,10 +1,10 @@
-"""The one place from which git is run on this machine.
+"""The only module that runs git on this machine.
 
-git is given the repository to read, and never looks for one. It sees no
-configuration but the person's own and what `view` lets through of a repository's: so it
-runs no hook, filter, monitor or helper that a repository names, and reading a repository
-connects to nothing: an object that isn't there is missing. Nothing is changed, no prompt
-shown, no lock taken for convenience; messages are in English, since some are recognised.
+git is given the repository to read, and never searches for one. It sees only the user's
+own configuration and what `view` lets through of a repository's. So it runs no hook,
+filter, monitor or helper that a repository names, and reading a repository connects to
+nothing: an object that isn't local is missing. git does no maintenance, shows no prompt
+and takes no optional lock; its messages are in English, since some are recognised.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FRUGAL = (
     *("-c", "core.packedGitWindowSize=1m"),
     *("-c", "pack.deltaCacheSize=8m"),
 )
-"""For packing: git would map the packs that it reads whole, and so hold as much as it sends."""
+"""For packing: by default git maps whole packs, and so uses as much memory as it sends."""
 
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0",
@@ -49,19 +49,19 @@ _SET = {
     "LC_ALL": "C",
 }
 
-# Of the environment's `GIT_*`: where the person's configuration lies, and which
-# certificates they trust. The rest may point it at another repository, or name a program.
+# The `GIT_*` variables that are kept: where the user's configuration is, and which
+# certificates they trust. Others may point git at another repository, or name a program.
 _KEPT = re.compile(r"GIT_(CONFIG_(GLOBAL|SYSTEM|NOSYSTEM)|SSL_(CAINFO|CAPATH|CERT|KEY|NO_VERIFY))")
 
 
 _ROOM = 64 * 1024
-"""Bytes: with less a disk is full."""
+"""Bytes: a disk with less free space counts as full."""
 
 _BOUNDED = 'ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
 
 
 class GitError(Exception):
-    """git ended non-zero; `said` is what it wrote to its standard error."""
+    """git exited non-zero; `said` is its standard error."""
 
     def __init__(self, returncode: int, said: str) -> None:
         self.returncode = returncode
@@ -71,13 +71,13 @@ class GitError(Exception):
 
 @dataclass(frozen=True)
 class Folders:
-    """Which repository git is asked about: its git folder, and its working tree if it has one."""
+    """The repository that git runs on: its git folder, and its working tree if it has one."""
 
     git_dir: Path
     work_tree: Path | None = None
 
     def options(self) -> tuple[str, ...]:
-        """The options that lead git there, and nowhere else."""
+        """Return the options that point git at this repository only."""
         if self.work_tree is None:
             return ("--git-dir", str(self.git_dir))
         tree = str(self.work_tree)
@@ -85,14 +85,14 @@ class Folders:
 
 
 AT_ONCE_S = 20
-"""Seconds for what one file holds: otherwise git waits at a pipe, or for a lost disk."""
+"""Seconds for a quick read: git would wait forever for a pipe or a lost disk."""
 
 NOWHERE = Folders(Path(os.devnull))
-"""No repository: for what is asked of the person's configuration, or of a host."""
+"""No repository: for questions about the user's configuration, or to a host."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of every git call: of `GIT_*` there is what is listed here, and `extra`."""
+    """Return the environment of a git call: of `GIT_*` only what is listed here, and `extra`."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -109,10 +109,10 @@ def run(
     ok: Sequence[int] = (0,),
     timeout: float | None = None,
 ) -> bytes:
-    """What `git <arguments>` prints about the repository at `folders`.
+    """Run `git <arguments>` on the repository at `folders` and return what it prints.
 
-    Raises GitError where it ends with another code than those of `ok`, or not within
-    `timeout` seconds, UsageError where git is missing.
+    Raises GitError if its exit code is not in `ok`, or after `timeout` seconds, UsageError if
+    git is not installed.
     """
     try:
         done = subprocess.run(
@@ -138,9 +138,9 @@ def start(
     env: Mapping[str, str] | None = None,
     most_memory_kib: int = 0,
 ) -> subprocess.Popen[bytes]:
-    """`git <arguments>` started on the repository at `folders`, its three streams piped.
+    """Start `git <arguments>` on the repository at `folders`, with its three streams piped.
 
-    `most_memory_kib`: how much address space it may use, where the system can hold it to that.
+    `most_memory_kib` limits its address space, if the system supports that.
     """
     bounded = ("sh", "-c", _BOUNDED, "sh", str(most_memory_kib)) if most_memory_kib else ()
     try:
@@ -156,14 +156,14 @@ def start(
 
 
 def not_installed() -> UsageError:
-    """The error where this machine has no git."""
+    """Return the error for a machine without git."""
     return UsageError("git is not installed on this machine.", hint="Install it and run again.")
 
 
 def disk_error(written: Path, failure: GitError) -> BoxstrapError | None:
-    """The error where git could not write there for want of room or of the right to, if so."""
-    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL is ours: git says it so
-        # Of a lock that it can't fill, git doesn't say why.
+    """Return the error if git failed because `written` is full, over quota or read-only."""
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):  # LC_ALL=C: git prints this text
+        # For a lock file that it can't write, git doesn't say why.
         worded = code == errno.ENOSPC and "couldn't write '" in failure.said and _is_full(written)
         if worded or os.strerror(code) in failure.said:
             return cant_write(shown(str(written)), OSError(code, os.strerror(code)))
@@ -178,7 +178,7 @@ def _is_full(folder: Path) -> bool:
 
 
 def broken(folder: Path, failure: GitError, written: Path | None = None) -> BoxstrapError:
-    """The error for a failure that no state of a sound repository explains.
+    """Return the error for a failure that a healthy repository can't cause.
 
     `written` is where git writes, if that is another folder.
     """

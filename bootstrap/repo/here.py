@@ -1,4 +1,4 @@
-"""The repository you stand in: which commit, of which repository, by whom."""
+"""Read the local repository: its commit, address and identity, and the user's name in git."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .repository import Repository, open_repository
 from .urls import as_https, check_url, name_of, without_user_info
 from .view import Settings
 
-# The characters of branch, tag and commit names and of `~2`, `^`, `@{u}`; ranges
-# (`a..b`), paths (`a:b`), searches (`:/x`) and options name no one commit.
+# Branch, tag and commit names, also with `~2`, `^`, `@{u}`. Ranges (`a..b`), paths
+# (`a:b`), searches (`:/x`) and options don't name a single commit.
 _REF = re.compile(r"(?![-^])(?!.*\.\.)[\w./@{}~^+#%=,-]{1,255}")
 
 _ON_A_BRANCH = re.compile(r"ref: refs/heads/(\S+)\n")
@@ -30,15 +30,15 @@ _INSTEAD_OF = re.compile(r"url\.(.*)\.insteadof", re.DOTALL)
 
 @dataclass(frozen=True)
 class LocalRepository:
-    """The repository that a command is about, as it was when it was read.
+    """The repository that a command works on, as it was when it was read.
 
-    `tree` is the id of the commit's tree, `committed` the second in which it was made.
-    `url` is the address of `origin` (else of the only remote) where another machine
-    can use it, with no credential in it. `git_dir` is what all worktrees share.
-    `repository` is what git is asked about it.
-    `asked` is the ref that was asked for, None for the commit you stand on.
-    `key` is its id (`identity`), `usual_key` what its address or place alone gives,
-    `root_commit` the first of its main line, "" where the history is cut off.
+    `tree` is the id of the commit's tree, `committed` the commit time in Unix seconds.
+    `url` is the address of `origin` (else of the only remote) without credentials, None
+    if other machines can't use it. `git_dir` is the folder that all worktrees share.
+    `repository` is what git runs on.
+    `asked` is the requested ref, None for the commit that is checked out.
+    `key` is its id (`identity`), `usual_key` the one that its address or path alone gives,
+    `root_commit` the first commit of its main line, "" if the history is cut off.
     """
 
     root: Path
@@ -72,16 +72,16 @@ class LocalRepository:
 
     @property
     def object_format(self) -> str:
-        """How the repository names its objects: `sha1` or `sha256`."""
+        """The object format: `sha1` or `sha256`."""
         return "sha256" if len(self.commit) == 64 else "sha1"
 
 
 def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalRepository:
-    """The repository around `path`, at `ref` (a branch, tag or commit) or where it stands.
+    """Read the repository around `path`, at `ref` (a branch, tag or commit) or at HEAD.
 
-    `exactly`: `path` is a bare repository of ours, whatever lies around it.
+    `exactly`: `path` itself is one of boxstrap's bare repositories, whatever is around it.
 
-    Raises UsageError where there is no repository, no commit yet, no such ref, or it
+    Raises UsageError if there is no repository, no commit yet or no such ref, or if it
     belongs to another user.
     """
     repository = open_repository(path, exactly=exactly)
@@ -98,7 +98,7 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalR
         name=name,
         commit=commit,
         tree=tree,
-        committed=committed or "0",  # as a stranger may have written it
+        committed=committed or "0",  # a commit from elsewhere may lack it
         subject=subject,
         branch=_branch(repository) if ref is None else None,
         url=url,
@@ -116,15 +116,14 @@ def read(path: Path, ref: str | None = None, *, exactly: bool = False) -> LocalR
 
 
 def is_boxstrap_checkout(here: LocalRepository) -> bool:
-    """Whether `here` is boxstrap's own source, which is no training to set a box up for."""
+    """Whether `here` is boxstrap's own source, not a project to set up a box for."""
     project = text(here.root / "pyproject.toml", _LONGEST_PROJECT)
     named = re.search(r"""^name\s*=\s*["']boxstrap["']\s*$""", project, re.MULTILINE)
     return named is not None and (here.root / "bootstrap" / "__init__.py").is_file()
 
 
 def _commit(repository: Repository, ref: str | None) -> list[str]:
-    """Of the commit that `ref` (default: HEAD) names: its full id, its tree, the second in which
-    it was made, its parents, its subject."""
+    """Return id, tree, time in seconds, parents and subject of the commit `ref` (default: HEAD)."""
     root = repository.place.root
     for candidate in ("HEAD",) if ref is None else _candidates(ref):
         try:
@@ -144,7 +143,7 @@ def _commit(repository: Repository, ref: str | None) -> list[str]:
 
 
 def _candidates(ref: str) -> tuple[str, ...]:
-    """How `ref` may be meant: as git reads it, else a branch that only origin has here."""
+    """Return what `ref` may mean: as git reads it, else a branch of origin with no local one."""
     if not _REF.fullmatch(ref):
         raise UsageError(
             f"`{shown(ref[:80])}` does not name one commit.",
@@ -173,14 +172,14 @@ def _no_such(repository: Repository, ref: str | None) -> BoxstrapError:
 
 
 def _branch(repository: Repository) -> str | None:
-    """The branch that HEAD is on; None where it is detached, or has a name that can't be shown."""
+    """Return the branch of HEAD; None if it is detached, or if its name can't be shown."""
     usual = _ON_A_BRANCH.fullmatch(head(repository.view.git_dir) or "")
     branch = usual[1] if usual else _branch_by_gitpython(repository)
     return branch if branch and shown(branch) == branch else None
 
 
 def _branch_by_gitpython(repository: Repository) -> str | None:
-    """The same of any HEAD. Importing GitPython takes longer than all else that is read here."""
+    """Do the same for any HEAD. Importing GitPython takes longer than everything else here."""
     from git import Repo
 
     with Repo(repository.view.git_dir, expand_vars=False) as repo:
@@ -188,18 +187,18 @@ def _branch_by_gitpython(repository: Repository) -> str | None:
 
 
 def _last(settings: Settings, wanted: str) -> str | None:
-    """A setting's value on one line: it goes into scripts, and is shown."""
+    """Return a setting's last value on one line, since it goes into scripts and messages."""
     values = [value or "" for key, value in settings if key == wanted]
     return ("".join(filter(str.isprintable, values[-1])).strip() or None) if values else None
 
 
 def _url(settings: Settings) -> str | None:
-    """The remote's address, if another machine can use it."""
+    """Return the remote's address, if another machine can use it."""
     remotes: dict[str, str] = {}
     for key, value in settings:
         remote = _REMOTE_URL.fullmatch(key)
         if remote and value:
-            remotes.setdefault(remote[1], value)  # git fetches from the first
+            remotes.setdefault(remote[1], value)  # git fetches from a remote's first URL
     url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else None)
     if not url:
         return None
@@ -212,7 +211,7 @@ def _url(settings: Settings) -> str | None:
 
 
 def _instead(url: str, settings: Settings) -> str:
-    """`url` with the longest `url.*.insteadOf` that fits, which the box doesn't have."""
+    """Apply the longest `url.*.insteadOf` that matches, since the box lacks these settings."""
     fits = [
         (prefix, base[1])
         for key, prefix in settings
@@ -225,8 +224,7 @@ def _instead(url: str, settings: Settings) -> str:
 
 
 def name_and_key(url: str | None, root: Path) -> tuple[str, str]:
-    """What a repository's address, else its place, gives it: a name, and a key with eight hex
-    digits that stay the same when the way to the same repository changes."""
+    """Derive a name and a key from the address, else the path; https and ssh give the same key."""
     name = name_of(url) if url else slug(root.name.removesuffix(".git"))
     same = as_https(url).removesuffix("/").removesuffix(".git") if url else str(root)
     return name, f"{name}-{hashlib.sha256(same.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

@@ -1,7 +1,7 @@
-"""Asking a git host, as the person would: with their configuration, and what `git.url` carries.
+"""Ask a git host, with the user's git configuration and the credential in `git.url`.
 
-A token of the URL is in no argument and no file: git asks a program of ours for it, which has
-it from the environment and gives it only to the host that the URL names.
+A token in the URL is never in an argument or a file: git asks a boxstrap script for it, which
+reads it from the environment and gives it only to the host that the URL names.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PASSING = re.compile(
     r"Recv failure|Empty reply|HTTP/0\.9|returned error: (429|50[234])|early EOF|RPC failed"
     r"|hung up unexpectedly|kex_exchange_identification|SSL_ERROR_SYSCALL|GnuTLS recv"
 )
-"""What git says of a link that broke or a host that was busy: the next try may go well."""
+"""git's messages about a broken link or a busy host: another try may succeed."""
 _WAITS_S = (0.5, 2.0)
 
-# git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Of another
-# host, to which the first one may have led, it learns nothing; a name that was given on the way
-# there may look like the first host, as `https://user@host/@other`: older gits don't quote it.
+# git asks `Username for 'https://host': ` and `Password for 'https://user@host': `. Another host,
+# to which the first one may redirect, gets no answer; a user name in the redirect may imitate the
+# first host, as in `https://user@host/@other`, which older versions of git don't quote.
 _ASKPASS = """#!/bin/sh
 of=${1#*"'$BOXSTRAP_SCHEME://"}
 case $1 in
@@ -58,10 +58,10 @@ esac
 
 
 def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
-    """What git prints for `arguments`, which name the URL without user-info; with `folders` as
-    a repository of ours. A host that is busy, or whose link broke, is asked again.
+    """Run git with the credential of `url`, and return what it prints.
 
-    Raises ProfileError with what git said, where it fails; BoxstrapError where a disk is full.
+    `arguments` name the URL without user-info; `folders` is a mirror, if any. Retries on a busy
+    host or broken link. Raises ProfileError with git's message, BoxstrapError on a full disk.
     """
     with _credential(url) as (options, env):
         try:
@@ -79,7 +79,7 @@ def ask_host(url: str, *arguments: str, folders: Folders = NOWHERE) -> str:
 
 
 def _run_again(ask: Callable[[], bytes]) -> bytes:
-    """What `ask` returns, which is called again after a failure that may pass."""
+    """Return what `ask` returns, retrying after failures that may be temporary."""
     for wait in _WAITS_S:
         try:
             return ask()
@@ -92,13 +92,13 @@ def _run_again(ask: Callable[[], bytes]) -> bytes:
 
 @contextmanager
 def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
-    """Options and environment with which git reaches the host as `url` says."""
+    """Yield the options and environment with which git reaches the host as `url` says."""
     env = {name: value for name, value in os.environ.items() if _OF_THE_PERSON.fullmatch(name)}
     env["GIT_ALLOW_PROTOCOL"] = _PROTOCOLS
     env.setdefault("GIT_TERMINAL_PROMPT", "1")
     user, password = _user_info(url)
     if password is None:
-        if user:  # the rest the person's helper knows, or the person
+        if user:  # the user's credential helper, or a prompt, gives the password
             env |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "credential.username"}
             env["GIT_CONFIG_VALUE_0"] = user
         yield (), env
@@ -117,12 +117,12 @@ def _credential(url: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]
             "BOXSTRAP_USER_QUOTED": quote(user, safe=""),
             "BOXSTRAP_PASSWORD": password,
         }
-        # No helper of the person's: it would be asked first, and would keep the token.
+        # No credential helper of the user's: it would be asked first, and would store the token.
         yield ("-c", "credential.helper="), env
 
 
 def _user_info(url: str) -> tuple[str, str | None]:
-    """Name and password of an http(s) address; of another kind neither is a secret."""
+    """Return user name and password of an http(s) URL; other kinds need neither."""
     if check_url(url) not in (UrlKind.HTTP, UrlKind.HTTPS):
         return "", None
     user, colon, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")

@@ -1,7 +1,7 @@
-"""A repository's identity: it stays itself when its remote or its place changes.
+"""A repository's identity, which stays the same when its remote or its path changes.
 
-    repositories/DIGEST.json   one each, below the state folder: its id, where its git
-                               folder is, the first commit of its main line
+    repositories/DIGEST.json   one for each repository, in the state folder: its id, its git
+                               folder, the first commit of its main line
 
 Nothing is written into the repository itself (docs/adr/0021).
 """
@@ -25,9 +25,9 @@ from .git import Folders, GitError, run
 
 @dataclass(frozen=True)
 class Identity:
-    """A known repository. `id` is a plain folder name, `root` "" where the history is cut off.
+    """A known repository. `id` is a plain folder name, `root` the first commit, "" if unknown.
 
-    As long as `marks` are the same nothing came in, and git need not be asked.
+    While `marks` stay the same nothing was added, and git need not be asked.
     """
 
     id: str
@@ -43,18 +43,18 @@ class Identity:
 
     @property
     def file(self) -> Path:
-        """Where it is kept."""
+        """The file of this record."""
         return _file(self.git_dir or self.id)
 
 
 def identify(
     folders: Folders, git_dir: Path, usual: str, *, shallow: bool, first: str | None = None
 ) -> Identity:
-    """Which repository lies in `git_dir`, and is asked about in `folders`.
+    """Identify the repository in `git_dir`, running git on `folders`.
 
-    `usual` is the id that its address or place gives it: a mirror of `git.url` has
-    it always. `first` is its first commit, where that is known. A state folder that can't be
-    written remembers nothing.
+    `usual` is the id derived from its address or path: a mirror of `git.url` always has
+    that. `first` is its first commit, if known. If the state folder can't be written, nothing
+    is remembered.
     """
     file, marks = _file(str(git_dir)), _marks(git_dir)
     known = _read(file)
@@ -67,7 +67,7 @@ def identify(
     if known and not (known.root and first):
         found = dataclasses.replace(known, root=known.root or first, marks=marks)
     else:
-        if known:  # it may have been moved away
+        if known:  # the one known here may have moved elsewhere
             _write(dataclasses.replace(known, git_dir=""))
         found = _met_first(git_dir, usual, first, marks)
     _write(found)
@@ -75,8 +75,7 @@ def identify(
 
 
 def known_folder(id_: str, root: str) -> Path | None:
-    """The git folder of a repository that is known here by its id, else by its first commit alone;
-    None where there is none, or several could be meant."""
+    """Find the git folder of a known repository by id, else by first commit; None unless unique."""
     there = [each for each in _all() if each.exists]
     found = [each for each in there if each.id == id_] or [
         each for each in there if root and each.root == root
@@ -85,7 +84,7 @@ def known_folder(id_: str, root: str) -> Path | None:
 
 
 def _holds(folders: Folders, commit: str) -> bool:
-    """Whether the repository there now has the commit: it is still the one that was known."""
+    """Whether the repository has the commit, and so is still the known one."""
     with contextlib.suppress(GitError):
         if commit:
             run(folders, "cat-file", "-e", f"{commit}^{{commit}}")
@@ -94,7 +93,7 @@ def _holds(folders: Folders, commit: str) -> bool:
 
 
 def _met_first(git_dir: Path, usual: str, first: str, marks: list[int]) -> Identity:
-    """One that was moved here, or a new one; two clones that are there are two."""
+    """Take over the record of a repository that moved here, else make one; a clone gets its own."""
     new = Identity(usual, str(git_dir), first, marks, time.time())
     mirrors = state_dir() / "mirrors"
     if mirrors in git_dir.parents:
@@ -114,7 +113,7 @@ def _met_first(git_dir: Path, usual: str, first: str, marks: list[int]) -> Ident
 
 
 def _first_commit(folders: Folders) -> str:
-    """The first commit of the main line; "" where git can't tell."""
+    """Return the first commit of the main line, or "" if git can't tell."""
     try:
         said = run(folders, "rev-list", "--first-parent", "--max-parents=0", "HEAD", "--")
     except GitError:
@@ -144,7 +143,7 @@ def _all() -> list[Identity]:
 
 
 def _read(file: Path) -> Identity | None:
-    """A record; None where there is none that can be read."""
+    """Read a record; None if it is missing or can't be read."""
     try:
         found = Identity(**json.loads(file.read_text(encoding="utf-8", errors="surrogateescape")))
     except (OSError, ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Files of LFS: which of them are pointers alone, since their content isn't here."""
+"""Find Git LFS files that are only pointers, because their content isn't here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_READ = 1024 * 1024
 
 
 def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
-    """Those of the files at `paths` that stand there as a pointer. Raises GitError."""
+    """Return the files at `paths` that are pointers in the working tree. Raises GitError."""
     own = here.repository.place.common_dir / "info" / "attributes"
     named = [here.root / decoded(path) for path in paths if _is_attributes(path)]
     if not any(_mentions_lfs(file) for file in (own, *named)):
@@ -25,15 +25,15 @@ def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
 
 
 def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
-    """Those of the paths that LFS has, by the attributes in the working tree. Raises GitError."""
+    """Return the paths that LFS handles by the working tree's attributes. Raises GitError."""
     view = Folders(here.repository.view.with_filters, here.root)
     return _said_so(run(view, *_ASK, stdin=b"\0".join(paths)))
 
 
 def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> list[bytes]:
-    """The files of the commit that are LFS's, and so pointers: `listed` by `ls-tree -r -z`.
+    """Return the commit's LFS files, which are pointers; `listed` is from `ls-tree -r -z`.
 
-    `index` is a file that may be written. Raises GitError.
+    `index` is a scratch file to write. Raises GitError.
     """
     entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
     blobs = [about.split(b" ")[2] for about, _, path in entries if _is_attributes(path)]

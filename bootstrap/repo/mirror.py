@@ -1,8 +1,8 @@
-"""Bare copies of repositories that `git.url` or a dependency names, kept here, brought up to date.
+"""Mirrors: local bare copies of the repositories that `git.url` or a dependency names.
 
-One is sent over the login, so that no credential for it has to reach the box. It is made
-aside and renamed, so one that is there is whole. The host's last list of its refs is kept in it
-once they are fetched; a mirror without that list is made again.
+A mirror is sent over the login, so that the box needs no credential for it. It is made under
+another name and then renamed, so an existing one is complete. Once the refs are fetched it keeps
+the host's list of them; a mirror without that list is rebuilt.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DETACHED = re.compile(r"^([0-9a-f]{40,64})\tHEAD$", re.MULTILINE)
 
 
 def read_url(url: str, ref: str | None) -> LocalRepository:
-    """The repository at `url` as its host has it now, at `ref` or on its default branch.
+    """Return the repository at `url` as its host has it now, at `ref` or its default branch.
 
-    Raises ProfileError where the host can't be asked, UsageError where there is no such ref.
+    Raises ProfileError if the host can't be asked, UsageError if there is no such ref.
     """
     mirror, listed = _place_of(url), _listed(url)
     with _locked(mirror):
@@ -42,22 +42,22 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
         except BoxstrapError:
             if not _should_be_there(ref, listed):
                 raise
-            _make(mirror, url, listed)  # damaged: a power cut, or a disk
+            _make(mirror, url, listed)  # damaged by a power cut or a bad disk
             return read(mirror, ref, exactly=True)
 
 
 @contextlib.contextmanager
 def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
-    """The mirror of a dependency's repository with all of `refs` in it ("": its default branch).
+    """Yield a dependency's mirror with all of `refs` in it ("": its default branch).
 
-    Nobody else changes it meanwhile. The host is asked unless they are commits that are here.
-    Raises ProfileError where it can't be asked.
+    It stays locked. The host is asked unless all refs are commits that are here already.
+    Raises ProfileError if it can't be asked.
     """
     mirror = _place_of(address)
     with _locked(mirror):
         if not all(_COMMIT.fullmatch(ref) and _has(mirror, ref) for ref in refs):
             _bring_up_to_date(mirror, address, _listed(address))
-            # Of no branch and no tag any more, or of a ref that no clone gets: asked for by name.
+            # Fetch by name what is on no branch or tag any more, or in a ref that no clone gets.
             for ref in refs:
                 if ref.startswith("refs/"):
                     _fetch_also(mirror, address, f"+{ref}:{ref}")
@@ -67,7 +67,7 @@ def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
 
 
 def key_of(address: str) -> str:
-    """What a repository's copy is called, here and on a box."""
+    """Return the name of a repository's mirror, here and on a box."""
     clean = without_user_info(address)
     return f"{name_of(clean)}-{hashlib.sha256(clean.encode()).hexdigest()[:8]}"
 
@@ -109,14 +109,14 @@ def _bring_up_to_date(mirror: Path, url: str, listed: str) -> None:
         return
     try:
         _fetch(mirror, url, listed)
-    except ProfileError:  # the host answers: it is the mirror that can't be written
+    except ProfileError:  # the host just answered, so the mirror is at fault
         _make(mirror, url, listed)
 
 
 def _make(mirror: Path, url: str, listed: str) -> None:
-    """Make a new one, which replaces what is there."""
+    """Make a new mirror, which replaces the existing one."""
     new, old = (mirror.with_name(f".{mirror.name}.{word}") for word in ("new", "old"))
-    for left in (new, old):  # by one that was killed
+    for left in (new, old):  # leftovers of a killed process
         shutil.rmtree(left, ignore_errors=True)
     words = ("--bare", "--quiet", "--template=", "--initial-branch=main")
     sha256 = re.search(r"^[0-9a-f]{64}\t", listed, re.MULTILINE)
@@ -133,7 +133,7 @@ def _make(mirror: Path, url: str, listed: str) -> None:
 
 
 def _fetch(mirror: Path, url: str, listed: str) -> None:
-    """All branches and tags, and HEAD as the host has it; the list of them last."""
+    """Fetch all branches and tags, set HEAD as on the host, and write the list of refs last."""
     default, detached = _DEFAULT.search(listed), _DETACHED.search(listed)
     refs = [f"+{ref}:{ref}" for ref in _REFS]
     head = f"ref: {default[1]}" if default else detached[1] if detached else ""
@@ -154,7 +154,7 @@ def _fetch_also(mirror: Path, address: str, ref: str) -> None:
 
 @contextlib.contextmanager
 def _locked(mirror: Path) -> Iterator[None]:
-    """One at a time: git's own locks make the second one fail."""
+    """Lock the mirror, so that a second process waits; git's own locks would make it fail."""
     with mirror.with_name(f"{mirror.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Names that others chose: of files, repositories, hosts."""
+"""Decode, show and clean names that others chose: of files, repositories, hosts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LETTERS = {
 }
 
 # Control, format (direction marks, joiners), surrogate, private, unassigned,
-# and every space but the ordinary one: none of them prints as what it is.
+# and every space but the ordinary one: printed, none of them can be recognised.
 _UNSHOWN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
 def decoded(name: bytes) -> str:
-    """A name as git prints it; bytes that aren't UTF-8 survive as surrogates."""
+    """Decode a name as git prints it; bytes that aren't UTF-8 become surrogates."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def unquoted(name: str) -> str:
-    """A name that git put in quotes, as with `core.quotePath`; any other comes back as it is."""
+    """Undo git's quoting of a name (`core.quotePath`); other names are returned unchanged."""
     if not re.fullmatch(r'"[ -~]*"', name):
         return name
     return decoded(_QUOTED.sub(_meant, name[1:-1].encode()))
@@ -41,7 +41,7 @@ def _meant(quoted: re.Match[bytes]) -> bytes:
 
 
 def shown(name: str) -> str:
-    r"""A name as it may be printed: on one line, with nothing that moves the cursor.
+    r"""Return a name that is safe to print: on one line, with nothing that moves the cursor.
 
     What can't be shown becomes an escape: `caf\xe9`, `a\x1b[2J`, `x\u202ey`.
     """
@@ -51,7 +51,7 @@ def shown(name: str) -> str:
 
 
 def slug(name: str, default: str = "repo") -> str:
-    """`name` as a folder name: letters, digits, `._-`, at most 64 characters.
+    """Turn `name` into a folder name: letters, digits, `._-`, at most 64 characters.
 
     It never starts with a dot or a dash, so it is neither hidden nor an option.
     """

@@ -1,8 +1,8 @@
-"""Git objects as `git receive-pack --stateless-rpc` on a box reads them.
+"""A stream of git objects, as `git receive-pack --stateless-rpc` on a box reads it.
 
-One command line, `old new ref`, then a pack: no advertisement is waited for, and the
-receiving git gives quarantine, the connectivity check and compare-and-swap of the ref
-(gitprotocol-pack(5), "Pushing Data To a Server"). A stream that stops early leaves no
+One command line, `old new ref`, then a pack, without waiting for an advertisement. The
+receiving git does quarantine, the connectivity check and compare-and-swap of the ref
+(gitprotocol-pack(5), "Pushing Data To a Server"). A stream that stops early sets no
 ref, and can be sent again.
 """
 
@@ -37,17 +37,17 @@ _METER = re.compile(rb"(Counting|Writing) objects: +\d+% \((\d+)/(\d+)\)")
 
 
 def wanted_ref(commit: str) -> str:
-    """The ref under which the box's store keeps `commit`. Raises ValueError for no full id."""
+    """Return the ref of `commit` in the box's store. Raises ValueError unless it is a full id."""
     return f"refs/boxstrap/{_checked_id(commit)}"
 
 
 def have_locally(
     here: LocalRepository, commits: Iterable[str], snapshot: Snapshot | None = None
 ) -> list[str]:
-    """Those of `commits` (full ids, as a box names them) that can be read here too: of this
-    repository, and with a snapshot of it of the earlier ones.
+    """Return those of `commits` (as a box names them) that can be read here too.
 
-    What isn't a full id is left out. Raises BoxstrapError where git fails.
+    These are the repository's, and with `snapshot` also earlier snapshots. Anything but a full
+    id is left out. Raises BoxstrapError if git fails.
     """
     asked = list(dict.fromkeys(commit for commit in commits if _ID.fullmatch(commit)))
     if not asked:
@@ -66,9 +66,9 @@ def have_locally(
 
 
 def missing(here: LocalRepository) -> list[str]:
-    """Files of the commit that a partial clone doesn't have, as they may be shown.
+    """List the commit's files that a partial clone lacks, by names that are safe to show.
 
-    Nothing is fetched. Raises BoxstrapError where a folder's list is missing too.
+    Nothing is fetched. Raises BoxstrapError if the tree object of a folder is missing too.
     """
     try:
         entries = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(b"\0")
@@ -86,19 +86,19 @@ def missing(here: LocalRepository) -> list[str]:
 
 
 class ObjectStream:
-    """What to write to the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
+    """The input for the box's `git receive-pack --stateless-rpc STORE`, piece by piece.
 
-    `ref` becomes `snapshot` (without one `here.commit`) if it is `old` on the box now (zeros, or
-    nothing: it doesn't exist). `have` are commits that the box has and `have_locally` found
-    here; objects that follow from them are not sent. Where `old` is the commit already, there
-    is no piece.
+    It sets `ref` to `snapshot` (else to `here.commit`) if `ref` is `old` on the box now (zeros or
+    "": it doesn't exist). `have` are commits that the box has and that `have_locally` found
+    here; objects reachable from them are not sent. If `old` is that commit already, there
+    are no pieces.
 
-    Pieces have at most 64 KiB. `progress` is called from the thread that iterates, with
-    objects done, objects in all (0 while not known) and bytes so far.
-    Iterating raises BoxstrapError where git can't pack: then the stream is not whole, and
-    must not be completed. A partial clone sends the commit without the history behind it.
-    A stream is iterated once. `close` ends it early, from any thread,
-    which the iterating one meets as that error.
+    Pieces have at most 64 KiB. `progress` is called in the iterating thread, with objects
+    done, objects in total (0 while unknown) and bytes so far.
+    Iterating raises BoxstrapError if git can't pack: the stream is incomplete then, and must
+    not be ended as if it were complete. A partial clone sends the commit without its history.
+    A stream is iterated once. `close` ends it early, from any thread; the iterating thread
+    then gets that error.
     """
 
     def __init__(  # noqa: PLR0913 - what is sent, and what is there already
@@ -141,7 +141,7 @@ class ObjectStream:
             self.close()
 
     def close(self) -> None:
-        """End git, if it runs. What was not yet read of the stream is lost."""
+        """Kill git if it is running. The rest of the stream is lost."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -157,14 +157,14 @@ class ObjectStream:
             self._progress(self.objects_done, self.objects_total, self.bytes_sent)
 
     def _head(self) -> bytes:
-        """The lines before the pack: the ends of a shallow history, the command, a flush."""
+        """Return the lines before the pack: ends of a shallow history, the command, a flush."""
         lines = [_packet(f"shallow {commit}") for commit in self._shallow_ends()]
         wishes = f"report-status quiet object-format={self._here.object_format}"
         command = _packet(f"{self._old} {self._new} {self._ref}\0 {wishes}")
         return b"".join([*lines, command, _FLUSH])
 
     def _shallow_ends(self) -> list[str]:
-        if self._here.partial:  # what lies behind it may be missing here: it travels alone
+        if self._here.partial:  # its history may be missing here, so it is sent alone
             return [self._new]
         if not self._here.shallow:
             return []
@@ -185,19 +185,19 @@ class ObjectStream:
         said = bytearray()
         with child:
             try:
-                with contextlib.suppress(BrokenPipeError):  # its own message says why
+                with contextlib.suppress(BrokenPipeError):  # git's own message says why
                     stdin.write(wanted.encode())
                     stdin.close()
                 yield from self._both(pack.fileno(), words.fileno(), said)
                 returncode = child.wait()
             finally:
-                child.kill()  # nobody reads on; else it would pack until it next writes
+                child.kill()  # without a reader it would go on packing until its next write
         if returncode != 0:
             failure = GitError(returncode, said.decode("utf-8", "replace").replace("\r", "\n"))
             raise broken(self._here.root, failure)
 
     def _both(self, pack: int, words: int, said: bytearray) -> Iterator[bytes]:
-        """Pieces of the pack; what is said beside them goes to `said` and the progress."""
+        """Yield pieces of the pack; git's messages go to `said` and the progress."""
         with selectors.DefaultSelector() as ready:
             for descriptor in (pack, words):
                 ready.register(descriptor, selectors.EVENT_READ)
@@ -221,9 +221,9 @@ class ObjectStream:
 
 
 def parse_report(answer: bytes, said: bytes = b"") -> None:
-    """Read what receive-pack answered; `said` is its standard error, for the message.
+    """Check receive-pack's answer; `said` is its standard error, for the message.
 
-    Raises BoxstrapError unless the pack was unpacked and every ref was taken.
+    Raises BoxstrapError unless the pack was unpacked and every ref was accepted.
     """
     lines = _packets(answer)
     if not lines:
@@ -250,7 +250,7 @@ def _packet(text: str) -> bytes:
 
 
 def _packets(answer: bytes) -> list[str]:
-    """The lines up to the flush; none where the answer is not whole."""
+    """Return the lines up to the flush; none if the answer is incomplete."""
     lines: list[str] = []
     while answer:
         if answer.startswith(_FLUSH):
@@ -266,7 +266,7 @@ def _packets(answer: bytes) -> list[str]:
 
 
 def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    """The three streams of a child that was started with all of them piped."""
+    """Return the three streams of a child that was started with all of them piped."""
     return cast("tuple[IO[bytes], IO[bytes], IO[bytes]]", (child.stdin, child.stdout, child.stderr))
 
 

@@ -1,7 +1,7 @@
-"""Where a repository lies, by reading files alone: no git is run, nothing of it is obeyed.
+"""Locate a repository by reading files only: no git is run, none of its settings is obeyed.
 
-git itself would take a bare repository in any folder it stands in, and its configuration
-with it: a cloned repository may carry one. So the folder is found here, and git is given it.
+git itself would accept a bare repository in any folder it runs in, with its configuration,
+and a cloned repository may contain one. So the folder is found here and given to git.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WORKTREE = re.compile(r'^\s*worktree\s*=\s*"?(.*?)"?\s*$', re.MULTILINE)
 
 @dataclass(frozen=True)
 class Place:
-    """The top of a working tree (of a bare repository its folder), and its git folders.
+    """The top of a working tree (for a bare repository its folder), and its git folders.
 
-    `git_dir` is of this working tree alone; `common_dir` is what all worktrees share.
+    `git_dir` belongs to this working tree alone; `common_dir` is shared by all worktrees.
     """
 
     root: Path
@@ -34,15 +34,15 @@ class Place:
     bare: bool
 
     def strangers(self) -> list[Path]:
-        """What of it belongs to another user: git asks the same of the same places."""
+        """Return the paths that belong to another user; git checks the same ones."""
         asked = dict.fromkeys((self.root, self.root / ".git", self.git_dir, self.common_dir))
         bare_has_no_dot_git = {self.root / ".git"} if self.bare else set[Path]()
         return [path for path in asked if path not in bare_has_no_dot_git and of_another(path)]
 
     def others(self) -> list[Path]:
-        """What of other repositories would be taken for this one: git folders, objects.
+        """Return the git and object folders outside of this repository that it would use.
 
-        A worktree or a submodule is the other repository's own word: that one names it.
+        Those of a worktree or a submodule are its own if the git folder names it back.
         """
         own = [self.root, self.common_dir] if self._is_named_back() else [self.root]
         found: list[Path] = []
@@ -61,10 +61,10 @@ class Place:
 
 
 def find(path: Path) -> Place:
-    """The repository around `path`: the nearest folder upwards with a `.git`.
+    """Find the repository around `path`: the nearest folder upwards with a `.git`.
 
-    A bare repository counts only where it lies in no working tree.
-    Raises UsageError where there is none, or its `.git` leads nowhere.
+    A bare repository counts only if it is in no working tree.
+    Raises UsageError if there is none, or its `.git` leads nowhere.
     """
     start = expanded(path).absolute()
     if not start.exists():
@@ -87,7 +87,7 @@ def find(path: Path) -> Place:
 
 
 def repository_root(place: Path) -> Path | None:
-    """The nearest folder upwards that holds a `.git`; a look, no git."""
+    """Return the nearest folder upwards that has a `.git`, without checking it."""
     place = real(place)
     return next((folder for folder in (place, *place.parents) if (folder / ".git").exists()), None)
 
@@ -101,13 +101,13 @@ def _none_here(path: Path) -> UsageError:
 
 
 def _led_to(dot_git: Path) -> Path:
-    """The folder that a `.git` file names."""
+    """Return the folder that a `.git` file names."""
     word, _, named = text(dot_git).partition(":")
     return dot_git.parent / named.strip() if word == "gitdir" and named.strip() else dot_git
 
 
 def _common_dir(git_dir: Path) -> Path | None:
-    """What all worktrees of `git_dir` share; None where it is no git folder."""
+    """Return the folder that all worktrees of `git_dir` share; None if it is no git folder."""
     if head(git_dir) is None:
         return None
     named = text(git_dir / "commondir").strip()
@@ -116,7 +116,7 @@ def _common_dir(git_dir: Path) -> Path | None:
 
 
 def head(git_dir: Path) -> str | None:
-    """What HEAD says, as git writes it; None where there is none."""
+    """Return the content of HEAD as git writes it; None if there is none."""
     file = git_dir / "HEAD"
     try:
         if file.is_symlink() and str(file.readlink()).startswith("refs/"):
@@ -127,7 +127,7 @@ def head(git_dir: Path) -> str | None:
 
 
 def text(file: Path, longest: int = _LONGEST) -> str:
-    """A short file's text; empty where it is none: a pipe would keep us waiting."""
+    """Return a short file's text; "" if it is no regular file, since a pipe would block."""
     try:
         if not file.is_file():
             return ""
@@ -139,7 +139,7 @@ def text(file: Path, longest: int = _LONGEST) -> str:
 
 
 def _object_folders(objects: Path) -> list[Path]:
-    """Where git finds the objects: the folder, what its links lead to, and its alternates."""
+    """List where git finds objects: the folder, what its links lead to, and its alternates."""
     found: dict[Path, None] = {}
     left = [objects]
     while left:
@@ -156,7 +156,7 @@ def _alternates(objects: Path) -> list[Path]:
     if not file.is_file():
         return []
     lines = (os.fsdecode(line.partition(b"\0")[0]) for line in file.read_bytes().split(b"\n"))
-    # In quotes anything may stand for anything, so it is no folder of ours.
+    # A quoted path may have any escapes, so it counts as outside of the repository.
     return [
         Path("/", line) if line.startswith('"') else objects / line
         for line in lines

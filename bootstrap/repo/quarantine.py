@@ -1,8 +1,8 @@
-"""Objects from a stranger: taken in apart, judged, and only then made part of a repository.
+"""Take in objects from a box apart from the repository, and add them only after all checks.
 
 A box may send anything: wrong objects, trees with names that leave the tree or mean `.git`,
-packs that unpack to more than there is room for, history that hangs in the air. git judges the
-objects and their names (`index-pack --strict`), and that nothing is missing; the bounds are ours.
+packs that unpack to more than fits, history with missing parts. git checks the objects and
+their names (`index-pack --strict`), and that nothing is missing; boxstrap sets the limits.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from .names import shown
 
 _MEMORY_KIB = 2 * 1024 * 1024
 _FORGOTTEN_S = 3600
-"""Seconds after which what a killed call left is removed."""
+"""Seconds after which leftovers of a killed call are removed."""
 _SAID = 300
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much is taken in, and how long it may take altogether."""
+    """Limits: the size of a pack, and the seconds for each call of git."""
 
     mib: int
     seconds: float
 
 
 class Quarantine:
-    """A folder of ours that sees the repository's objects; the repository doesn't see its.
+    """A temporary git folder that sees the repository's objects, but not the other way round.
 
     A context manager: leaving it removes the folder.
     """
@@ -63,7 +63,7 @@ class Quarantine:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def take(self, pack: Iterable[bytes]) -> None:
-        """Take a pack in. Raises BoxstrapError where an object, a name or a size is wrong."""
+        """Take a pack in. Raises BoxstrapError if an object, a name or a size is wrong."""
         child = start(
             Folders(self._folder),
             *("-c", "core.packedGitLimit=256m", "-c", "core.packedGitWindowSize=32m"),
@@ -73,7 +73,7 @@ class Quarantine:
         late = Timer(self._bounds.seconds, child.kill)
         late.start()
         try:
-            with contextlib.suppress(BrokenPipeError):  # its own words say why
+            with contextlib.suppress(BrokenPipeError):  # git's own message says why
                 for piece in self._bounded(pack):
                     child.stdin.write(piece)  # type: ignore[union-attr] # it was piped
                     if child.poll() is not None:
@@ -100,27 +100,27 @@ class Quarantine:
             yield piece
 
     def check(self, tips: Sequence[str]) -> None:
-        """Raise BoxstrapError unless these are commits, and all that they lead to is there."""
+        """Raise BoxstrapError unless these are commits, and everything they lead to is there."""
         lines = "".join(f"{tip}\n" for tip in tips).encode()
         kinds = self._ask("cat-file", "--batch-check=%(objecttype)", stdin=lines).split()
         if kinds != [b"commit"] * len(tips):
             raise self._refused("what it calls a commit is none")
-        # As `git fetch` does: whatever the repository doesn't lead to itself must be whole.
+        # As `git fetch` does: what the repository's own refs don't reach must be complete.
         self._ask("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=lines)
 
     def own_commits(self, tip: str) -> int:
-        """How many commits lead to `tip` that no branch, tag or remote of the repository has."""
+        """Count the commits up to `tip` that no branch, tag or remote of the repository has."""
         known = ("--not", "--exclude=refs/boxstrap/*", "--all")
         return int(self._ask("rev-list", "--count", tip, *known))
 
     def keep(self, refs: Mapping[str, str]) -> None:
-        """Add what was taken to the repository, and these refs: all of them or none.
+        """Add the objects to the repository, and set these refs: all of them or none.
 
-        Raises BoxstrapError where that can't be written.
+        Raises BoxstrapError if that can't be written.
         """
         target = self._here.git_dir / "objects" / "pack"
         try:
-            for kind in ("pack", "idx"):  # in this order: an index makes a pack be seen
+            for kind in ("pack", "idx"):  # in this order: git sees a pack once it has an index
                 for file in (self._folder / "objects/pack").glob(f"*.{kind}"):
                     _add(file, target)
         except OSError as error:
@@ -129,7 +129,7 @@ class Quarantine:
         self._ask("update-ref", "--stdin", stdin=updates.encode())
 
     def _ask(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        """What git says of the repository as it would be with what was taken."""
+        """Run git on the repository as it would be with the new objects."""
         also = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{self._folder / "objects"}"'}
         try:
             return run(
@@ -154,7 +154,7 @@ _CONFIG = {
 
 
 def _new_folder() -> Path:
-    """An empty folder of this user's, beside which none of a killed call stays."""
+    """Make an empty private folder, and remove old leftovers of killed calls next to it."""
     above = cache_dir() / "incoming"
     try:
         above.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -167,9 +167,9 @@ def _new_folder() -> Path:
 
 
 def _add(file: Path, folder: Path) -> None:
-    """Copy a file of a pack, whole or not at all. One that is there already is the same."""
+    """Copy a file of a pack atomically. An existing file of that name has the same content."""
     folder.mkdir(exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_pack_")  # git removes such leavings
+    handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_pack_")  # git removes such leftovers
     new = Path(name)
     try:
         with open(handle, "wb") as to, file.open("rb") as source:  # noqa: PTH123 - a descriptor

@@ -1,4 +1,4 @@
-"""A repository that may be read: found, its owner known, its settings read, a view of it made."""
+"""Open a repository: find it, check its owner, read its settings, make a view of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTIAL = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository as git may be asked about it. `settings` are the person's and its own."""
+    """A repository that git can be run on. `settings` are the user's and its own."""
 
     place: Place
     settings: tuple[tuple[str, str | None], ...]
@@ -27,7 +27,7 @@ class Repository:
 
     @property
     def folders(self) -> Folders:
-        """Where git is led for it: with these it runs nothing that the repository names."""
+        """The folders to give to git: with these it runs no program that the repository names."""
         return Folders(self.view.git_dir, None if self.place.bare else self.place.root)
 
     @property
@@ -37,9 +37,9 @@ class Repository:
 
 
 def open_repository(path: Path, *, exactly: bool = False) -> Repository:
-    """The repository around `path`; with `exactly` the bare one that `path` is.
+    """Open the repository around `path`; with `exactly` the bare one at `path` itself.
 
-    Raises UsageError where there is none, or it belongs to another user.
+    Raises UsageError if there is none, or if it belongs to another user.
     """
     place = Place(path, path, path, bare=True) if exactly else find(path)
     strangers = place.strangers()
@@ -52,7 +52,7 @@ def open_repository(path: Path, *, exactly: bool = False) -> Repository:
 
 
 def not_yours(root: Path, stranger: Path) -> UsageError:
-    """The error for a repository that another user may have laid there for us."""
+    """Return the error for a repository that another user may have planted."""
     return UsageError(
         f"this repository belongs to another user: {shown(str(stranger))}. Nothing of it was read.",
         where=shown(str(root)),
@@ -61,7 +61,7 @@ def not_yours(root: Path, stranger: Path) -> UsageError:
 
 
 def is_trusted(root: Path) -> bool:
-    """Whether the person's own `safe.directory` names the folder; the repository's says nothing."""
+    """Whether the user's own `safe.directory` names the folder; the repository's doesn't count."""
     values: list[str] = []
     for scope in ("--system", "--global"):
         asked = ("config", scope, "--null", "--type=path", "--get-all", "safe.directory")
@@ -78,7 +78,7 @@ def is_trusted(root: Path) -> bool:
 
 
 def _settings(place: Place) -> tuple[tuple[str, str | None], ...]:
-    """All settings, in git's order. Reading them runs nothing."""
+    """Read all settings, in git's order. That runs no program."""
     try:
         printed = run(Folders(place.git_dir), "config", "--null", "--list", timeout=AT_ONCE_S)
     except GitError as failure:

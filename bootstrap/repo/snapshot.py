@@ -1,8 +1,8 @@
-"""The work that stands in the editor, as one object with a fixed id: what travels to a box.
+"""A snapshot: the working tree as one git object with a fixed id, to be sent to a box.
 
-It is a commit, made beside the repository in a store of our own, with the person's commit as its
-parent. Its tree holds the bytes of the working tree as they are: no filter, no conversion of line
-ends or encodings, submodules as ordinary folders. The repository itself stays as it is.
+It is a commit in boxstrap's own store, outside of the repository, with the user's commit as its
+parent. Its tree has the bytes of the working tree as they are: no filter, no conversion of line
+endings or encodings, submodules as ordinary folders. The repository itself is not changed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Include = Literal["all", "tracked", "commit"]
 _MOST_LISTED = 10
 _MIB = 1024 * 1024
 _NAMED = 10_000
-"""How many untracked files that were named are remembered."""
+"""How many untracked files already shown to the user are remembered."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A commit with the changes that stand in its working tree.
+    """A commit with the changes in its working tree.
 
-    `id` is the snapshot's commit object, with `commit` as its parent; it is `commit` itself where
-    the content is the commit's own. `tree` is the id of its tree; `content` the digest of that
-    without the repository's own profile, which is read here: it makes no other work. `folders`
-    leads git to where the objects of all of them are read. `new` are files that git doesn't track,
-    of which `first_time` were not yet named to the person; `left` is what can't travel, and why.
+    `id` is the snapshot's commit object, with `commit` as its parent; it is `commit` itself if
+    nothing differs from it. `tree` is the id of its tree; `content` is the digest of the tree
+    without the repository's own profile: that is read here, and does not make it other work.
+    `folders` is where git can read all of these objects. `new` are files that git doesn't track,
+    `first_time` those not yet shown to the user; `left` is what can't travel, and why.
     """
 
     commit: str
@@ -56,17 +56,16 @@ class Snapshot:
     first_time: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     only_profile: bool = False
-    """Whether the repository's own profile is all that differs."""
+    """Whether only the repository's own profile differs."""
 
 
 def take_snapshot(
     here: LocalRepository, include: Include = "all", *, max_file_mib: float = 100
 ) -> Snapshot:
-    """What travels of the repository `here`. Nothing of it is written.
+    """Take a snapshot of the repository `here`, without writing to it.
 
-    Of a bare repository, or a ref that was asked for, it is the commit alone. Raises UsageError
-    where a new file is larger than `max_file_mib` or looks like a credential, BoxstrapError where
-    git fails.
+    For a bare repository or a requested ref it is the commit alone. Raises UsageError if a new
+    file is larger than `max_file_mib` or looks like a credential, BoxstrapError if git fails.
     """
     if here.bare or here.asked is not None:
         include = "commit"
@@ -75,7 +74,7 @@ def take_snapshot(
     with store.locked():
         try:
             return taker.take()
-        except (GitError, OSError):  # a damaged store is made again
+        except (GitError, OSError):  # the store may be damaged, so make it again
             store.remove()
         try:
             return taker.take()
@@ -91,7 +90,7 @@ def take_snapshot(
 
 
 def unreadable(here: LocalRepository, failure: GitError) -> UsageError | None:
-    """The error for a file that this user may not read, if git says so."""
+    """Return the error for a file that this user may not read, if git reports one."""
     denied = re.search(r'open\("(.+)"\): Permission denied', failure.said)
     if not denied:
         return None
@@ -103,9 +102,9 @@ def unreadable(here: LocalRepository, failure: GitError) -> UsageError | None:
 
 
 def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
-    """The same, with all its objects: a store that lost some is made again.
+    """Return the snapshot with all its objects; a store that lost some is made again.
 
-    Raises BoxstrapError where the files are others by now.
+    Raises BoxstrapError if the files have changed by now.
     """
     if snapshot.id == snapshot.commit:
         return snapshot
@@ -125,14 +124,14 @@ def checked(here: LocalRepository, snapshot: Snapshot) -> Snapshot:
 
 
 def forget(here: LocalRepository) -> None:
-    """Throw the store away: something in it can't be read. The next snapshot makes it again."""
+    """Delete the store, in which something can't be read. The next snapshot makes it again."""
     store = SnapshotStore(here)
     with store.locked():
         store.remove()
 
 
 def remember(here: LocalRepository, snapshot: Snapshot) -> None:
-    """Keep in mind that a box has it: its objects stay, and its new files were named."""
+    """Note that a box has it: its objects are kept, and its new files count as shown."""
     if snapshot.id == snapshot.commit:
         return
     store = SnapshotStore(here)
@@ -153,7 +152,7 @@ class _Taker:
         self._max_bytes = max_file_mib * _MIB
 
     def take(self) -> Snapshot:
-        """The snapshot; what is kept of the last one is used where it still holds."""
+        """Take the snapshot, reusing what is still valid of the last one."""
         self.store.prepare()
         if self.include == "commit":
             return self._of_the_commit()
@@ -201,7 +200,7 @@ class _Taker:
         )
 
     def _compare(self, found: Indexed, state: State) -> None:
-        """What the new tree holds beyond the commit: checked, counted, and kept in `state`."""
+        """Check and count the new tree's differences from the commit, and save them in `state`."""
         here, store = self.here, self.store
         changes = changes_between(store.folders, here.tree, found.tree)
         if any(change.mode_before == SUBMODULE for change in changes):
@@ -228,7 +227,7 @@ class _Taker:
         store.save(state)
 
     def _commit_of(self, tree: str) -> str:
-        """A commit of the tree on the person's, always the same for the same."""
+        """Write a commit of the tree on top of the user's; equal content gives an equal id."""
         here = self.here
         if tree == here.tree:
             return here.commit

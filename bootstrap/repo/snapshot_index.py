@@ -1,7 +1,7 @@
-"""Our own index of a working tree, and the trees that are written from it.
+"""boxstrap's own index of a working tree, and the trees that are written from it.
 
-It is kept from call to call, so that git reads only what changed. The person's index says which
-files there are, and nothing else: a flag in it hides no change.
+It is kept between calls, so that git reads only what changed. The user's index is used only as
+a list of files: a flag in it hides no change.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .working_files import (
 )
 
 _TAKE = ("update-index", "--add", "--remove", "--replace", "-z")
-# What the index has already is compared with the files first: 1 where some differ.
+# First compares what the index has already with the files; exits with 1 if some differ.
 _COMPARED = ("update-index", "-q", "--refresh")
 _BY_LINE = ("update-index", "-z", "--index-info")
 _EXISTS = ("rev-parse", "-q", "--verify")
@@ -35,15 +35,15 @@ _EXISTS = ("rev-parse", "-q", "--verify")
 
 @dataclass(frozen=True)
 class Indexed:
-    """What stands in the working tree, written as a tree."""
+    """The content of the working tree, written as a tree."""
 
     tree: str
     paths: bytes
-    """Its files, with NUL between."""
+    """Its files, separated by NUL."""
     new: frozenset[bytes]
     """Those that git doesn't track."""
     left: dict[bytes, str] | None
-    """What can't travel, and why; None: as it was."""
+    """What can't travel, and why; None if that is unchanged."""
 
 
 def index_working_tree(
@@ -53,7 +53,7 @@ def index_working_tree(
     untracked: bool,
     check: Callable[[Iterable[bytes]], None],
 ) -> Indexed:
-    """Take the bytes of the working tree into the store.
+    """Write the bytes of the working tree into the store.
 
     `check` may refuse untracked files before they are read. Raises GitError.
     """
@@ -75,14 +75,14 @@ def index_working_tree(
     paths = b"\0".join(standing)
     _renew(here, store, files, standing)
     store.write("paths", paths)
-    # What isn't there may be there again the next time, and the listing is the same.
+    # A file that is missing now may be back the next time, with the same listing.
     whole = plain and len(standing) == len(files.tracked) + len(files.new)
     store.write("listing", listed if whole else b"")
     return Indexed(_tree_of(store), paths, new, files.left)
 
 
 def embed(here: LocalRepository, store: SnapshotStore) -> tuple[str, dict[bytes, str]]:
-    """The commit's tree with its submodules in it as they are pinned; and those that can't be.
+    """Write the commit's tree with its pinned submodules in it; return it and what was left out.
 
     Raises GitError.
     """
@@ -121,14 +121,14 @@ def _submodules(listed: bytes) -> set[tuple[str, bytes]]:
 def _renew(
     here: LocalRepository, store: SnapshotStore, files: WorkingFiles, standing: list[bytes]
 ) -> None:
-    """Make the index hold these files and no other."""
+    """Make the index contain exactly these files."""
     before, absent = store.read("paths"), store.read("absent") or b""
     seeds: list[bytes] = []
-    if before is None:  # begun with what is in the commit, which need not be written here
+    if before is None:  # start with the commit's files, which need not be written here
         store.forget("index")
         seeds = run(store.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit).split(b"\0")
         before, absent = b"\0".join(seed.partition(b"\t")[2] for seed in seeds), b""
-    # Cut short from here on, it is made anew.
+    # If this is interrupted from here on, the index is made again.
     store.forget("paths", "listing")
     gone = {*before.split(b"\0"), *absent.split(b"\0")} - {b"", *standing, *files.absent}
     nothing = b"0" * len(here.commit)
@@ -140,7 +140,7 @@ def _renew(
     store.write("absent", b"\0".join(files.absent))
     take, ok = ((*_COMPARED, *_TAKE[1:]), (0, 1)) if seeds else (_TAKE, (0,))
     run(store.own, *take, "--stdin", stdin=b"\0".join(standing), ok=ok)
-    if store.says("filemode") == "false":  # git has the bit, where the disk has none
+    if store.says("filemode") == "false":  # git has the executable bit, the disk has none
         for sign, mode in (("+", EXECUTABLE), ("-", PLAIN)):
             paths = [path for path in standing if files.tracked.get(path) == mode]
             paths = [path for path in paths if path not in files.links]
@@ -150,20 +150,20 @@ def _renew(
 def _take(store: SnapshotStore, paths: bytes) -> bool:
     try:
         run(store.own, *_TAKE, "--stdin", stdin=paths)
-    except GitError:  # something else stands in a file's place now
+    except GitError:  # something else is in a file's place now
         return False
     return True
 
 
 def _tree_of(store: SnapshotStore) -> str:
-    """The index as a tree."""
+    """Write the index as a tree."""
     tree = _written(store)
     store.write("tree", f"{_mark(store)}{tree}")  # git may have written the index again
     return tree
 
 
 def _known_tree(store: SnapshotStore) -> str:
-    """The same without git, where nobody wrote the index since; "" where git must be asked."""
+    """Return the tree without asking git if the index is unchanged since, else ""."""
     mark, known = _mark(store), (store.read("tree") or b"").decode()
     tree = known.removeprefix(mark)
     there = tree and (store.git_dir / "objects" / tree[:2] / tree[2:]).is_file()
@@ -180,11 +180,11 @@ def _written(store: SnapshotStore, **env: str) -> str:
 
 
 def _leave_ignored(here: LocalRepository, files: WorkingFiles) -> None:
-    """What can't travel and is ignored needs no word."""
+    """Don't report what can't travel if git ignores it anyway."""
     odd = [path for path, why in files.left.items() if why == NO_FILE and path not in files.tracked]
     if not odd:
         return
-    with contextlib.suppress(GitError):  # in a submodule git doesn't look from here
+    with contextlib.suppress(GitError):  # git refuses paths inside a submodule
         asked = run(here.folders, "check-ignore", "-z", "--stdin", stdin=b"\0".join(odd), ok=(0, 1))
         for path in asked.split(b"\0")[:-1]:
             files.left.pop(path, None)

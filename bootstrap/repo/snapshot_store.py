@@ -1,16 +1,16 @@
-"""Our own git folder for the snapshots of one working tree; the person's own is never written.
+"""boxstrap's git folder for the snapshots of one working tree; the user's is never written.
 
-    snapshots/NAME-DIGEST/   below the cache folder, mode 0700: a bare repository
-        objects/             what was written here: git sees no other while it writes, since it
-                             would set the time of an object of theirs that it finds
-        all/                 a second one, from which objects are read: these, the person's, and
+    snapshots/NAME-DIGEST/   in the cache folder, mode 0700: a bare repository
+        objects/             what was written here: git sees no others while it writes, since it
+                             would set the time of an object of the user's that it finds
+        all/                 a second git folder, to read objects: these, the user's, and
                              those of submodules
-        info/attributes      bytes are taken as they are
-        index                kept from call to call, so that only changed files are read
-    tree                 the index as a tree, and what tells that git wrote no other since
-    state.json, listing, paths, absent, checked   what the last snapshot was made of
+        info/attributes      git takes bytes as they are
+        index                kept between calls, so that only changed files are read
+        tree                 the index as a tree, and a mark of the index at that time
+        state.json, listing, paths, absent, checked   what the last snapshot was made of
 
-It can be made again at any time, and is where anything in it is amiss.
+It can be made again at any time, and is if anything in it is damaged.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .names import slug
 from .view import Settings
 
 RAW = "* -text -ident -filter !working-tree-encoding !eol\n"
-"""Attributes under which git takes a file's bytes, and writes them, as they are."""
+"""Attributes with which git reads and writes a file's bytes as they are."""
 
 KEPT = 8
-"""How many snapshots stay readable: of those taken, and as many of those sent."""
+"""How many of the snapshots taken stay readable, and of those sent."""
 MOST = 1024 * 1024 * 1024
-"""Bytes that may come together before what no snapshot needs any more is removed."""
+"""Bytes that may accumulate before objects that no snapshot needs any more are removed."""
 _SAMPLE = 16
-"""Of the 256 folders of objects, how many are measured."""
+"""How many of the 256 object folders are measured."""
 _UNUSED_S = 60 * 24 * 3600
 _CONFIG = """\
 [core]
@@ -62,13 +62,13 @@ _CONFIG = """\
 [extensions]
 	objectFormat = {format}
 """
-# How a working tree is compared: settings of the person's that hold for our index too.
+# The user's settings for comparing a working tree, which also apply to this index.
 _COMPARED = ("filemode", "symlinks", "precomposeunicode", "trustctime", "checkstat")
 
 
 @dataclass
 class State:
-    """What the last snapshot was, and what is remembered of those before."""
+    """The last snapshot, and what is remembered of earlier ones."""
 
     commit: str = ""
     include: str = ""
@@ -79,21 +79,21 @@ class State:
     changes: list[int] = field(default_factory=list)
     """How many files are modified, new, deleted."""
     new: list[str] = field(default_factory=list)
-    """Files of it that git doesn't track."""
+    """Its files that git doesn't track."""
     left: list[tuple[str, str]] = field(default_factory=list)
     """What can't travel, and why."""
     pointers: list[tuple[str, str]] = field(default_factory=list)
-    """Files of LFS whose content isn't here, and that."""
+    """LFS files whose content isn't here, with that as the reason."""
     named: list[str] = field(default_factory=list)
-    """Untracked files that the person was told of."""
+    """Untracked files that were shown to the user."""
     taken: list[str] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
     bytes_kept: int = 0
-    """How large the objects were when they were last sorted out."""
+    """How large the objects were after the last `tidy` that removed any."""
 
 
 class SnapshotStore:
-    """Such a folder. Everything but reading objects is done while it is `locked`."""
+    """The folder of one working tree. Everything but reading objects needs `locked`."""
 
     def __init__(self, here: LocalRepository) -> None:
         place = here.repository.place
@@ -107,28 +107,28 @@ class SnapshotStore:
 
     @property
     def folders(self) -> Folders:
-        """Where git finds all objects, and writes none."""
+        """For git to find all objects, and write none."""
         return Folders(self.git_dir / "all")
 
     @property
     def own(self) -> Folders:
-        """Where git takes the working tree into, and writes objects."""
+        """For git to take in the working tree, and write objects."""
         return Folders(self.git_dir, self.root)
 
     @property
     def with_all(self) -> Folders:
-        """Where git compares the working tree with objects."""
+        """For git to compare the working tree with all objects."""
         return Folders(self.git_dir / "all", self.root)
 
     def objects_of_all(self) -> dict[str, str]:
-        """The variable by which git finds all of them, whatever repository it is asked about."""
+        """Return the variable with which git finds all objects, whatever repository it runs on."""
         folder = str(self.git_dir / "all" / "objects")
         quoted = folder.replace("\\", r"\\").replace('"', r"\"")
         return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One at a time. Raises BoxstrapError where the folder can't be made."""
+        """Hold the store's lock. Raises BoxstrapError if the folder can't be made."""
         try:
             self.git_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = self.git_dir.with_name(f"{self.git_dir.name}.lock").open("w")
@@ -139,7 +139,7 @@ class SnapshotStore:
             yield
 
     def prepare(self) -> None:
-        """Make it, unless it is there."""
+        """Make the store, unless it exists as configured."""
         if self.read("config") != self._config.encode():
             self.remove()
             for folder in (self.git_dir, self.git_dir / "all"):
@@ -155,7 +155,7 @@ class SnapshotStore:
 
     def add_objects(self, folder: Path) -> None:
         """Let git find the objects of another repository too."""
-        # By a link, since a path may hold what has a meaning in the list of alternates.
+        # Through a link, since the path may contain characters that are special in this file.
         link = f"others/{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}"
         if not (self.git_dir / link).is_symlink():
             (self.git_dir / link).symlink_to(folder)
@@ -165,42 +165,42 @@ class SnapshotStore:
             self.write(file, listed + line)
 
     def says(self, setting: str) -> str:
-        """How the person has a setting by which working trees are compared; "" by default."""
+        """Return the user's value of a setting for comparing working trees; "" by default."""
         return self._compared.get(setting, "")
 
     def read(self, name: str) -> bytes | None:
-        """A file of it; None where there is none."""
+        """Read one of the store's files; None if there is none."""
         try:
             return (self.git_dir / name).read_bytes()
         except OSError:
             return None
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Write a file of it, whole or not at all."""
+        """Write one of the store's files atomically."""
         write_private(self.git_dir / name, content)
 
     def forget(self, *names: str) -> None:
-        """Remove files of it."""
+        """Remove files of the store."""
         for name in names:
             (self.git_dir / name).unlink(missing_ok=True)
 
     def state(self) -> State:
-        """What it remembers; nothing where that can't be read."""
+        """Load the saved state; an empty one if it can't be read."""
         try:
             return State(**json.loads(self.read("state.json") or b"{}"))
         except (ValueError, TypeError, RecursionError):
             return State()
 
     def save(self, state: State) -> None:
-        """Remember it."""
+        """Save the state."""
         self.write("state.json", json.dumps(asdict(state)))
 
     def remove(self) -> None:
-        """All of it goes."""
+        """Delete the store."""
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def tidy(self, state: State) -> None:
-        """Where much has come together, keep only what `KEPT` snapshots need."""
+        """If much has accumulated, keep only what `KEPT` snapshots need."""
         if self._size() < state.bytes_kept + MOST:
             return
         needed = set[str]()
@@ -225,7 +225,7 @@ class SnapshotStore:
         self._remove_unused()
 
     def _size(self) -> int:
-        """Bytes of objects, about: their folders are filled evenly."""
+        """Estimate the bytes of all objects: their folders fill evenly."""
         objects = self.git_dir / "objects"
         packs = sum(file.stat().st_size for file in objects.glob("pack/*"))
         some = (objects / f"{number:02x}" for number in range(_SAMPLE))
@@ -233,7 +233,7 @@ class SnapshotStore:
         return packs + loose * 256 // _SAMPLE
 
     def _remove_unused(self) -> None:
-        """Those of other working trees, where nobody used them for long or the tree is gone."""
+        """Remove the stores of other working trees that were not used for a long time."""
         for other in self.git_dir.parent.glob("*/state.json"):
             with contextlib.suppress(OSError):
                 if other.stat().st_mtime < time.time() - _UNUSED_S:

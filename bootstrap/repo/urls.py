@@ -1,4 +1,4 @@
-"""Addresses of repositories: which may be cloned from, and what of them may be kept.
+"""Addresses of repositories: which may be cloned from, and which parts may be kept.
 
 git runs a program for some of them (`ext::sh -c …`, any `NAME::…`, see
 gitremote-helpers(7)) and reads others as options (`-u…`): so what is allowed is
@@ -31,7 +31,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})|%[01][0-9A-Fa-f]|%7[Ff]")
 _NO_HOSTS = frozenset({"http", "https", "ssh", "file", "ftp"})  # `https:/x` lacks a slash
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"})
 
-# The doors on port 443 that hosts keep for ssh, and where the same repository has https.
+# Hosts of ssh on port 443, and the host that has the same repository over https.
 _SSH_ONLY_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -59,9 +59,9 @@ class UrlKind(Enum):
 
 
 def check_url(url: str) -> UrlKind:
-    """Say how `url` is reached. A name and password in it are allowed, and never repeated.
+    """Return how `url` is reached. A user name and password in it are allowed, and never shown.
 
-    Raises UsageError, naming what was wrong and what is allowed, for anything that is
+    Raises UsageError, which says what is wrong and what is allowed, for anything that is
     not https, ssh (`ssh://` or `user@host:path`), http or git.
     """
     _check_characters(url)
@@ -72,7 +72,7 @@ def check_url(url: str) -> UrlKind:
 
 
 def without_user_info(url: str) -> str:
-    """`url` with no credential in it; any other text comes back as it is.
+    """Return `url` without credentials; any other text is returned unchanged.
 
     http(s) loses the whole `user:token@` (and a query, where tokens are put too);
     ssh keeps the account's name, which is part of the address, and loses a password.
@@ -92,9 +92,9 @@ def without_user_info(url: str) -> str:
 
 
 def as_https(url: str) -> str:
-    """The https address at which hosts serve the same repository, with no user-info.
+    """Return the https address of the same repository on its host, without user-info.
 
-    Raises UsageError where `check_url` does.
+    Raises UsageError if `check_url` does.
     """
     kind = check_url(url)
     bare = without_user_info(url)
@@ -111,7 +111,7 @@ def as_https(url: str) -> str:
 
 
 def name_of(url: str) -> str:
-    """The folder that a clone of `url` gets: its last part without `.git`, sanitised."""
+    """Return the folder name of a clone of `url`: its last part without `.git`, sanitized."""
     path = re.split(r"[?#]", without_user_info(url), maxsplit=1)[0].rstrip("/")
     last = unquote(re.split(r"[/:\\]", path)[-1])
     return slug(last.removesuffix(".git"))
@@ -221,7 +221,7 @@ def _why_no_path(url: str) -> str:
 
 
 def _split_authority(rest: str) -> tuple[str, str]:
-    """`user@host:port` and what follows it, the slash included."""
+    """Split into `user@host:port` and the rest, with its slash."""
     end = re.search(r"[/?#]", rest)
     return (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
 
@@ -237,7 +237,7 @@ def _split_scp(url: str) -> tuple[str | None, str, str]:
 
 
 def _refused(url: str, why: str) -> UsageError:
-    # A wrong address may hold its password at an unexpected place: all before the last @ goes.
+    # A wrong address may have a password anywhere, so everything before the last @ is removed.
     address = shown(re.sub(r"://.*@", "://…@", without_user_info(url)))[:200]
     return UsageError(f"`{address}` can't be cloned on a box: {why}.", hint=ALLOWED)
 

@@ -1,9 +1,9 @@
-"""A git folder of our own that shows a repository without its configuration.
+"""A temporary git folder that shows a repository without its configuration.
 
 A repository's configuration names programs: hooks, filters, monitors, ssh commands, helpers,
-a remote from which a missing object is fetched, and whatever the next git adds. So git never
-sees it. It sees this folder: links to the objects, refs and index, no hooks, and a
-configuration that holds only settings which are listed here, and which name no program.
+a remote from which a missing object is fetched, and whatever later versions of git add. So git
+never sees it. It sees this folder: links to the objects, refs and index, no hooks, and a
+configuration that has only the settings listed here, which name no program.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..paths import temporary_dir
 from .place import Place, head
 
 Settings = Sequence[tuple[str, str | None]]
-"""Keys and values in git's order: what comes later wins. None: a key without a value."""
+"""Keys and values in git's order: later ones win. None: a key without a value."""
 
-# How files are compared and named. Nothing that git runs, writes to or connects to.
+# How files are compared and named. No programs, and nothing to write or connect to.
 _HARMLESS = re.compile(
     r"core\.(autocrlf|eol|safecrlf|checkroundtripencoding|filemode|symlinks|ignorecase"
     r"|precomposeunicode|trustctime|checkstat|excludesfile|attributesfile|bigfilethreshold"
@@ -38,7 +38,7 @@ _LINKED = re.compile(
     r"objects|refs|packed-refs|reftable|logs|shallow|index|sharedindex\.[0-9a-f]+|[A-Z_]+_HEAD"
 )
 
-# No path has a filter: this file outranks every other, and in it the last line counts.
+# No path has a filter: info/attributes outranks other files, and its last line wins.
 NO_FILTER = b"\n* -filter\n"
 
 
@@ -46,13 +46,13 @@ _views: weakref.WeakSet[View] = weakref.WeakSet()
 
 
 def remove_all() -> None:
-    """Remove the folders that there are: for an end of the program that tears nothing down."""
+    """Remove all views' folders: for a program that exits without any other cleanup."""
     for view in list(_views):
         view.remove()
 
 
 class View:
-    """Such a folder; it is gone when nobody holds it any more."""
+    """A view of a repository. Its folder is removed once nothing refers to the view."""
 
     def __init__(self, place: Place, settings: Settings) -> None:
         self._place = place
@@ -62,19 +62,19 @@ class View:
         _views.add(self)
         try:
             self.git_dir = self._made("plain", NO_FILTER)
+            """For everything except to ask which filters there would be."""
         except OSError as error:
-            if error.filename is not None:  # else it is a file of ours that has no room
+            if error.filename is not None:  # else there is no room to write one of its files
                 raise
             raise cant_write(self._folder.parent, error) from None
-        """What git is given for everything except asking which filters there would be."""
 
     @cached_property
     def with_filters(self) -> Path:
-        """The same, with the attribute `filter` as the repository has it: for asking alone."""
+        """The same with the repository's `filter` attributes: only to ask about them."""
         return self._made("filters", b"")
 
     def file(self, name: str, text: str) -> Path:
-        """A file beside it, as long as it is there."""
+        """Write a file next to it, which is removed with it."""
         file = self._folder / name
         file.write_text(text)
         return file
@@ -91,7 +91,7 @@ class View:
         own.mkdir()
         _link(place.git_dir, own)
         (own / "commondir").write_text(f"../{name}\n")
-        for part in ("objects", "refs"):  # GitPython asks for them, git doesn't
+        for part in ("objects", "refs"):  # GitPython needs them, git doesn't
             if not (own / part).exists():
                 (own / part).symlink_to(common / part)
         (own / "info").mkdir()
@@ -100,7 +100,7 @@ class View:
 
 
 def _remove(folder: Path) -> None:
-    """All of it, also where Ctrl-C comes in the midst: nobody would come back for the rest."""
+    """Remove the folder, even if Ctrl-C interrupts it: nothing would remove the rest later."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def _remove(folder: Path) -> None:
 
 def _link(real: Path, folder: Path) -> None:
     for entry in real.iterdir():
-        # A pipe would keep git waiting.
+        # A pipe would block git.
         if _LINKED.fullmatch(entry.name) and (entry.is_file() or entry.is_dir()):
             if entry.name.startswith("sharedindex."):  # git sets its time when it reads it
                 shutil.copyfile(entry, folder / entry.name)

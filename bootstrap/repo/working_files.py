@@ -1,6 +1,6 @@
-"""Which files stand in a working tree: git says what it tracks and ignores, the disk what is there.
+"""List the files in a working tree: git says what is tracked or ignored, the disk what exists.
 
-Files of submodules count as those of folders. Nothing is read but names.
+Submodules count as ordinary folders. Only names are read.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _SUBMODULE, EXECUTABLE, PLAIN = b"160000", b"100755", b"100644"
 
 # An entry of `git ls-files -t --stage --others -z`.
 _ENTRY = re.compile(rb"(?:\? ([^\0]+)|([HSMRCK]) ([0-7]{6}) ([0-9a-f]{40,64}) [0-3]\t([^\0]+))\0")
-# git takes no such name, since elsewhere it would be the folder `.git`.
+# Names that git refuses, since on other file systems they would mean the folder `.git`.
 _NO_NAME = re.compile(rb"(?i)(.*/)?(\.git|git~1)[ .]*(:.*)?(/.*)?", re.DOTALL)
 
 
 @dataclass
 class WorkingFiles:
-    """Names from the top of the repository, as bytes."""
+    """Paths from the top of the repository, as bytes."""
 
     tracked: dict[bytes, bytes] = field(default_factory=dict)
-    """Files that git tracks, with their modes there."""
+    """Files that git tracks, with their modes in the index."""
     new: set[bytes] = field(default_factory=set)
     """Files that are neither tracked nor ignored."""
     absent: dict[bytes, bytes] = field(default_factory=dict)
-    """What git holds and the working tree is to lack: a sparse checkout, a submodule that isn't
-    here. Mode and id of each, as `update-index --index-info` reads them."""
+    """What git has but the working tree is meant to lack: files of a sparse checkout, a submodule
+    that isn't here. Mode and id of each, as `update-index --index-info` reads them."""
     objects: list[Path] = field(default_factory=list)
     """Where the objects of submodules are."""
     links: set[bytes] = field(default_factory=set)
-    """What stands there as a link, of all that was looked at."""
+    """The paths that are links, of all that were looked at."""
     left: dict[bytes, str] = field(default_factory=dict)
     """What can't travel, and why."""
 
     def standing(self, root: Path) -> list[bytes]:
-        """Those of the files that are there: files, or links themselves; sorted."""
+        """Return the listed files that exist, links included, sorted; fill `links` and `left`."""
         listed = self.tracked.keys() | self.new
         found: list[bytes] = []
         for folder, entries in _scanned(os.fsencode(root), _folders(listed)):
@@ -67,18 +67,18 @@ class WorkingFiles:
 
 
 def listing(repository: Repository, *, untracked: bool) -> bytes:
-    """What git says of the files of one repository. Raises GitError."""
+    """Return git's list of the files of one repository. Raises GitError."""
     others = ("--others", "--exclude-standard") if untracked else ()
     return run(repository.folders, "ls-files", "-z", "-t", "--stage", "--cached", *others)
 
 
 def is_plain(listed: bytes) -> bool:
-    """Whether a listing says all: no submodule, and no file that may be away for git's reasons."""
+    """Whether a listing has no submodule, and no file that a sparse checkout may leave out."""
     return b" 160000 " not in listed and not re.search(rb"(?:^|\0)S ", listed)
 
 
 def untracked_first(listed: bytes) -> Iterator[bytes]:
-    """The files that git doesn't track: a listing begins with them."""
+    """Yield the files that git doesn't track: a listing starts with them."""
     for entry in _ENTRY.finditer(listed):
         if not entry[1]:
             return
@@ -86,7 +86,7 @@ def untracked_first(listed: bytes) -> Iterator[bytes]:
 
 
 def working_files(repository: Repository, listed: bytes, *, untracked: bool) -> WorkingFiles:
-    """Its files and those of its submodules. Raises GitError."""
+    """Return the files of a repository and of its submodules. Raises GitError."""
     found = WorkingFiles()
     _add(found, repository, listed, b"", untracked=untracked, top=repository)
     return found
@@ -131,7 +131,7 @@ def _add(  # noqa: PLR0913 - what is handed down through submodules
 
 
 def _is_folder(place: bytes) -> bool:
-    """Whether it is one itself, and no link to one."""
+    """Whether it is a folder itself, not a link to one."""
     try:
         return stat.S_ISDIR(os.lstat(place).st_mode)
     except OSError:
@@ -139,7 +139,7 @@ def _is_folder(place: bytes) -> bool:
 
 
 def submodule(top: Repository, path: bytes) -> Repository | str:
-    """The repository at `path` below the top of another; why not, where it can't be taken."""
+    """Open the submodule at `path` of `top`; return the reason if it can't be taken."""
     root = top.place.root / decoded(path)
     if top.place.bare or not os.path.lexists(root / ".git"):
         return "a submodule that isn't here (git submodule update --init)"
@@ -156,7 +156,7 @@ def submodule(top: Repository, path: bytes) -> Repository | str:
 
 
 def _folders(paths: Iterable[bytes]) -> set[bytes]:
-    """Their folders, and those around these, each with a slash; the top is empty."""
+    """Return all folders around the paths, each with a slash at its end; the top is empty."""
     found = {b""}
     for path in paths:
         for folder in _upwards(path):
@@ -167,13 +167,13 @@ def _folders(paths: Iterable[bytes]) -> set[bytes]:
 
 
 def _upwards(path: bytes) -> Iterator[bytes]:
-    """The folders around a path, the nearest first."""
+    """Yield the folders around a path, the nearest first."""
     while path := path.rpartition(b"/")[0]:
         yield path
 
 
 def _scanned(root: bytes, folders: set[bytes]) -> Iterator[tuple[bytes, list[os.DirEntry[bytes]]]]:
-    """What is in those of the folders that are folders, not links to one."""
+    """Yield each folder with its entries, but no links to folders."""
     real = {b""}
     for folder in sorted(folders):
         if folder not in real:

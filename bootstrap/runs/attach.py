@@ -1,4 +1,4 @@
-"""Attaching a terminal to a run's session, through the real ssh and the box's tmux."""
+"""Attach the terminal to a run's session, with the system's ssh and the box's tmux."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bootstrap.ui.screen import Screen
 
 
 def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
-    """Replace this program by the session. Raises UsageError, BoxLacksError."""
+    """Replace this process with the attached session. Raises UsageError, BoxLacksError."""
     if not sys.stdin.isatty():
         where = f" --host {shlex.quote(options.host)}" if options.host else ""
         raise UsageError(
@@ -49,13 +49,13 @@ def attach_to(options: BoxOptions, screen: Screen, *, run: str | None, every: bo
             )
     screen.close()
     tmux = ["tmux", "-u", "-L", "boxstrap", "attach-session", "-t", f"={chosen.session}"]
-    # Through sh, since zsh as a login shell takes `=train` for the path of a program.
+    # Through sh, because a login shell zsh would expand `=train` to the path of a program.
     line = shell_command(f"exec {shlex.join(tmux)}")
     become(ssh_command(connection.box, line, terminal=True) or tmux)
 
 
 def ssh_command(box: BoxHandle, line: str, *, terminal: bool) -> list[str]:
-    """The real ssh, which runs this command line on the box; nothing for this machine."""
+    """Return the ssh command that runs this line on the box; an empty list for `local`."""
     endpoint = box.endpoint
     if endpoint is None:
         return []
@@ -66,7 +66,7 @@ def ssh_command(box: BoxHandle, line: str, *, terminal: bool) -> list[str]:
         "UpdateHostKeys": "no",
         "ForwardAgent": "no",
         "ForwardX11": "no",
-        "ControlPath": "none",  # one that stands was held to another pin, or is somebody else's
+        "ControlPath": "none",  # an existing master may have checked another key, or isn't ours
     }
     flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     if endpoint.chosen_identity:
@@ -76,10 +76,10 @@ def ssh_command(box: BoxHandle, line: str, *, terminal: bool) -> list[str]:
 
 
 def become(command: list[str]) -> None:
-    """Replace this program by another one. Raises UsageError where it is not installed."""
+    """Replace this process with another program. Raises UsageError if it is not installed."""
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]} is not installed on this machine.")
     sys.stdout.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and so would what follows
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # else it inherits Python's SIG_IGN
     os.execv(program, command)  # noqa: S606 - a list, no shell

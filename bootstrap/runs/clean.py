@@ -1,4 +1,4 @@
-"""`clean`: trees beside the main one that nobody needs any more, off the box."""
+"""`clean`: remove trees beside the main one that are no longer needed from the box."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bootstrap.ui.screen import Screen
 
 
 def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], look: bool) -> None:
-    """Remove those whose runs are over and that hold nothing; `discard`: those that may hold what
-    they like. With `look` only say what would be.
+    """Remove trees whose runs are over and that hold no work; those in `discard` may hold work.
+    With `look`, only show what would be removed.
 
-    Raises NotSafeError with the list of what others hold, and as `clean_trees`.
+    Raises NotSafeError if a tree is kept for what it holds, and as `clean_trees`.
     """
     with connect(options, screen) as connection:
         trees = clean_trees(

@@ -1,4 +1,4 @@
-"""A connection to a box that was set up before: its link, its state, and which run is meant."""
+"""A connection to a known box: its link, its state, and which of its runs are meant."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class BoxConnection:
     redactor: Redactor
     """Redacts the secrets that the box was given."""
     redacted_there: Sequence[str] = ()
-    """Those that the box redacts itself: no value of them is here."""
+    """Names of the secrets that the box redacts, because their values are not on this machine."""
     details: RunDetails = NO_DETAILS
-    """What was asked of its runs beside the probe."""
+    """Details of its runs that were asked together with the probe."""
     own: str = ""
-    """What the box calls the repository stood in; "" in none."""
+    """The box's key for the current repository; "" outside a repository."""
 
     def __enter__(self) -> BoxConnection:
         return self
@@ -45,11 +45,11 @@ class BoxConnection:
         self.link.close()
 
     def runs(self, name: str | None, *, every: bool = False) -> list[Run]:
-        """The runs that are meant, the newest first. Raises UsageError, see `select_runs`."""
+        """Return the selected runs, newest first. Raises UsageError, see `select_runs`."""
         return select_runs(self.box_state.runs, self.own, name, every=every, where=self.link.label)
 
     def repository(self, run: Run) -> str:
-        """What the run's repository is called on this box."""
+        """Return the name of the run's repository on this box."""
         return repository_names({one.repo_key for one in self.box_state.runs})[run.repo_key]
 
 
@@ -61,9 +61,9 @@ def connect(
     with_details: bool = False,
     opens_forwards: bool = False,
 ) -> BoxConnection:
-    """Log in and ask; `here` is the repository stood in, where it was read already.
+    """Log in and probe the box; `here` is the current repository, if it was read already.
 
-    `opens_forwards` is `find_box`'s. Raises UsageError, UnreachableError, HostKeyError.
+    `opens_forwards` is passed to `find_box`. Raises UsageError, UnreachableError, HostKeyError.
     """
     from bootstrap.secrets.values import redacted_there
 
@@ -75,7 +75,7 @@ def connect(
     redactor = redactor_for(box.known, options)
     screen.redact = redactor.text
     if here is None:
-        own, root = current_repository(options)  # while it connects
+        own, root = current_repository(options)  # in parallel with connecting
     link = ReconnectingLink(box.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     try:
         workdir = box.known.workdir
@@ -97,16 +97,16 @@ def connect(
     own = own and (box_state.repo_key or own)
     if own and own not in {run.repo_key for run in box_state.runs}:
         own = _named_here(options) or own
-    if box_state.lease and not with_details:  # `status` has it among its lines
+    if box_state.lease and not with_details:  # `status` shows it itself
         screen.note("lease", "; ".join(box_state.lease.lines()).removeprefix("lease: "))
     there = redacted_there(box.known, box_state, redactor.secrets)
     return BoxConnection(box, link, box_state, workdir, redactor, there, details, own)
 
 
 def current_repository(options: BoxOptions) -> KeyAndRoot:
-    """Key and first commit of the repository stood in; "" in none, which is no error here.
+    """Return key and first commit of the current repository; both "" (no error) outside of one.
 
-    One that can't be read has a key that no box knows: its runs are nobody else's.
+    If it can't be read, its folder's name is the key: no box has runs under that.
     """
     from bootstrap.repo.here import read
     from bootstrap.repo.place import repository_root
@@ -120,7 +120,7 @@ def current_repository(options: BoxOptions) -> KeyAndRoot:
 
 
 def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
-    """Redacts what the box was given, or where nobody noted that, what the profile here names."""
+    """Redact the secrets the box was given or, if that is not recorded, those of the profile."""
     from bootstrap.consent import usable
     from bootstrap.secrets.values import redactor_of
 
@@ -134,7 +134,7 @@ def redactor_for(box: KnownBox, options: BoxOptions) -> Redactor:
 
 
 def _named_here(options: BoxOptions) -> str:
-    """The key of the repository that the profile here names by its URL; "" where it names none."""
+    """Return the key of the repository at the profile's `git.url`; "" if it has none."""
     from bootstrap.consent import usable
     from bootstrap.repo.here import name_and_key
 
@@ -146,7 +146,7 @@ def _named_here(options: BoxOptions) -> str:
 
 
 def redactor_of_all(options: BoxOptions) -> Redactor:
-    """Redacts what any known box was given: which are meant is known later."""
+    """Redact the secrets of every known box, for use before it is clear which boxes are meant."""
     from bootstrap.secrets.values import redactor_of
 
     boxes = all_boxes()
@@ -155,7 +155,7 @@ def redactor_of_all(options: BoxOptions) -> Redactor:
 
 
 def meant(options: BoxOptions, hosts: Sequence[str]) -> list[BoxOptions]:
-    """One question for each box: those named, else those of this repository, else all known."""
+    """Return options for each box: the named ones, else this repository's, else all known."""
     if not hosts:
         from bootstrap.repo.here import read
 

@@ -1,4 +1,4 @@
-"""Why a run failed, as far as its box and the end of its log tell. Pure."""
+"""Find out why a run failed, from what its box reports and the end of its log. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bootstrap.text.sizes import size
 
 _LINES = 8
 _MORE_OF_EXCEPTION = 2
-"""Lines that its message may have beyond the first."""
+"""Lines that an exception's message may have after the first."""
 _AFTER_TRACEBACK = 30
-"""Lines that may follow it, as a launcher's summary; what lies further back ended nothing."""
+"""Lines that may follow it, such as a launcher's summary; an earlier one did not end the run."""
 _WIDTH = 160
 """Characters of a line that are shown."""
 _SIGKILL = 137
@@ -26,7 +26,7 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]{0,200}(:|$)")
 _LAUNCHERS = re.compile(
     r"(torch\.distributed\.\S*ChildFailedError|subprocess\.CalledProcessError)\b"
 )
-"""Exceptions of what only started the program: the program's own stands above them."""
+"""Exceptions of a launcher; the exception of the program itself is above them."""
 _UNDERLINE = re.compile(r"[\s~^]*\^[\s~^]*")
 
 _AMOUNT = r"[\d.,]{1,20} ?(?:[KMGT]i?B|bytes)"
@@ -40,7 +40,7 @@ _FREE = re.compile(rf"of which ({_AMOUNT}) is free|({_AMOUNT}) free")
 _TOTAL = re.compile(rf"total capaci?ty of ({_AMOUNT})|({_AMOUNT}) total capacity")
 
 _KILLED = re.compile(r"(\d{1,6}) (\d{1,18}|-) (\d{1,18}|-) (.{1,60})")
-"""How many processes; bytes that the box may use, bytes that the last one held, its name."""
+"""Count of processes; bytes that the box may use, bytes that the last process held, its name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Failure:
     what: str
     hint: str = ""
     lines: tuple[str, ...] = ()
-    """The end of the log that says so: of a traceback its last lines."""
+    """The end of the log that shows it, or the last lines of the traceback."""
 
     def as_dict(self) -> dict[str, object]:
         """As `--json` prints it."""
@@ -61,10 +61,10 @@ class Failure:
 def find_failure(
     run: Run, log_end: bytes, redact: Callable[[str], str] = str, *, is_cut: bool = False
 ) -> Failure | None:
-    """Why it failed; None where it did not. A log that `is_cut` begins with half a line."""
+    """Return why it failed; None if it did not. A log that `is_cut` starts within a line."""
     if not run.failed:
         return None
-    # Redacted as a whole: a secret may have several lines.
+    # Redact before splitting: a secret may span several lines.
     log = redact(sanitize(log_end)).split("\n")[is_cut:]
     lines = [line for line in (one.rstrip() for one in log) if line]
     traceback = _last_traceback(lines)
@@ -86,7 +86,7 @@ def find_failure(
 def find_failures(
     runs: Sequence[Run], log_ends: Mapping[str, bytes], redact: Callable[[str], str], most: int
 ) -> dict[Run, Failure]:
-    """Those of the runs that failed; `log_ends` has by `KEY/NAME` up to `most` bytes of a log."""
+    """Map failed runs to why; `log_ends` has the last `most` bytes of a log, by `KEY/NAME`."""
     found = {}
     for run in runs:
         end = log_ends.get(f"{run.repo_key}/{run.name}", b"")
@@ -97,7 +97,7 @@ def find_failures(
 
 
 def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
-    """What the box counted while the run lived: others of its processes may be among them."""
+    """The box counts all kills while the run lives: some may be of processes of other runs."""
     found = _KILLED.fullmatch(run.killed_for_memory)
     count = number(found[1]) if found else 0
     if not found or not count:
@@ -121,7 +121,7 @@ def _not_for_memory(run: Run) -> str:
 
 
 def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure | None:
-    """The last such line, whichever framework wrote it."""
+    """Read the last out-of-memory line of any framework."""
     told = next((line for line in reversed(lines) if _OUT_OF_MEMORY.search(line)), None)
     if told is None:
         return None
@@ -141,7 +141,7 @@ def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure 
 
 
 def _last_traceback(lines: Sequence[str]) -> list[str]:
-    """The last traceback of the program itself, without its first line; else nothing."""
+    """Return the program's last traceback without its first line; empty if there is none."""
     bare = [_RANK.sub("", line, count=1) if line.startswith("[") else line for line in lines]
     starts = [at for at, line in enumerate(bare) if line.strip() == _TRACEBACK]
     found: list[str] = []
@@ -155,7 +155,7 @@ def _last_traceback(lines: Sequence[str]) -> list[str]:
 
 
 def _size_of_traceback(lines: Sequence[str]) -> int:
-    """How many lines it has, to the end of its exception; all where it was cut off."""
+    """Count the lines up to the end of the exception; all lines if the traceback is cut off."""
     end = next((at for at, line in enumerate(lines[1:], 1) if _is_exception(line)), len(lines))
     most = min(len(lines), end + 1 + _MORE_OF_EXCEPTION)
     return next((at for at in range(end + 1, most) if not lines[at][0].isspace()), most)

@@ -18,7 +18,7 @@ class GpuUse:
     index: int
     load: int | None
     memory_used: int | None
-    """By the run, where the box says whose it is; else by all."""
+    """Used by the run, if the box reports that; else by all processes."""
     memory_total: int | None
 
     def as_dict(self) -> dict[str, object]:
@@ -27,8 +27,8 @@ class GpuUse:
 
 
 def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[GpuUse, ...]:
-    """Those that a live run uses, by its processes. Where these can't be seen (in a container the
-    driver's numbers are others) those it was given, or all where no other run lives; else none."""
+    """Return the GPUs that a live run's processes use. If those can't be seen (in a container the
+    driver sees other pids): the GPUs it was given, else all if no other run is live, else none."""
     if run.state != "running":
         return ()
     path = f"{run.repo_key}/{run.name}"
@@ -45,7 +45,7 @@ def gpu_use(run: Run, runs: Sequence[Run], gpus: Sequence[UsedGpu]) -> tuple[Gpu
 
 
 def gpus_in_words(run: Run, uses: Sequence[GpuUse]) -> str:
-    """What they do; where nobody sees that, or the run waits, those it was given."""
+    """Describe the use of its GPUs; if it is unknown, or the run waits, the GPUs it was given."""
     goes_on = run.goes_on
     return in_words(uses) or (f"GPU {run.gpus}" if run.gpus and goes_on else "")
 
@@ -55,7 +55,7 @@ def _use(gpu: UsedGpu, memory_used: int | None) -> GpuUse:
 
 
 def in_words(uses: Sequence[GpuUse]) -> str:
-    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; of several their mean and their sum."""
+    """`GPU 0: 97 %, 41.2 of 80.0 GiB`; for several GPUs the mean load and the total memory."""
     if not uses:
         return ""
     loads = [use.load for use in uses if use.load is not None]

@@ -1,4 +1,4 @@
-"""The secrets of a profile and of boxes: names, where each comes from, which boxes hold it."""
+"""The secrets of a profile and of boxes: name, source, and which boxes hold each."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _WIPERS = ("have", "write_file"), ("as_shell", "wipe_secrets")
 
 @dataclass(frozen=True)
 class SecretRow:
-    """One secret: whether the profile names it, where its value is, and who holds it."""
+    """One secret: whether the profile names it, where its value is, and which boxes hold it."""
 
     name: str
     origin: str | None
-    """`environment`, `.env`, `command`; None where it has no source here."""
+    """`environment`, `.env`, `command`; None if it has no source on this machine."""
     named: bool
     boxes: tuple[str, ...]
-    """The boxes that hold it, as far as is known here."""
+    """The boxes that hold it, by the records on this machine."""
     held: bool | None = None
-    """Whether the box that was asked holds it; None where none was asked."""
+    """Whether the box that was asked holds it; None if none was asked."""
     same: bool | None = None
-    """Whether that is the value from here; None where nobody knows."""
+    """Whether the box has the same value as this machine; None if unknown."""
 
     def as_dict(self) -> dict[str, object]:
         """The row as `--json` prints it."""
@@ -50,7 +50,7 @@ class SecretRow:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """The row as people read it."""
+        """The row as printed in a table."""
         origin = f"from {self.origin}" if self.origin else "no value here"
         held = {True: "the box holds it", False: "the box has none", None: ""}[self.held]
         if self.same is False:
@@ -62,18 +62,18 @@ class SecretRow:
 
 @dataclass(frozen=True)
 class WipedSecrets:
-    """What was taken off a box."""
+    """The secrets that were removed from a box."""
 
     box: str
     names: tuple[str, ...]
     runs: tuple[str, ...]
-    """Runs that live, and keep what they were started with."""
+    """Live runs, which keep the secrets that they were started with."""
 
 
 def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
-    """Every secret that is named or held. With a host that box is asked; without one, none.
+    """List every secret that is named or held. Only a box given by `--host` is asked.
 
-    Raises ProfileError, UsageError, and what stood in the way of asking the box.
+    Raises ProfileError, UsageError, and as `connect`.
     """
     loaded = load_profile(options, kinds=())
     folder = folder_of(loaded, repository_root(options.place))
@@ -81,7 +81,7 @@ def list_secrets(options: BoxOptions, screen: Screen) -> list[SecretRow]:
     if options.host is not None:
         with connect(options, screen) as connection:
             held = connection.box_state.secrets
-            # What it says of others is a stranger's word: HOME would be redacted from then on.
+            # Don't trust the box with other names: if it said HOME, HOME would always be redacted.
             ours = {*(connection.box.known.secrets or ()), *loaded.profile.secrets}
             note_held(connection.box, [name for name in held if name in ours])
     return _rows(loaded.profile.secrets, folder, held)
@@ -112,7 +112,7 @@ def _rows(named: list[str], folder: Path | None, held: Mapping[str, str] | None)
 
 
 def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
-    """Take all secrets off the box. Raises BusyError where a setup is at work on it."""
+    """Remove all secrets from the box. Raises BusyError while a setup is running on it."""
     with connect(options, screen) as connection:
         known, box_state = connection.box.known, connection.box_state
         base, shell = _WIPERS
@@ -130,7 +130,7 @@ def wipe_secrets(options: BoxOptions, screen: Screen) -> WipedSecrets:
 
 
 def what_was_wiped(answer: bytes, label: str) -> tuple[str, ...]:
-    """Read what the box says of it: names. Raises BusyError where a setup is at work."""
+    """Read the wiped names from the box's answer. Raises BusyError while a setup is running."""
     said = list(rows(answer))
     if any(word == "busy" for word, _ in said):
         raise BusyError(

@@ -1,4 +1,4 @@
-"""The lease of a box: how it stands; extended, or ended, by a person; what it may destroy."""
+"""The lease of a box: show, extend or release it, and report which results are safe."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _PATIENCE_S = 60.0
 
 
 def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, release: bool) -> None:
-    """Say how the box's lease stands, after it was extended by a time (`2h`), or ended.
+    """Show the box's lease, after extending it by a time (`2h`) or releasing it.
 
-    Raises UsageError where the box has none, or the time is none; as `connect`.
+    Raises UsageError if the box has no lease or the time is invalid; as `connect`.
     """
     added = _seconds(extend) if extend is not None else 0
     if extend is not None and release:
@@ -59,7 +59,7 @@ def show_lease(options: BoxOptions, screen: Screen, *, extend: str | None, relea
 
 
 def _note(box: BoxHandle, word: str, added: int) -> None:
-    """Keep for a guard of this machine what a person did."""
+    """Record the change for a guard on this machine."""
     lease = box.known.lease
     if word == "released" and lease:
         box.save(replace(box.known, lease={}))
@@ -83,9 +83,9 @@ def _seconds(text: str) -> int:
 def ask_lease(
     wire: Wire, *, workdir: str, what: str, seconds: int, asked_as: str
 ) -> tuple[str, BoxLease | None]:
-    """Look at the box's lease, `extend` or `release` it: a word, and how it stands now.
+    """`look` at, `extend` or `release` the lease; return the box's word and the lease as it is now.
 
-    What is asked again under one name is done once. Raises LinkLost, NoAnswer.
+    Repeating a request with the same `asked_as` has no further effect. Raises LinkLost, NoAnswer.
     """
     query = build_query("lease", workdir=workdir, what=what, seconds=str(seconds), id=asked_as)
     found = list(rows(exchange(wire, query, timeout=_PATIENCE_S)))
@@ -94,8 +94,8 @@ def ask_lease(
 
 
 def tell_safe(connection: BoxConnection, run: Run, manifest: Manifest) -> None:
-    """Tell the box what of a run lies here, verified: for that alone its lease destroys it."""
+    """Report a run's verified results to the box: its lease only destroys it if they are safe."""
     name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
     query = build_query("safe", workdir=connection.workdir, run=name, note=note)
-    with suppress(LinkLost, NoAnswer):  # a box that does not hear is not destroyed
+    with suppress(LinkLost, NoAnswer):  # without this note the box is not destroyed
         exchange(connection.link.wire, query, timeout=_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""How a log is written to standard output: as it is, line by line with its run, as JSON."""
+"""Write a log to standard output: unchanged, with the run's name before each line, or as JSON."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import json
 import sys
 
 _LONGEST_LINE = 1024 * 1024
-"""Bytes of a line in one JSON object, or behind one name; a longer one comes in several."""
+"""Bytes of a line in one JSON object, or after one name; a longer line is split."""
 
 
 class PlainLog:
-    """Log as it is."""
+    """A log, unchanged."""
 
     def write(self, data: bytes) -> None:
-        """Write what is next of it."""
+        """Write the next piece."""
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
     def end(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no data is held back."""
 
 
 class NamedLog:
-    """Log of one run among several: whole lines, each behind its name."""
+    """The log of one run among several: whole lines, each after the run's name."""
 
     def __init__(self, name: str) -> None:
         self._name = f"{name} | ".encode()
         self._rest = b""
 
     def write(self, data: bytes) -> None:
-        """Write the lines that are whole by now."""
+        """Write the lines that are complete so far."""
         whole, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline and len(self._rest) > _LONGEST_LINE:
             whole, newline, self._rest = self._rest, b"\n", b""
@@ -39,15 +39,15 @@ class NamedLog:
             sys.stdout.buffer.flush()
 
     def end(self) -> None:
-        """A last line need not end with a newline."""
+        """Write a last line that lacks its newline."""
         if self._rest:
             self.write(b"\n")
 
 
 class JsonLog:
-    """One JSON object a line; of a line that is too long several, all but the last `cut`.
+    """One JSON object per line; several for a line that is too long, all but the last with `cut`.
 
-    `also` stands in each.
+    `also` is added to each object.
     """
 
     def __init__(self, **also: object) -> None:
@@ -55,7 +55,7 @@ class JsonLog:
         self._also = also
 
     def write(self, data: bytes) -> None:
-        """Write the lines that are whole by now."""
+        """Write the lines that are complete so far."""
         begin, *others = data.split(b"\n")
         self._rest += begin
         for other in others:
@@ -66,7 +66,7 @@ class JsonLog:
         sys.stdout.buffer.flush()
 
     def end(self) -> None:
-        """A last line need not end with a newline."""
+        """Write a last line that lacks its newline."""
         if self._rest:
             self.write(b"\n")
 
@@ -78,5 +78,5 @@ class JsonLog:
 
 
 def _whole_characters(data: bytearray, most: int) -> int:
-    """No more than `most` bytes, without cutting a character of UTF-8 in two."""
+    """Return a size of at most `most` bytes that does not split a UTF-8 character."""
     return next((at for at in range(most, most - 4, -1) if data[at] & 0xC0 != 0x80), most)

@@ -1,4 +1,4 @@
-"""One log on a box, from a byte on: as it is, or as it grows, each byte once, across lost links."""
+"""Read a log on a box, as it is or as it grows: from any byte, each once, across lost links."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bootstrap.protocol.run import Run, as_it_ended
 
 _PIECE = 1024 * 1024
 _HOLE = bytes(4096)
-"""Zeros that no program writes: what the box let go reads as these."""
+"""Zeros that no program writes: parts of a log that the box dropped read as these."""
 _LONGEST = 40
 _WAITING = 4
-"""Pieces that may wait to be shown, where several logs are read."""
+"""Pieces that may wait to be shown, if several logs are read."""
 
 
 @dataclass
 class LogReader:
-    """The log of a run, or of a step (`run` is None), by one link that several may share."""
+    """The log of a run, or of a step (`run` is None); several readers may share a link."""
 
     link: ReconnectingLink
     workdir: str
@@ -35,20 +35,20 @@ class LogReader:
     run: Run | None = None
     redacted_there: Sequence[str] = ()
     at: int = 0
-    """The byte that comes next."""
+    """The position of the next byte."""
     skipped: int = 0
-    """Bytes that the box let go before they came here."""
+    """Bytes that the box dropped before they were read."""
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """Those that share the link share this: one of them makes it anew."""
+    """Shared by the readers of one link, so that only one of them reconnects."""
     _looked_at: int = -1
-    """Where zeros were found last."""
+    """Where the log was kept from when zeros were last found."""
     over: Run | None = None
-    """The run as it was when it had ended; None while it goes on, or where that is not asked."""
+    """The run as it ended; None while it is live, or if its end is not asked for."""
     ended: int | None = None
-    """When that was, on the box's clock."""
+    """When it ended, on the box's clock."""
 
     def find_start(self, since: int) -> bool:
-        """Begin where the log is written since that second of the box's clock, if it tells.
+        """Start at what was written since that second of the box's clock; whether the box knows it.
 
         Raises LinkLost, NoAnswer.
         """
@@ -57,20 +57,20 @@ class LogReader:
         return found is not None
 
     def as_it_is(self) -> Iterator[bytes]:
-        """All that is there by now. Raises LinkLost; NoAnswer."""
+        """Yield the log as it is now. Raises LinkLost, NoAnswer."""
         there = RedactedThere(self.redacted_there)
         first = f"+{self.at + 1}"
         query = build_query("tail", there, workdir=self.workdir, file=self.file, bytes=first)
         yield from _pieces(stream_answer(self.link.wire, query))
 
     def as_it_grows(self) -> Iterator[bytes]:
-        """All of it to the end of its run; a step's log has none. Raises as `reconnect` does."""
+        """Yield the log until its run ends; a step's log never ends. Raises as `reconnect`."""
         backoff = Backoff()
         while not self.over:
             wire = self.link.wire
             try:
                 yield from self._over(wire)
-                # A stream that was left keeps its window, ten MiB, in a cycle.
+                # The abandoned stream is in a reference cycle that keeps its 10 MiB window alive.
                 gc.collect()
             except LinkLost as lost:
                 backoff.lost(lost, news=self.at)
@@ -79,7 +79,7 @@ class LogReader:
                         self.link.reconnect(lost)
 
     def _over(self, wire: Wire) -> Iterator[bytes]:
-        """What comes over this wire, until the run is over, or a hole begins."""
+        """Yield what arrives over this wire, until the run is over or a hole starts."""
         stream = follow_file(
             wire, self.file, workdir=self.workdir, start=self.at, redact=self.redacted_there
         )
@@ -98,7 +98,7 @@ class LogReader:
         self, wire: Wire, stream: AnswerStream, end: CompletionPoller
     ) -> Iterator[bytes]:
         for piece in _pieces(stream):
-            # Zeros that are there when it is looked again are the program's own.
+            # Zeros at a place that was already asked about were written by the program.
             before = self.at + piece.find(_HOLE) if _has_hole(piece) else self._looked_at
             if before != self._looked_at:
                 stream.close()
@@ -120,7 +120,7 @@ class LogReader:
             raise end.trouble or LinkLost(self.link.label)
 
     def _start(self, wire: Wire, since: str) -> int | None:
-        """From which byte on it is kept, or written since then; None where the box can't tell."""
+        """Ask from which byte the log is kept, or was written since; None if the box can't tell."""
         query = self._about_run("log_start", since)
         return number(exchange(wire, query, timeout=ANSWER_S)[:_LONGEST].strip())
 
@@ -130,9 +130,9 @@ class LogReader:
 
 
 def together(readers: Sequence[LogReader], *, follow: bool) -> Iterator[tuple[int, bytes]]:
-    """What comes of each, with its place in `readers`; nothing (b"") at its end.
+    """Yield pieces of each log with its index in `readers`; b"" at its end.
 
-    Several are read at the same time where they grow, else one after the other. Raises what
+    With `follow` several are read at the same time, else one after the other. Raises what
     reading raises.
     """
     if len(readers) == 1 or not follow:
@@ -166,7 +166,7 @@ def _read_into(
 
 
 def _has_hole(piece: bytes) -> bool:
-    # The first test runs at memory speed.
+    # The first test is much faster.
     return b"\0" in piece and _HOLE in piece
 
 

@@ -1,4 +1,4 @@
-"""The logs of runs, or of a step: which are meant, and how what is read of them is shown."""
+"""`logs`: select the logs of runs or of a step, and show them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from bootstrap.ui.screen import Screen
 
 @dataclass(frozen=True)
 class LogWish:
-    """Which logs are meant, and what of them."""
+    """Which logs to show, and which part of them."""
 
     names: Sequence[str] = ()
-    """Runs, as `--run` takes them; none: the newest."""
+    """Runs, as `--run` takes them; the newest run if empty."""
     every: bool = False
-    """Of all repositories on the box."""
+    """Whether runs of all repositories on the box count."""
     live: bool = False
-    """Every run that lives."""
+    """Whether to show every live run."""
     step: str | None = None
     since: str | None = None
     follow: bool = False
@@ -41,7 +41,7 @@ class LogWish:
 
 @dataclass
 class _ShownLog:
-    """What a log goes through on its way to standard output."""
+    """A log on its way to standard output: sanitized, then redacted, then written."""
 
     sanitizer: SanitizeStream
     redactor: RedactStream
@@ -56,10 +56,10 @@ class _ShownLog:
 
 
 def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: bool) -> None:
-    """Write the logs to standard output, cleaned, with the secrets of the profile redacted.
+    """Write the logs to standard output, sanitized and with secrets redacted.
 
-    Following ends when the runs do, and says how. Raises UsageError where there is no such
-    run or step, TrainingFailedError where a run that was followed failed.
+    Following ends when the runs end, and shows how they ended. Raises UsageError if there is no
+    such run or step, TrainingFailedError if a followed run failed.
     """
     ago = _checked(wish)
     with connect(options, screen) as connection:
@@ -103,7 +103,7 @@ def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: boo
 
 
 def _checked(wish: LogWish) -> int | None:
-    """How long ago `--since` is. Raises UsageError."""
+    """Return how many seconds ago `--since` is; None without it. Raises UsageError."""
     if wish.step and wish.step not in NAMES:
         raise UsageError(f"there is no step {wish.step!r}.", hint=f"The steps: {', '.join(NAMES)}")
     if wish.step and (wish.names or wish.live or wish.since):
@@ -126,7 +126,7 @@ def _readers(connection: BoxConnection, wish: LogWish, screen: Screen) -> list[L
 
 
 def _meant(connection: BoxConnection, wish: LogWish) -> list[Run]:
-    """The runs, in the order in which they were named, or the oldest first."""
+    """Return the named runs in the order given, or the live ones, oldest first."""
     if not wish.live:
         names: list[str | None] = [*wish.names] or [None]
         return [connection.runs(name, every=wish.every)[0] for name in names]
@@ -170,7 +170,7 @@ def _shown(
 
 
 def _end_of(run: Run, ended: int | None, price: float) -> tuple[int | None, str]:
-    """How long a run took that was followed to its end, and the last word on it."""
+    """Return how long a followed run took, and a sentence on how it ended."""
     took = None if ended is None else max(0, ended - (run.begun or run.started))
     after = "" if took is None else f" after {took_in_words(took, price)}"
     return took, f"{run.name} {run.outcome()}{after}"

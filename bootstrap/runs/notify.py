@@ -1,4 +1,4 @@
-"""Telling a person that a run is over: the terminal's bell, and commands of their own."""
+"""Notify the user that a run is over: the terminal's bell, and the user's own commands."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _COMMAND_S = 30
 
 
 def notify_file() -> Path:
-    """The file with the person's commands, a line each: `NAME: command`."""
+    """Return the file with the user's commands, one per line: `NAME: command`."""
     return config_dir() / "notify.yaml"
 
 
 def own_notifiers() -> dict[str, str]:
-    """Those commands by name. Raises UsageError for a file that can't be used."""
+    """Read those commands, by name. Raises UsageError for an unusable file."""
     return read_commands(notify_file(), 'notify-send boxstrap "$BOXSTRAP_MESSAGE"')
 
 
 def ring() -> None:
-    """The terminal's bell, where somebody looks at one."""
+    """Ring the terminal's bell, if stderr is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write("\a")
         sys.stderr.flush()
@@ -37,9 +37,9 @@ def ring() -> None:
 def notify(
     commands: dict[str, str], run: Run, box: str, message: str, warn: Callable[[str], None]
 ) -> None:
-    """Run the commands, in the home folder; one that fails is a warning.
+    """Run the commands in the home folder; a failed one is only a warning.
 
-    They find what to tell in their environment. No word of a log is in it.
+    They get the message in their environment, which contains nothing from a log.
     """
     told = {
         "BOXSTRAP_MESSAGE": message,

@@ -1,4 +1,4 @@
-"""The repository on a box, and its environment: what an editor, a shell or a command goes to."""
+"""The repository on a box, and its environment, for editors, shells and commands."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class RemoteProject:
 
 
 def project_of(connection: BoxConnection) -> RemoteProject:
-    """That of the repository stood in, where the box has it; else that of the last setup from here.
+    """Return the current repository's project if the box has it, else the last setup's from here.
 
-    Raises UsageError where there is none, and where standing nowhere it could be one of several.
+    Raises UsageError if there is none, or if outside a repository several could be meant.
     """
     keys = {run.repo_key for run in connection.box_state.runs}
     if not connection.own and len(keys) > 1:
@@ -53,7 +53,7 @@ def project_of(connection: BoxConnection) -> RemoteProject:
 
 
 def _of(connection: BoxConnection, box_state: BoxState) -> RemoteProject | None:
-    """The project whose key the box was asked about, if its folder is there."""
+    """Return the project that the box was probed for, if its folder is there."""
     facts = box_state.facts
     folder = box_state.repo_dir
     if "placed" not in facts or not folder.startswith("/"):

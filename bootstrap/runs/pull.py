@@ -1,4 +1,4 @@
-"""`pull`: a run's results brought here, once or as they become complete, and what is said of it."""
+"""`pull`: copy a run's results to this machine, once or as they become complete."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ from bootstrap.transfer.receipt import receipt_file, write_receipt
 from bootstrap.ui.screen import Screen
 
 _LOOK_S = 1.0
-"""Between two looks at the box."""
+"""Seconds between two looks at the box."""
 _AT_ONCE = 256 * 10**6
-"""Bytes that are taken between two looks while the run lives."""
+"""Bytes that are taken between two looks while the run is live."""
 _IDLE_LOOKS = 4
-"""After so many that bring nothing, what is written to all the time is waited for no more."""
+"""Looks without a new file, after which files that are constantly written to are given up."""
 _SETTLED = frozenset({"held", "checkpoint"})
-"""Why a file is not complete that a moment more would not make so."""
+"""Reasons for an incomplete file that a short wait does not change."""
 _ANSWER_S = 60.0
 _LONGEST = 400
 
 
 @dataclass(frozen=True)
 class PullWish:
-    """What is to come, and where to."""
+    """What to pull, and where to."""
 
     most: int
-    """Bytes that the results may be."""
+    """The most bytes that the results may have."""
     run: str | None = None
     to: Path | None = None
     watch: bool = False
 
 
 def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
-    """Bring a run's results here, and say what came.
+    """Copy a run's results to this machine, and show what was copied.
 
-    Raises UsageError where the run has none, or was never begun; NotSafeError where not all of
+    Raises UsageError if the run has none or was never started; NotSafeError if not all of
     them are here and verified, or they are more than is allowed; BusyError, UnreachableError.
     """
     with connect(options, screen) as connection:
@@ -73,7 +73,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
 def pull_run(
     options: BoxOptions, screen: Screen, wish: PullWish, connection: BoxConnection, run: Run
 ) -> Pulled:
-    """Bring the results of a run that was begun. Raises as `pull_results`."""
+    """Copy the results of a run that was started. Raises as `pull_results`."""
     place = PullPlace.of(options.place, wish.to, connection.box.known.name, run)
     try:
         with (
@@ -124,7 +124,7 @@ class _Pull:
         self._source: BoxResults | None = None
         self._warned: set[str] = set()
         self._idle = 0
-        """Looks that brought nothing whole, one after the other."""
+        """Consecutive looks that brought no complete file."""
 
     def _note(self, file: BoxFile, place: str) -> None:
         self._landed[file.path] = place
@@ -133,7 +133,7 @@ class _Pull:
             self._screen.say(f"{shown(file.path)}  {size(file.size)}{beside}")
 
     def pull(self) -> Pulled:
-        """Take all, and say what that did."""
+        """Take all results, and return what was taken."""
         with self._progress:
             manifest = self._take_all()
         return Pulled(
@@ -146,7 +146,7 @@ class _Pull:
         )
 
     def _take_all(self) -> Manifest:
-        """Look and take until everything is here, or what is not will not come."""
+        """Look and take until everything is here, or the rest will not become complete."""
         if self._wish.watch and self._live:
             self._screen.say(f"watching {self._run.name}: what is complete comes; Ctrl-C ends this")
         manifest: Manifest | None = None
@@ -163,7 +163,7 @@ class _Pull:
                 self._warn(done)
             if not done.landed:
                 time.sleep(_LOOK_S)
-        assert manifest is not None  # noqa: S101 - the rounds end by `break` alone
+        assert manifest is not None  # noqa: S101 - the rounds only end by `break`
         return manifest
 
     def _is_over(self, done: PullRound) -> bool:
@@ -173,21 +173,21 @@ class _Pull:
         return self._idle > 0 and all(why in _SETTLED for why in may_come)
 
     def _warn(self, done: PullRound) -> None:
-        """Once of each that waiting will not bring."""
+        """Warn, once each, of files that waiting will not bring."""
         for path, why in done.reasons().items():
             if not done.may_come(path) and path not in self._warned:
                 self._warned.add(path)
                 self._screen.warn(f"{path}: {why}")
 
     def _rounds(self) -> Iterator[PullRound]:
-        """Each look's, over one link after the other. Raises as `ReconnectingLink.reconnect`."""
+        """Yield a round per look, across lost links. Raises as `ReconnectingLink.reconnect`."""
         connection, backoff = self._connection, Backoff(cancel=self._connection.link.cancel)
         run, tree = self._run, connection.box_state.repo_dir
         fallback = results_of_profile(self._options)
         while True:
             try:
                 with Transfer(connection.link.wire, connection.workdir) as transfer:
-                    self._idle = 0  # there nothing has stood yet
+                    self._idle = 0  # no file was watched over this link yet
                     label, name = connection.link.label, f"{run.repo_key}/{run.name}"
                     self._source = BoxResults(transfer, label, name, tree, fallback)
                     while True:
@@ -205,7 +205,7 @@ class _Pull:
 
     def _manifest(self, done: PullRound) -> Manifest:
         run, source = self._run, self._source
-        assert source is not None  # noqa: S101 - of this source the round is
+        assert source is not None  # noqa: S101 - the round is from this source
         files = {path: one for path, one in self._record.files.items() if self._is_here(one)}
         files.pop(MANIFEST, None)
         origin = RunOrigin(
@@ -229,7 +229,7 @@ class _Pull:
         return self._landing.look(one.place) == one.home
 
     def _land_manifest(self, manifest: Manifest) -> None:
-        """Raises OSError, but for a full disk: the person hears of that as of what is missing."""
+        """Raises OSError, except for a full disk, which is reported with the missing files."""
         record, text = self._record, manifest.text().encode()
         known = record.files.get(MANIFEST)
         if known and known.sha256 == hashlib.sha256(text).hexdigest() and self._is_here(known):
@@ -256,7 +256,7 @@ class _Pull:
             partial.close()
 
     def _receipt(self, manifest: Manifest) -> Path | None:
-        """Where all is here for good. What is on its way to the disk is there before it says so."""
+        """Write the receipt if all results are here; synced first, so they survive a crash."""
         if manifest.missing or manifest.live:
             return None
         run, folder = self._run, self._connection.box.known.folder
@@ -269,7 +269,7 @@ class _Pull:
 
 
 def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
-    """Whether the run lives now, or waits for its turn. Raises LinkLost, NoAnswer."""
+    """Whether the run is live now, or waits for its turn. Raises LinkLost, NoAnswer."""
     query = build_query("run_end", workdir=workdir, repo_key=run.repo_key, name=run.name)
     answer = exchange(wire, query, timeout=_ANSWER_S)
     now = as_it_ended(run, sanitize(answer[:_LONGEST]).partition("\t")[0])
@@ -279,14 +279,14 @@ def goes_on(wire: Wire, workdir: str, run: Run) -> bool:
 
 
 def results_of_profile(options: BoxOptions) -> list[str]:
-    """What the profile here names, for a run whose box noted nothing.
+    """Return the results that the local profile names, for a run whose box recorded none.
 
-    Results of other runs come home whatever is wrong with it by now.
+    Empty if the profile has errors: they must not stop a pull of other runs' results.
     """
     from bootstrap.consent import load_profile
 
     try:
-        loaded = load_profile(options, kinds=())  # nothing of it is taken
+        loaded = load_profile(options, kinds=())  # uses nothing that needs consent
     except ProfileError:
         return []
     return list(loaded.profile.train.results) if loaded.profile.train else []

@@ -1,4 +1,4 @@
-"""Where a run's results come to, and where it is noted what pulls put there."""
+"""Where a run's results are put, and where pulls record what they put there."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from bootstrap.repo.place import repository_root
 from bootstrap.transfer.landing import HomeFolder, Landing
 
 FOLDER = "boxstrap-results"
-"""In the repository; what is in it never travels."""
+"""A folder in the repository; its content is never sent to a box."""
 
 
 @dataclass(frozen=True)
 class PullPlace:
-    """A folder of the person's, and folders in it that are no links."""
+    """A folder of the user's, and folders inside it that must not be links."""
 
     base: Path
     inside: tuple[str, ...] = ()
 
     @staticmethod
     def of(stood_in: Path, to: Path | None, box: str, run: Run) -> PullPlace:
-        """The folder `to`, else one of the repository stood in."""
+        """Return the folder `to`, else one in the current repository."""
         if to is not None:
             return PullPlace(to.absolute())
         root = repository_root(stood_in) or stood_in
@@ -32,28 +32,28 @@ class PullPlace:
 
     @property
     def path(self) -> Path:
-        """All of it."""
+        """The whole path."""
         return self.base.joinpath(*self.inside)
 
     def landing(self, run: str) -> Landing:
-        """Open it, made where it isn't there. Raises OSError, NotSafeError, BusyError."""
+        """Open it, created if missing. Raises OSError, NotSafeError, BusyError."""
         self._ignore()
         return Landing(self.base, self.inside, run)
 
     def make(self) -> Path:
-        """The folder, made where it isn't there. Raises OSError, NotSafeError at a link."""
+        """Return the folder, created if missing. Raises OSError, or NotSafeError at a link."""
         self._ignore()
         with HomeFolder(self.base, self.inside, make=True):
             return self.path
 
     def _ignore(self) -> None:
-        """Git is told to ignore a folder of ours."""
+        """Make git ignore boxstrap's folder."""
         if self.inside:
             with HomeFolder(self.base, self.inside[:1], make=True) as folder:
                 folder.write_new(".gitignore", b"*\n")
 
     def record(self, box_folder: Path, run: Run) -> Path:
-        """The record of what pulls of this run put there."""
+        """Return the file that records what pulls of this run put there."""
         words = "\0".join([run.repo_key, run.name, str(self.path)])
         digest = hashlib.sha256(os.fsencode(words)).hexdigest()[:16]
         return box_folder / "pulls" / f"{run.name}-{digest}.jsonl"

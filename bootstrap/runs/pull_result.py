@@ -1,4 +1,4 @@
-"""What a pull did, as programs and people read it."""
+"""The result of a pull, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NAMED = 20
 
 @dataclass
 class Pulled:
-    """What a pull did."""
+    """The result of a pull."""
 
     manifest: Manifest
     place: Path
     landed: Mapping[str, str] = field(default_factory=dict)
-    """What came: how it is called on the box, and below the folder here."""
+    """Pulled files: path on the box to path below the local folder."""
     received: int = 0
     seconds: float = 0.0
     receipt: Path | None = None
@@ -45,7 +45,7 @@ class Pulled:
         }
 
     def lines(self) -> list[str]:
-        """As people read it."""
+        """As lines of text."""
         count, had = len(self.landed), len(self.manifest.on_box) - len(self.landed)
         rate = speed(self.received / max(self.seconds, 0.001))
         came = f"{_files(count)}, {size(self.received)} in {duration(self.seconds)} ({rate})"
@@ -60,7 +60,7 @@ class Pulled:
         return [*said[:-1], f"  in {self.place}"]
 
     def check(self) -> None:
-        """Raises NotSafeError with what is not here."""
+        """Raise NotSafeError with the missing files, if there are any."""
         missing = self.manifest.missing
         if not missing:
             return

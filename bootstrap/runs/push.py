@@ -1,4 +1,4 @@
-"""`push`: what was typed, or the profile's data, to a place on a box; and what is said of it."""
+"""`push`: send a file, a folder or the profile's data to a box, and show what was sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bootstrap.ui.screen import Screen
 
 @dataclass(frozen=True)
 class PushWish:
-    """What is to be sent, and where to."""
+    """What to send, and where to."""
 
     path: str
     to: str | None = None
@@ -32,9 +32,9 @@ class PushWish:
 
 
 def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
-    """Send a file or a folder, and say what that did.
+    """Send a file or a folder, and show what was sent.
 
-    Raises as `push_folder` and `connect`; NotSafeError where files of the box are in the way.
+    Raises as `push_folder` and `connect`; NotSafeError if files on the box are in the way.
     """
     source = expanded(wish.path)
     try:
@@ -62,9 +62,9 @@ def push_path(options: BoxOptions, screen: Screen, wish: PushWish) -> None:
 
 
 def push_data(options: BoxOptions, screen: Screen, *, replace: bool) -> None:
-    """Send what the profile's `data` names of this machine, each to its place.
+    """Send each item of the profile's `data` that is on this machine to its place.
 
-    Raises as `push_path` and `load_profile`; UsageError where it names nothing here.
+    Raises as `push_path` and `load_profile`; UsageError if it names nothing on this machine.
     """
     from bootstrap.consent import load_profile
     from bootstrap.transfer.local_data import local_items
@@ -109,14 +109,14 @@ def _warn(screen: Screen, pushed: Pushed) -> None:
 
 
 def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: Path) -> str:
-    """The folder that the files go to: where the same lies here, or what was asked for."""
+    """Return the target folder: `--to`, else the same place in the repository as here."""
     tree = connection.box_state.repo_dir
     root = repository_root(stood_in)
     if wish.to is not None:
         return posixpath.join(tree, wish.to)
     inside = None
     if root is not None and tree:
-        whole = real(source.absolute().parent) / source.name  # a link itself stays one
+        whole = real(source.absolute().parent) / source.name  # a link itself is not resolved
         if whole == root:
             raise UsageError(
                 "that is the repository itself, and not data.",
@@ -159,7 +159,7 @@ def _said(pushed: Pushed) -> str:
 
 
 class ShownProgress:
-    """A transfer as a row of the screen. As a context manager it ends the row, too."""
+    """A transfer as a row of the screen. Leaving it as a context manager ends the row."""
 
     def __init__(self, screen: Screen, name: str) -> None:
         self._screen, self._name = screen, name
@@ -174,7 +174,7 @@ class ShownProgress:
             self._event("fail" if kind else "ok", {})
 
     def __call__(self, progress: PushProgress) -> None:
-        """Show how far it is; from any thread."""
+        """Show the progress. May be called from any thread."""
         fields: dict[str, float | str] = {
             "done": progress.bytes,
             "total": progress.all_bytes,

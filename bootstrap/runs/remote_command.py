@@ -1,4 +1,4 @@
-"""A shell, or one command, in the repository's folder and environment on a box: as raw as ssh."""
+"""Run a shell or one command in the repository's folder and environment on a box, through ssh."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from bootstrap.runs.project import project_of
 from bootstrap.ui.screen import Screen
 
 _LONGEST = 90_000
-"""Bytes of a script that fits, as base64, into one argument of a program on Linux (128 KiB)."""
+"""Bytes of a script that fit, as base64, into one argument of a program on Linux (128 KiB)."""
 
 
 def enter(options: BoxOptions, screen: Screen, command: Sequence[str]) -> None:
-    """Replace this program by the command there, or by a shell where there is none.
+    """Replace this process with the command on the box, or with a shell if it is empty.
 
-    Its exit code is this program's. Raises UsageError, and as `connect`.
+    So its exit code is this program's. Raises UsageError, and as `connect`.
     """
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not command and not terminal:

@@ -1,4 +1,4 @@
-"""What the accounts of a person pay for, beside what is known here of those boxes."""
+"""The boxes that the user's accounts pay for, with what this machine knows of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOBODYS = "not known here: nobody looks after it"
 
 @dataclass(frozen=True)
 class AccountAnswer:
-    """One account, as it answered; or `error`, where it did not."""
+    """The answer of one account, or the `error` if it did not answer."""
 
     provider: type[CloudAccount]
     boxes: Sequence[RentedBox] = ()
@@ -31,16 +31,16 @@ class AccountAnswer:
 
 @dataclass(frozen=True)
 class RentedBoxes:
-    """All accounts that a key was found for, and those boxes that are known here."""
+    """All accounts that a key was found for, and the boxes known on this machine."""
 
     accounts: Sequence[AccountAnswer]
     known: Sequence[KnownBox]
     now: float
     rented_here: Mapping[str, str] = field(default_factory=dict)
-    """Hosts that `up` rented from here, with what is said of one that no setup knows yet."""
+    """Hosts that `up` rented from here, with the words to show for one that has no setup yet."""
 
     def text(self) -> str:
-        """A line for each box, then what each account says of itself."""
+        """A line for each box, then the error or balance of each account."""
         rows = [self._row(box) for account in self.accounts for box in account.boxes]
         lines = aligned(rows)
         if not rows and not any(account.error for account in self.accounts):
@@ -55,7 +55,7 @@ class RentedBoxes:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, object]:
-        """As `--json` prints it. Dollars; seconds since 1970."""
+        """As `--json` prints it. Prices in dollars, times in seconds since 1970."""
         return {
             "accounts": [
                 {
@@ -86,7 +86,7 @@ class RentedBoxes:
         }
 
     def raise_for_status(self) -> None:
-        """Raise what stood in the way of asking an account: a list without it is not all."""
+        """Raise an account's error: without it the list is incomplete. UsageError without a key."""
         if not self.accounts:
             places = "\n".join(f"  {one.title}: {one.keys}" for one in PROVIDERS.values())
             raise UsageError(
@@ -116,7 +116,7 @@ class RentedBoxes:
         )
 
     def _spent(self, box: RentedBox) -> float | None:
-        """Since it was started; nothing of before that, nor of traffic, is known."""
+        """Return the dollars spent since it was started; earlier time and traffic are unknown."""
         if box.price is None or box.since is None or box.state is not RentedState.RUNNING:
             return None
         return round(box.price * max(0.0, self.now - box.since) / 3600, 4)
@@ -141,7 +141,7 @@ class RentedBoxes:
 
 
 def ask_accounts() -> RentedBoxes:
-    """Ask each account that has a key here, side by side. One that fails hides no other."""
+    """Ask all accounts with a key on this machine in parallel; a failed one hides no other."""
     with ThreadPoolExecutor(len(PROVIDERS)) as pool:
         answers = list(pool.map(_ask, PROVIDERS.values()))
     return RentedBoxes([each for each in answers if each], all_boxes(), time.time())

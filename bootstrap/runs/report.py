@@ -1,4 +1,4 @@
-"""`report`: a run as one page of HTML, from what its box kept and what was brought home of it."""
+"""`report`: a run as one HTML page, from what its box kept and what was pulled from it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MOST_RESULTS = 1000
 
 
 def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str | None) -> None:
-    """Ask the box, and write the page; without `out` beside the results of the run.
+    """Ask the box, and write the page; without `out` next to the run's results.
 
-    Raises UsageError where there is no such run, or the page can't be written; UnreachableError.
+    Raises UsageError if there is no such run or the page can't be written; UnreachableError.
     """
     given = expanded(out) if out else None
     if given:
@@ -88,13 +88,13 @@ def _verdict(history: RunHistory) -> Verdict | None:
 def _results(
     options: BoxOptions, connection: BoxConnection, run: Run, history: RunHistory
 ) -> list[ReportedFile]:
-    """What a pull brought here, by its manifest; else what the box has."""
+    """Return the files that were pulled, from the manifest; else those on the box."""
     here = PullPlace.of(options.place, None, connection.box.known.name, run).path / MANIFEST
     return read_manifest(here) or [ReportedFile(path, count) for path, count in history.results]
 
 
 def read_manifest(file: Path) -> list[ReportedFile]:
-    """The files of a manifest; none where it is none."""
+    """Return the files of a manifest; none if it is missing or invalid."""
     try:
         if file.stat().st_size > _MOST_MANIFEST:
             return []
@@ -108,7 +108,7 @@ def read_manifest(file: Path) -> list[ReportedFile]:
 
 
 def _usual_place(options: BoxOptions, box: str, run: Run) -> Path:
-    """A file in that folder, which is made, and never travels. Raises NotSafeError."""
+    """Return a file in the pull's folder (created here, never sent). Raises NotSafeError."""
     if why := why_refused(run.name):  # a box may call a run `..`
         raise NotSafeError(f"the box's run {run.name} {why}.", hint="Name a file: --out FILE")
     place = PullPlace.of(options.place, None, box, run)

@@ -1,4 +1,4 @@
-"""Which plots a run's report has: its metrics, and what GPUs and machine did. Pure."""
+"""The plots of a run's report: its metrics, and the use of GPUs and machine. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _OF_GPU = (
     ("GPU power", 2, " W", 1.0),
     ("GPU temperature", 3, " °C", 1.0),
 )
-"""Title, place in a sample's row, unit, and what is one of it."""
+"""Title, index in a sample's row, unit, and the divisor to that unit."""
 
 
 def metric_plots(
     curves: Sequence[MetricCurve], redact: Callable[[str], str] = str
 ) -> tuple[list[Plot], int]:
-    """Those of one kind together, losses first; and how many curves there was no room for."""
+    """Plot metrics of one kind together, losses first; also return how many curves are left out."""
     families: dict[tuple[str, str], list[MetricCurve]] = {}
     for curve in curves:
         found = _FAMILY.search(curve.name)
@@ -49,7 +49,7 @@ def _metric_plot(curves: Sequence[MetricCurve], redact: Callable[[str], str]) ->
 
 
 def _about(name: str, curve: MetricCurve) -> str:
-    """What of a curve is not seen in its plot."""
+    """Describe what a curve's plot does not show."""
     last = f" {curve.points[-1][1]:.4g} at the end" if curve.points else " no number"
     means = ""
     if curve.count > len(curve.points) > 0:
@@ -63,7 +63,7 @@ def _about(name: str, curve: MetricCurve) -> str:
 
 
 def machine_plots(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> list[Plot]:
-    """What the monitor noted, from the run's beginning on; of a run that it never saw nothing."""
+    """Plot the monitor's samples since the run started; no plots if there are none."""
     if not rows:
         return []
     seconds = _seconds(rows, run)
@@ -97,14 +97,14 @@ def machine_plots(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> list
 
 
 def gpus_of(head: SampleHead, run: Run) -> list[int]:
-    """The places of the GPUs that the run was given; of all where it may use all."""
+    """Return the indexes of the run's GPUs; those of all GPUs if it may use all."""
     given = run.gpus.split(",") if run.gpus else []
     every = list(range(len(head.gpus)))
     return [at for at in every if str(head.gpus[at].index) in given] or every
 
 
 def use_words(head: SampleHead, rows: Sequence[SampleRow], run: Run) -> str:
-    """How busy its GPUs were on average, and how full at the most; "" where nobody saw it."""
+    """Describe the mean load and the highest memory use of its GPUs; "" without samples."""
     gpus = gpus_of(head, run)
     loads = [x for at in gpus for _, x in _gpu_points(rows, _seconds(rows, run), at, 0, 1.0)]
     held = [x for at in gpus for _, x in _gpu_points(rows, _seconds(rows, run), at, 1, _GIB)]
@@ -124,7 +124,7 @@ def _seconds(rows: Sequence[SampleRow], run: Run) -> list[float]:
 def _gpu_points(
     rows: Sequence[SampleRow], seconds: Sequence[float], at: int, column: int, one: float
 ) -> list[tuple[float, float]]:
-    """One reading of one GPU over time; what was not read is left out."""
+    """Return one value of one GPU over time, without the samples that lack it."""
     points = []
     for x, (*_, gpus) in zip(seconds, rows, strict=True):
         gpu = gpus[at] if at < len(gpus) else None

@@ -1,4 +1,4 @@
-"""A run as one page: what became of it, its metrics, what GPUs and machine did, its setup. Pure."""
+"""A run as one page: its outcome, its metrics, the use of GPUs and machine, its setup. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEMPLATE = "report.html.j2"
 
 @dataclass(frozen=True)
 class ReportedFile:
-    """A file of the results; `sha256` is "" where it was not brought home."""
+    """A file of the results; `sha256` is "" if it was not pulled."""
 
     path: str
     bytes: int
@@ -36,13 +36,13 @@ class ReportedFile:
 
 @dataclass(frozen=True)
 class RunReport:
-    """What the page is made of."""
+    """The content of the page."""
 
     box: str
     repository: str
     run: Run
     now: int
-    """On the box's clock, as all times of a run."""
+    """On the box's clock, like all times of a run."""
     history: RunHistory
     verdict: Verdict | None = None
     failure: Failure | None = None
@@ -52,7 +52,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class StepBar:
-    """A step of the setup: where its bar begins and how long it is, in percent of the whole."""
+    """A step of the setup: start and length of its bar, in percent of the whole setup."""
 
     step: str
     state: str
@@ -63,14 +63,14 @@ class StepBar:
 
 
 def page(report: RunReport, redact: Callable[[str], str] = str) -> str:
-    """The page. The same for the same input."""
+    """Return the page as HTML; deterministic."""
     history, run = report.history, report.run
     head, rows = history.read_samples()
     metrics, left_out = metric_plots(history.curves, redact)
     numbers = count(1)
 
     def drawn(plots: Sequence[Plot]) -> list[tuple[Plot, Markup]]:
-        # A plot escapes what it is given.
+        # A plot escapes its input.
         return [(plot, Markup(plot.svg(next(numbers)))) for plot in plots]  # noqa: S704
 
     return fill(
@@ -95,7 +95,7 @@ def page(report: RunReport, redact: Callable[[str], str] = str) -> str:
 
 
 def step_bars(history: RunHistory) -> list[StepBar]:
-    """The setup before the run, step by step, in the order in which they began."""
+    """Return the steps of the setup before the run, in the order in which they started."""
     steps = Steps(lambda: 0.0)
     for event in history.read_events():
         steps.take(event)
@@ -121,7 +121,7 @@ def step_bars(history: RunHistory) -> list[StepBar]:
 
 
 def _mood(run: Run) -> str:
-    """The colour of what became of it."""
+    """Return the colour class of its outcome."""
     if run.failed:
         return "return"
     return "warn" if run.stopped else "keep"

@@ -1,4 +1,4 @@
-"""The plots of a report, as SVG that stands inside a page: no scripts, nothing from elsewhere."""
+"""The plots of a report, as inline SVG without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from bootstrap.text.sizes import duration, number
 
 SIZE, HALF = (880, 230), (430, 190)
-"""Width and height in pixels: of a plot across the page, and of one of two side by side."""
+"""Width and height in pixels: of a full-width plot, and of one of two side by side."""
 _COLOURS = ("#2563ab", "#c4502e", "#2c8a57", "#8a4fb0", "#b0892c", "#3a9aa8", "#b03a6d", "#5d6470")
 _XMLNS = re.compile(r' xmlns(?::\w+)?="[^"]*"')
 
@@ -26,20 +26,20 @@ class PlotLine:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot with its title, and what is said below it."""
+    """A plot with its title, and a note below it."""
 
     title: str
     lines: Sequence[PlotLine]
     in_seconds: bool = False
-    """Whether x is time, else it counts."""
+    """Whether x is time; otherwise it is a count."""
     top: float | None = None
-    """The highest y that there can be."""
+    """The highest possible y."""
     note: str = ""
     unit: str = ""
     is_half: bool = False
 
     def svg(self, at: int) -> str:
-        """The plot; `at` tells it from the others on the page."""
+        """Return the plot as SVG; `at` is its number on the page, used in its id."""
         pygal = _import_pygal()
         style = pygal.style.Style(
             background="transparent",
@@ -81,11 +81,11 @@ class Plot:
 
 
 def _import_pygal() -> Any:  # noqa: ANN401 - a module without types
-    """Half a second, which a start that makes no report doesn't wait for."""
+    """Import it late: it takes half a second, which only reports should wait for."""
     finders = [*sys.meta_path]
     import pygal
 
-    # Its finder of maps is one of Python 2: later imports would warn of it.
+    # It adds a finder for maps with the Python 2 API: later imports would warn about that.
     sys.meta_path[:] = finders
     return pygal
 
@@ -95,7 +95,7 @@ def _time_words(seconds: float) -> str:
 
 
 def _drop(parent: Any) -> None:  # noqa: ANN401 - an element
-    """Comments, pygal's script for tooltips, and what that would show."""
+    """Remove comments, pygal's tooltip script, and the texts of tooltips."""
     for child in list(parent):
         if not isinstance(child.tag, str) or child.tag.rpartition("}")[2] in ("script", "title"):
             parent.remove(child)

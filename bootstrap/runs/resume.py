@@ -1,4 +1,4 @@
-"""A run that ended before its time goes on, as a new run in the same tree."""
+"""Resume a run that ended early, as a new run in the same tree."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _WHY = {
     "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
     "script": ("the box was set up by an earlier version", _SET_UP),
 }
-"""Why the box begins nothing, by its word, and what to do."""
+"""The box's word for why it starts nothing -> reason and what to do."""
 
 
 @dataclass(frozen=True)
 class ResumedRun:
-    """The new run, and the one that it goes on from."""
+    """The new run, and the name of the one that it resumes."""
 
     box: str
     run: Run
@@ -57,15 +57,15 @@ class ResumedRun:
         }
 
     def raise_for_status(self) -> None:
-        """Raise TrainingFailedError where it failed at once."""
+        """Raise TrainingFailedError if it failed immediately."""
         raise_if_failed(self.run, self.box)
 
 
 def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> ResumedRun:
-    """Let the run of that name go on, once however often the link is lost.
+    """Resume the run of that name, only once even if the link is lost.
 
-    Raises UsageError where there is no such run, NotSafeError where it can't go on, and
-    StepFailedError where the box could not begin it.
+    Raises UsageError if there is no such run, NotSafeError if it can't be resumed, and
+    StepFailedError if the box could not start it.
     """
     with connect(options, screen) as connection:
         old = connection.runs(name)[0]
@@ -87,7 +87,7 @@ def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> R
 
 
 def _ask(wire: Wire, query: str) -> dict[str, str]:
-    """What the box says of it, whole. Raises LinkLost, NoAnswer."""
+    """Return the box's complete answer. Raises LinkLost, NoAnswer."""
     said = dict(rows(stream_answer(wire, query, BASH).whole()))
     if "over" not in said:
         if not wire.alive():

@@ -1,4 +1,4 @@
-"""Runs as people read them: a line each, and below those that failed why. Pure."""
+"""Runs as text: a line each, and below a failed one the reason. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from bootstrap.text.sizes import duration, size, spent_in_words
 from bootstrap.ui.layout import aligned
 
 _SHOWN = 10
-"""Runs that are over; those that live or wait for their turn are always shown."""
+"""Number of ended runs shown; runs that are live or wait for their turn are always shown."""
 _LINE = 160
 """Characters of a line of a log."""
 _WIDEST = 60
-"""Characters of a command; the whole is in --json."""
+"""Characters of a command; --json has all of it."""
 _NEXT = {
     "died": "its log and results are still there; to begin it again: boxstrap setup --restart",
     "waiting": "the next boxstrap setup of its work begins it",
 }
-"""What to do about a run that did not end, or never began."""
+"""What to do about a run that died, or never started."""
 
 
 def how_to_resume(run: Run, program: str = "boxstrap") -> str:
-    """What lets a run that died go on, where it has a command for that."""
+    """How to resume a run that died, if it has a command for that."""
     return f"to let it go on: {program} run --resume {run.name}"
 
 
-def run_lines(  # noqa: PLR0913, PLR0917 - what a box says
+def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     runs: Sequence[Run],
     now: int,
     gpus: Sequence[UsedGpu],
@@ -40,9 +40,9 @@ def run_lines(  # noqa: PLR0913, PLR0917 - what a box says
     metrics: Mapping[Run, str] = MappingProxyType({}),
     price: float | None = None,
 ) -> list[str]:
-    """The newest first; of the newest that failed the end of its log, of the others a sentence.
+    """Newest first; with the log's end for the newest failed run, a sentence for other failed ones.
 
-    `metrics` is the newest line of each that has a metric; `price` what an hour of the box costs.
+    `metrics` has the newest line with a metric of each run; `price` is per hour of the box.
     """
     names = repository_names({run.repo_key for run in runs})
     shown = _chosen(runs)
@@ -70,7 +70,7 @@ def run_lines(  # noqa: PLR0913, PLR0917 - what a box says
 def metric_lines(
     runs: Sequence[Run], said: Mapping[str, bytes], redact: Callable[[str], str]
 ) -> dict[Run, str]:
-    """The newest line with a metric of each run that has one, clean; `said` is by `KEY/NAME`."""
+    """Return each run's newest line with a metric, sanitized; `said` is by `KEY/NAME`."""
     found = ((run, said.get(f"{run.repo_key}/{run.name}")) for run in runs)
     return {run: " ".join(redact(sanitize(line)).split())[:_LINE] for run, line in found if line}
 
@@ -95,7 +95,7 @@ def _about(run: Run, now: int) -> tuple[str, ...]:
 
 
 def _when(run: Run, now: int) -> str:
-    """Since when it is as it is, and how long it took."""
+    """Return since when it is in its state, and how long it took."""
     if run.state == "queued":
         return f"made {_ago(run.started, now)}"
     took = run.seconds(now)
@@ -109,10 +109,10 @@ def _ago(moment: int, now: int) -> str:
 
 
 def _below(run: Run, failure: Failure | None, *, whole: bool) -> list[str]:
-    """Why it failed, and what can be done."""
+    """Return why it failed, and what can be done."""
     lines = []
     if failure:
-        # The last of its lines would say the same.
+        # Skip it if the log lines below repeat it.
         is_said = whole and failure.what in failure.lines
         lines += [failure.what] if failure.what and not is_said else []
         lines += [f"| {line}" for line in failure.lines] if whole else []

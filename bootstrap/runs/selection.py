@@ -1,4 +1,4 @@
-"""Which runs of a box are meant: those of the repository stood in, unless more is asked. Pure."""
+"""Select runs of a box: those of the current repository, unless more is asked for. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SHOWN = 20
 
 
 def repository_names(keys: Iterable[str]) -> dict[str, str]:
-    """What each repository on a box is called; its whole key where two would have one name."""
+    """Map keys to short names of repositories; to the whole key if two names would be equal."""
     names = {key: _FINGERPRINT.sub("", key) for key in keys}
     often = Counter(names.values())
     return {key: name if often[name] == 1 else key for key, name in names.items()}
 
 
 def qualified(run: Run, names: Mapping[str, str]) -> str:
-    """A run with its repository, as `--run` takes it: `homework/train-2`."""
+    """Return a run with its repository, as `--run` takes it: `homework/train-2`."""
     return f"{names[run.repo_key]}/{run.name}"
 
 
 def select_runs(
     runs: Sequence[Run], own: str, name: str | None, *, every: bool = False, where: str = ""
 ) -> list[Run]:
-    """The runs that are meant, the newest first, all of one repository unless `every` is.
+    """Return the selected runs, newest first, all of one repository unless `every` is set.
 
-    `own` is the key of the repository stood in, "" in none; `name` may be qualified.
-    Raises UsageError where there is none, and where it could be one of several repositories.
+    `own` is the key of the current repository, "" for none; `name` may be qualified.
+    Raises UsageError if there is no such run, or if several repositories could be meant.
     """
     names = repository_names({run.repo_key for run in runs})
     found = [run for run in runs if name in (None, run.name, qualified(run, names))]

@@ -1,8 +1,8 @@
-"""Jupyter and TensorBoard on a box: found, started, ended (templates/queries/server.sh).
+"""Find, start and stop Jupyter and TensorBoard on a box (templates/queries/server.sh).
 
-They outlive the tunnel, and whoever asks again finds them: a notebook with an hour of work in its
-memory is not lost with a laptop's lid. Jupyter ends by itself after an hour in which it has no
-kernel and nobody asks it anything; TensorBoard, which only reads, with the box or `--stop`.
+They outlive the tunnel, and the next tunnel finds them: a closed laptop must not cost a notebook
+an hour of work in memory. Jupyter ends on its own after an hour without a kernel and without
+requests; TensorBoard, which only reads, ends with the box or with `--stop`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bootstrap.protocol.query import build_long_query
 from bootstrap.runs.project import RemoteProject
 
 IDLE_S = 3600
-"""Seconds without a kernel and without a question, after which Jupyter ends by itself."""
+"""Seconds without a kernel and without requests, after which Jupyter ends on its own."""
 _SECRET = re.compile(r"[A-Za-z0-9_-]{16,200}")
 _MOST = 1_000_000
 """Bytes of an answer that are read."""
@@ -39,32 +39,32 @@ sys.argv[:2] = ["tensorboard", "--path_prefix", "/" + open(sys.argv[1]).read()]
 from tensorboard.main import run_main
 run_main()
 """
-"""Neither shows its secret in the list of processes. The path does for TensorBoard, which knows no
-token: who doesn't know it gets 404."""
+"""Neither shows its secret in the process list. TensorBoard has no tokens, so the secret is its
+path prefix: any other path gets 404."""
 _KERNEL = """\
 import sys
 sys.path.append({folder!r})
 from ipykernel.kernelapp import launch_new_instance
 launch_new_instance()
 """
-"""Behind the project's own packages, so that theirs are the ones that a notebook gets."""
+"""The folder is appended, so that a notebook gets the project's own packages first."""
 
 
 @dataclass(frozen=True)
 class ServerKind:
-    """A server that people look at."""
+    """A kind of server with a web page."""
 
     name: str
     title: str
     package: str
     port: int
-    """The port wished for on this machine."""
+    """The preferred port on this machine."""
     says: str
-    """The file in which it says its port."""
+    """The file in which it reports its port, as a glob pattern."""
     program: str
     words: Sequence[str]
     settings: Mapping[str, str]
-    """Its variables; `{place}` is its own folder, so that nothing of the person's is read."""
+    """Its variables; `{place}` is its own folder, so that it reads none of the user's settings."""
 
 
 JUPYTER = ServerKind(
@@ -79,13 +79,13 @@ JUPYTER = ServerKind(
         "--ServerApp.port=0",
         "--ServerApp.open_browser=False",
         "--ServerApp.allow_root=True",
-        # It is asked for by the tunnel's name; whoever asks needs the token anyway.
+        # Requests name the tunnel's host; they need the token anyway.
         "--ServerApp.allow_remote_access=True",
         f"--ServerApp.shutdown_no_activity_timeout={IDLE_S}",
         "--KernelSpecManager.ensure_native_kernel=False",
     ),
     {
-        # Images have settings of their own, some of them a password or none.
+        # Images bring their own settings: some set a password, some turn it off.
         "JUPYTER_NO_CONFIG": "1",
         "JUPYTER_CONFIG_DIR": "{place}/config",
         "JUPYTER_DATA_DIR": "{place}/data",
@@ -108,14 +108,14 @@ KINDS = (JUPYTER, TENSORBOARD)
 
 @dataclass(frozen=True)
 class Server:
-    """A server on a box, as it said itself."""
+    """A server on a box, as it reported itself."""
 
     kind: ServerKind
     port: int
     path: str
-    """The path and query of its page, with what lets in."""
+    """The path and query of its page, with the secret that grants access."""
     found: bool
-    """Whether it was at work before."""
+    """Whether it was running already."""
 
 
 _SENTENCES = {
@@ -152,10 +152,10 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
     logdir: str = "",
     doing: Callable[[str], None],
 ) -> Server:
-    """Find the server of this kind, or make and start it.
+    """Find the server of this kind, or install and start it.
 
-    `home` is boxstrap's folder on the box; `doing` hears what takes time. Raises BoxLacksError,
-    StepFailedError, LinkLost; after the last one ask again.
+    `home` is boxstrap's folder on the box; `doing` is called with what takes time. Raises
+    BoxLacksError, StepFailedError, LinkLost; after LinkLost, call it again.
     """
     place = _place(home, project, kind)
     secret = f"{place}/secret"
@@ -186,7 +186,7 @@ def start_server(  # noqa: PLR0913 - each has its own name where it is called
 
 
 def stop_server(wire: Wire, kind: ServerKind, *, home: str, project: RemoteProject) -> bool:
-    """End it; False where none was at work. Raises LinkLost."""
+    """Stop it; False if none was running. Raises LinkLost."""
     query = build_long_query(
         "server",
         want="stop",
@@ -202,7 +202,7 @@ def _place(home: str, project: RemoteProject, kind: ServerKind) -> str:
 
 
 def _kernel(place: str, project: RemoteProject) -> str:
-    """The kernel's file. Notebooks from anywhere name their kernel `python3`."""
+    """Return the kernel's file. Notebooks from elsewhere name their kernel `python3`."""
     code = _KERNEL.format(folder=f"{place}/kernel")
     names = (posixpath.basename(path) for path in (project.folder, project.venv))
     return json.dumps(
@@ -215,7 +215,7 @@ def _kernel(place: str, project: RemoteProject) -> str:
 
 
 def _said(wire: Wire, query: str) -> Iterator[tuple[str, str]]:
-    """What the box says, as it comes. Raises LinkLost, NoAnswer."""
+    """Yield the rows of the box's answer as they arrive. Raises LinkLost, NoAnswer."""
     stream = stream_answer(wire, query, BASH)
     rest, size = b"", 0
     try:
@@ -234,7 +234,7 @@ def _failure(kind: ServerKind, code: str, log: list[str], label: str) -> Boxstra
 
 
 def _server(kind: ServerKind, text: str, found: bool, label: str) -> Server:
-    """Read what it says of itself: of the box's word only a port and a secret are taken."""
+    """Read how it reported itself; only a port and a secret are accepted from the box."""
     try:
         told: Any = json.loads(text)
         port = told["port"]

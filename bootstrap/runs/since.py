@@ -1,4 +1,4 @@
-"""How long ago a moment is that a person names: `10m`, `14:30`, `2026-11-22 14:30`. Pure."""
+"""Parse `--since`: `10m`, `14:30`, `2026-11-22 14:30`. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLOCK = ("%H:%M", "%H:%M:%S")
 
 
 def seconds_ago(text: str, now: datetime) -> int:
-    """A time of day is the last one that was, on this machine's clock. Raises UsageError."""
+    """Return how long ago `text` is; a time of day is the latest past one. Raises UsageError."""
     ago = seconds_of(text)
     if ago is not None:
         return ago

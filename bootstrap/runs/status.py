@@ -1,4 +1,4 @@
-"""What became of the runs on a box, and of its last setup; of one box, or of all that are meant."""
+"""`status`: the state of the runs on a box and of its last setup, for one box or several."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _ENDS = {
     7: "its last setup failed",
     8: "its last setup did not begin",
 }
-"""What the exit codes of setups mean, before why."""
+"""What the exit codes of setups mean; the reason is added after it."""
 
 
 @dataclass
 class BoxStatus:
-    """One box, as it was found; `error` is what stood in the way of asking it."""
+    """The status of one box, or the `error` if it could not be asked."""
 
     document: dict[str, object] = field(default_factory=dict)
     lines: Sequence[str] = ()
@@ -61,14 +61,13 @@ class BoxStatus:
 
 
 def find_status(options: BoxOptions, screen: Screen) -> list[BoxStatus]:
-    """Ask the box; without a host all that are meant. One out of reach doesn't hide the others.
+    """Ask the box, or without a host all that are meant. An unreachable one hides no others.
 
-    Raises what stood in the way where the only box could not be asked.
+    Raises the box's error if there is only one and it could not be asked.
     """
     boxes = [options] if options.host else meant(options, [])
-    here = (
-        None if options.host else current_repository(options)
-    )  # of a host that is none nothing is kept
+    # With a host `connect` reads it later: a host that turns out invalid must leave no record.
+    here = None if options.host else current_repository(options)
     if len(boxes) == 1:
         return [_ask(boxes[0], screen, here)]
     screen.redact = redactor_of_all(options).text
@@ -76,14 +75,14 @@ def find_status(options: BoxOptions, screen: Screen) -> list[BoxStatus]:
 
 
 def failure(found: Sequence[BoxStatus]) -> BoxstrapError | None:
-    """What stood in the way where no box could be asked, and HostKeyError at any box."""
+    """Return the HostKeyError of any box, else the first error if no box could be asked."""
     errors = [status.error for status in found if status.error]
     host_keys = [error for error in errors if isinstance(error, HostKeyError)]
     return (host_keys or errors)[0] if host_keys or len(errors) == len(found) else None
 
 
 def _ask_all(boxes: Sequence[BoxOptions], here: KeyAndRoot | None) -> list[BoxStatus]:
-    """All at once, each in a thread of its own; what happens on the way is not told."""
+    """Ask all boxes in parallel, each in its own thread; their progress is not shown."""
     found = [BoxStatus() for _ in boxes]
 
     def look(at: int) -> None:
@@ -170,7 +169,7 @@ def _document(
     }
 
 
-def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
+def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     name: str,
     box_state: BoxState,
     why: Event | None = None,
@@ -179,7 +178,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
     metrics: Mapping[Run, str] = MappingProxyType({}),
     known: KnownBox | None = None,
 ) -> list[str]:
-    """What the box said, as people read it; `why` is the event with which its last setup failed."""
+    """Return the status as text; `why` is the event with which the box's last setup failed."""
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
@@ -194,12 +193,12 @@ def status_lines(  # noqa: PLR0913, PLR0917 - what a box says
 
 
 def so_far(known: KnownBox) -> float | None:
-    """Dollars that the box cost since it was rented, as far as this machine knows."""
+    """Return the dollars that the box has cost since it was rented, as this machine knows it."""
     return spent(max(0.0, time.time() - known.costs_since), known.price)
 
 
 def cost_so_far(known: KnownBox) -> str:
-    """The same in a sentence, of a box whose price is known."""
+    """Return that as a sentence, for a box whose price is known."""
     since = duration(max(0.0, time.time() - known.costs_since))
     met = "it was started" if known.since else "this machine met it"
     return (
@@ -243,7 +242,7 @@ def _setup(box_state: BoxState) -> dict[str, object]:
 
 
 def _why(connection: BoxConnection, setup: dict[str, object]) -> Event | None:
-    """The event with which the last setup failed, where the box kept it."""
+    """Return the event with which the last setup failed, if the box kept it."""
     if setup.get("exit") not in _ENDS:
         return None
     kept = f"setups/{setup['id']}/events.jsonl"
@@ -253,7 +252,7 @@ def _why(connection: BoxConnection, setup: dict[str, object]) -> Event | None:
 
 
 def _reason(why: Event) -> str:
-    """In words, and at which step where one failed: `no GPU`."""
+    """Return the reason in words, with the step unless it is obvious: `no GPU`."""
     what = explain(why.word("code"), why.fields).what.removeprefix("the box shows ")
     return what if why.step in ("setup", "gpu", "preflight") else f"{what} (step {why.step})"
 

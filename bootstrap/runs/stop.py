@@ -1,4 +1,4 @@
-"""Ending runs, or the setup at work."""
+"""`stop`: end runs, or the setup at work."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from bootstrap.ui.screen import Screen
 from bootstrap.ui.words import still_billing
 
 _PATIENCE_S = 60
-"""How long the box may take beside what the run itself is given, in seconds."""
+"""Seconds that the box may take in addition to the run's own grace time."""
 _MOST_NAMED = 20
-"""Processes that are named; a stranger's box may send as many as it likes."""
+"""Processes that are listed; an untrusted box may send any number."""
 
 
 StopAnswer = tuple[bool, list[list[str]]]
-"""Whether it was ended, and what goes on: for each the run, a process's number, user, program."""
+"""Whether it was ended; and for each process that is still alive: run, pid, user, program."""
 
 
 def stop_run(
     options: BoxOptions, screen: Screen, *, run: str | None, every: bool, setup: bool
 ) -> None:
-    """End what is meant, wait until it has ended, and say so. Nothing running is no error.
+    """Stop one run and wait for its end. It is no error if nothing is running.
 
-    That is one run, with `every` all that live or wait for their turn, with `setup` the setup at
-    work.
-    Raises UsageError, and StepFailedError with the list of what could not be ended.
+    With `every`, stop all runs that are live or wait for their turn; with `setup`, the setup at
+    work instead.
+    Raises UsageError, and StepFailedError with the list of processes that could not be ended.
     """
     if setup and (run or every):
         raise UsageError("a run or the setup: not both.")
@@ -81,8 +81,8 @@ def stop_run(
 def end_runs(
     connection: BoxConnection, screen: Screen, runs: Sequence[Run]
 ) -> list[tuple[Run, StopAnswer]]:
-    """End these, and say so; what became of each. Raises as `end_run`."""
-    # Those that wait come first: else one would begin where another was ended.
+    """Stop these runs, and return the answer for each. Raises as `end_run`."""
+    # Queued runs first: else one of them would start when another run ends.
     asked = sorted(runs, key=lambda run: run.state != "queued")
     if running := ", ".join(one.name for one in asked if one.state == "running"):
         screen.note("stop", f"{running}: asked to end; killed after its `train.grace`")
@@ -90,26 +90,26 @@ def end_runs(
 
 
 def end_run(connection: BoxConnection, run: Run) -> StopAnswer:
-    """End this run, and wait until it has ended. Raises LinkLost, NoAnswer."""
+    """Stop this run, and wait until it has ended. Raises LinkLost, NoAnswer."""
     return _stop(connection, run.name, run.repo_key)
 
 
 def _stop(connection: BoxConnection, what: str, repo_key: str = "") -> StopAnswer:
-    """End the run of that name, or the setup at work."""
+    """Stop the run of that name, or the setup at work."""
     query = build_query("stop", workdir=connection.workdir, what=what, repo_key=repo_key)
     answer = exchange(connection.link.wire, query, timeout=_PATIENCE_S + LONGEST_GRACE_S)
     return what_ended(answer)
 
 
 def what_ended(answer: bytes) -> StopAnswer:
-    """Read what the box says of it."""
+    """Read the box's answer."""
     said = [(word, value.split("\t")) for word, value in rows(answer)]
     left = [row for word, row in said if word == "left" and len(row) == 4]
     return any(word == "stopped" for word, _ in said), left
 
 
 def _nothing(connection: BoxConnection, meant: list[Run], name: str | None) -> str:
-    """Nothing of what was meant was running; who else lives there is worth a word."""
+    """Say that nothing selected was running, and which other runs are live on the box."""
     runs = connection.box_state.runs
     names = repository_names({one.repo_key for one in runs})
     others = [qualified(one, names) for one in runs if one.state == "running" and meant]

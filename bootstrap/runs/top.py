@@ -1,4 +1,4 @@
-"""Several boxes, looked at live: a login and a thread for each, one screen for all."""
+"""`top`: watch several boxes live, with a login and a thread each, on one screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TICK_S = 0.5
 
 @dataclass
 class TopOptions:
-    """How to look: every so many seconds, and how often; 0 is until somebody ends it."""
+    """Seconds between samples, and their number; 0 means until the user ends it."""
 
     every_s: int = 2
     samples: int = 0
@@ -36,9 +36,9 @@ class TopOptions:
 def watch_boxes(
     options: BoxOptions, hosts: Sequence[str], wanted: TopOptions, screen: TopScreen
 ) -> None:
-    """Show the boxes until they were looked at often enough, or somebody ends it.
+    """Show the boxes until each has sent enough samples, or the user ends it.
 
-    Raises UsageError where no box is meant; what stood in the way, where no box can be reached.
+    Raises UsageError if no box is meant; the first box's error if none can be reached.
     """
     changes: queue.Queue[BoxView] = queue.Queue()
     feeds: list[Feed] = []
@@ -64,7 +64,7 @@ def watch_boxes(
 
 
 def over(views: Sequence[BoxView], samples: int) -> bool:
-    """Whether nothing more is to come."""
+    """Whether no more samples are to be expected."""
     unreached = [view for view in views if view.error and not view.samples]
     left = [view for view in views if view.state != "gone" and view not in unreached]
     if not left:
@@ -73,7 +73,7 @@ def over(views: Sequence[BoxView], samples: int) -> bool:
 
 
 class Feed(threading.Thread):
-    """One box: logs in once, and again when the link was lost; passes on its samples."""
+    """One box: logs in, again after a lost link, and passes on its samples."""
 
     def __init__(
         self, options: BoxOptions, wanted: TopOptions, changes: queue.Queue[BoxView]
@@ -87,7 +87,7 @@ class Feed(threading.Thread):
         self._closed = threading.Event()
 
     def run(self) -> None:
-        """Look until closed or often enough, or until this box can't be looked at."""
+        """Read samples until closed, until there are enough, or until the box can't be watched."""
         while not self._closed.is_set() and not self._enough():
             try:
                 self._link = self._link or self._first_login()
@@ -103,7 +103,7 @@ class Feed(threading.Thread):
                 return
 
     def close(self) -> None:
-        """Let go of the box."""
+        """Stop, and close the link."""
         self._closed.set()
         if self._link is not None:
             self._link.close()
@@ -126,7 +126,7 @@ class Feed(threading.Thread):
             self._closed.set()
 
     def _follow(self, link: ReconnectingLink) -> None:
-        # Nothing was asked of this box before: it redacts all that it was given.
+        # Without a probe, which secrets it still holds is unknown: it redacts all it was given.
         there = RedactedThere(self._box.known.secrets or ())
         query = build_query("top", there, workdir=self._box.known.workdir, every=self._every)
         stream = stream_answer(link.wire, query)

@@ -1,4 +1,4 @@
-"""`boxstrap tunnel`: which ports of a box are opened here, held open, and shown."""
+"""`tunnel`: open ports of a box on this machine, keep them open, and show them."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _FORBIDDEN_HINT = "Its sshd needs `AllowTcpForwarding yes` (/etc/ssh/sshd_config
 
 @dataclass(frozen=True)
 class TunnelWish:
-    """What is to be opened."""
+    """What to open."""
 
     ports: Sequence[str] = ()
     jupyter: bool = False
     tensorboard: bool = False
     logdir: str = ""
     opens: bool = True
-    """Whether a browser is opened, where there is a terminal."""
+    """Whether to open a browser, if there is a terminal."""
 
     @property
     def kinds(self) -> list[ServerKind]:
-        """The servers that are meant."""
+        """The kinds of server that are wanted."""
         tensorboard = self.tensorboard or bool(self.logdir)
         wanted = ((JUPYTER, self.jupyter), (TENSORBOARD, tensorboard))
         return [kind for kind, is_wanted in wanted if is_wanted]
@@ -53,7 +53,7 @@ class TunnelWish:
 
 @dataclass
 class _OpenTunnel:
-    """A tunnel, the server that it leads to if that is one of ours, and its page here."""
+    """A tunnel, and the server behind it if boxstrap started that."""
 
     name: str
     tunnel: Tunnel
@@ -81,7 +81,7 @@ class _OpenTunnel:
 
 
 def open_tunnels(options: BoxOptions, screen: Screen, wish: TunnelWish, *, as_json: bool) -> None:
-    """Open what is wished for, and hold it open until somebody ends it, with KeyboardInterrupt.
+    """Open the tunnels, and hold them open until KeyboardInterrupt.
 
     Raises UsageError, BoxLacksError, StepFailedError, and as `connect`.
     """
@@ -103,7 +103,7 @@ def open_tunnels(options: BoxOptions, screen: Screen, wish: TunnelWish, *, as_js
 
 
 def stop_servers(options: BoxOptions, screen: Screen, wish: TunnelWish) -> None:
-    """End the servers that are meant, both where none is named. Nothing running is no error."""
+    """Stop the wanted servers, or both if none is named. It is no error if none is running."""
     if wish.ports or wish.logdir:
         raise UsageError("--stop ends Jupyter and TensorBoard: not with ports or --logdir.")
     with connect(options, screen) as connection:
@@ -121,7 +121,7 @@ def stop_servers(options: BoxOptions, screen: Screen, wish: TunnelWish) -> None:
 
 
 def _pasted(connection: BoxConnection, options: BoxOptions, wish: TunnelWish) -> list[Forward]:
-    """The `-L` of the pasted command; of one that was pasted before where nothing else is named."""
+    """Return the `-L` of the pasted ssh command; of an earlier one if nothing else is named."""
     target = connection.box.target
     if options.host != target.text and (wish.ports or wish.kinds):
         return []
@@ -179,7 +179,7 @@ class _Window:
         )
 
     def _back(self) -> None:
-        """A box that restarted has lost its servers: they are started again, as they were."""
+        """Find the servers again; start them again if the box restarted and lost them."""
         before = [(one.url, one.tunnel.forward) for one in self._open]
         for one in self._open:
             if one.server:
@@ -225,7 +225,7 @@ class _Window:
 
 
 def _has_browser() -> bool:
-    """Whether a browser has a screen to open on: Python would take one for terminals, too."""
+    """Whether there is a display for a browser: Python would also open a text-mode one."""
     return sys.platform == "darwin" or any(
         os.environ.get(name)
         for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")

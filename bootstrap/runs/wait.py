@@ -1,4 +1,4 @@
-"""Waiting for runs to end, across lost links, and telling the person how they did."""
+"""`wait`: wait for runs to end, across lost links, and report how they ended."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from bootstrap.text.sizes import spent, took_in_words
 from bootstrap.ui.screen import Screen
 
 _MOST_TOLD = 1000
-"""Lines that a box may tell of one run."""
+"""Lines that a box may send about one run."""
 _LONGEST = 400
 
 
 def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: bool) -> None:
-    """Wait until the run is over, with `every` until all that live or wait for their turn are.
+    """Wait until the run is over; with `every`, all runs that are live or wait for their turn.
 
-    Raises UsageError where there is none, or it was never begun; TrainingFailedError where one
+    Raises UsageError if there is none, or it was never started; TrainingFailedError if one
     failed.
     """
     notifiers = own_notifiers()
@@ -67,7 +67,7 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
 
 
 def _await_end(connection: BoxConnection, run: Run, screen: Screen) -> Run:
-    """The run as it ended. Raises NoAnswer where the box tells none, and as `reconnect`."""
+    """Wait, and return the run as it ended. Raises NoAnswer for nonsense, and as `reconnect`."""
     query = build_query("wait", workdir=connection.workdir, repo_key=run.repo_key, name=run.name)
     told, backoff = 0, Backoff()
     while run.goes_on:
@@ -98,7 +98,7 @@ def _told_lines(stream: AnswerStream) -> Iterator[str]:
 
 
 def _why(connection: BoxConnection, runs: list[Run]) -> tuple[list[Run], dict[Run, Failure]]:
-    """The runs as the box tells them now that they are over, and why those that failed did."""
+    """If any run failed, ask again: return the runs as they are now, and why they failed."""
     if not any(run.failed for run in runs):
         return runs, {}
     ask = partial(

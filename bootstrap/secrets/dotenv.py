@@ -1,4 +1,4 @@
-"""A strict reader of `.env`: what programs read differently is refused, nothing is filled in."""
+"""Read `.env` strictly: refuse what programs read differently, and expand nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SPLIT = re.compile(r"[\s'\"\\]|^#")
 
 
 def read_dotenv(text: str, wanted: Collection[str], where: str) -> dict[str, str]:
-    """The values of `wanted` in the text of a `.env`, where it has them.
+    """Return those values of `wanted` that the text of a `.env` has.
 
-    Raises UsageError with the line of what isn't `NAME=VALUE`, and of a wanted value that
-    programs read differently. No message has a value.
+    Raises UsageError with the line number if a line isn't `NAME=VALUE`, or a wanted value is given
+    twice or is one that programs read differently. No message contains a value.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     values: dict[str, str] = {}

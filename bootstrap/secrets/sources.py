@@ -1,4 +1,4 @@
-"""Where the values of secrets come from: your environment, a `.env`, a command of yours."""
+"""Where the values of secrets come from: the environment, a `.env`, a command of the user's."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from bootstrap.profile.load import LoadedProfile
 
 ENVIRONMENT, DOTENV, COMMAND = "environment", ".env", "command"
-"""The sources, in the order in which they are asked."""
+"""The sources, in the order in which they are tried."""
 BYTES = ("utf-8", "surrogateescape")
-"""How Python gives the environment's bytes as text (PEP 383)."""
+"""How Python decodes the environment's bytes (PEP 383)."""
 _LARGEST = 64 * 1024
-"""Bytes of a `.env`, and of what a command prints."""
+"""Most bytes of a `.env`, and of what a command prints."""
 _COMMAND_S = 180
 """How long a command may take, in seconds: it may ask for a fingerprint or a passphrase."""
 
 
 @dataclass(frozen=True)
 class SecretSource:
-    """Where one secret comes from; a command is asked for its value later, if at all."""
+    """Where one secret comes from; a command for its value is run later, if at all."""
 
     name: str
     origin: str
@@ -42,7 +42,7 @@ class SecretSource:
 def find_sources(
     names: Sequence[str], folder: Path | None, environment: Mapping[str, str] | None = None
 ) -> list[SecretSource]:
-    """The source of each of `names` that has one; `folder` is where a `.env` may lie.
+    """Return the source of each of `names` that has one; a `.env` may be in `folder`.
 
     Raises UsageError for a `.env` or a file of commands that can't be used.
     """
@@ -63,21 +63,21 @@ def find_sources(
 
 
 def folder_of(loaded: LoadedProfile, root: Path | None) -> Path | None:
-    """Where a `.env` may lie: beside the profile, of a shipped one at the top of the repository."""
+    """Return where a `.env` may be: next to the profile, or at the repository's root if shipped."""
     own = [path for path in loaded.chain[:1] if not find.is_shipped(path)]
     return own[0].parent if own else root
 
 
 def commands_file() -> Path:
-    """The file with the person's commands, a line each: `NAME: command`."""
+    """Return the file with the user's commands, one line each: `NAME: command`."""
     return config_dir() / "secrets" / "commands.yaml"
 
 
 def ask_command(source: SecretSource) -> str:
-    """What the source's command prints, without newlines at its end.
+    """Return what the source's command prints, without trailing newlines.
 
-    It runs in the home folder: no file of a repository has a say in it. Raises UsageError where
-    it fails, prints nothing, too much, or a NUL.
+    It runs in the home folder, so that no file of a repository affects it. Raises UsageError if
+    it fails, takes too long, or prints nothing, too much, or a NUL.
     """
     where = f"{find.label(commands_file())}: {source.name}"
     try:
@@ -105,11 +105,11 @@ def ask_command(source: SecretSource) -> str:
 
 
 def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
-    """What a `.env` in `folder` has of `wanted`. Raises UsageError where it can't be used."""
+    """Return what a `.env` in `folder` has of `wanted`. Raises UsageError if it can't be used."""
     from bootstrap.secrets.dotenv import read_dotenv
 
     file = folder / DOTENV
-    if not os.path.lexists(file) or file.is_dir():  # some call their environment so
+    if not os.path.lexists(file) or file.is_dir():  # some virtual environments are called .env
         return {}
     where = find.label(file)
     text = _own_text(file, where).decode(*BYTES)
@@ -127,7 +127,7 @@ def _dotenv(folder: Path, wanted: Collection[str]) -> dict[str, str]:
 
 
 def _own_text(file: Path, where: str) -> bytes:
-    """Raises UsageError for what isn't a plain file of this person's."""
+    """Read a file. Raises UsageError if it isn't a plain file of this user's."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -146,7 +146,7 @@ def _own_text(file: Path, where: str) -> bytes:
 
 
 def _is_ignored(file: Path) -> bool:
-    """Whether git ignores it, or it lies in no repository. What is tracked is not ignored."""
+    """Whether git ignores it, or it is in no repository. A tracked file is not ignored."""
     from bootstrap.repo.git import run
     from bootstrap.repo.place import repository_root
     from bootstrap.repo.repository import open_repository
@@ -159,7 +159,7 @@ def _is_ignored(file: Path) -> bool:
 
 
 def _commands() -> dict[str, str]:
-    """The person's commands by the names of their secrets. Raises UsageError."""
+    """Return the user's commands by the names of their secrets. Raises UsageError."""
     from bootstrap.profile.own_commands import read_commands
 
     return read_commands(commands_file(), "op read …")

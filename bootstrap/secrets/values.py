@@ -1,7 +1,7 @@
-"""The secrets that a profile names: taken from here, sent over the login's input alone.
+"""The secrets that a profile names: read on this machine, sent only over the login's input.
 
-Which ones a box was given is remembered with it, by name, and their values are redacted in
-whatever it says from then on: here, or on the box itself where no value of them is here.
+The names of those that a box was given are kept in its record. Their values are redacted in what
+it says from then on: on this machine, or on the box itself if this machine lacks the value.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from bootstrap.protocol.probe import BoxState
     from bootstrap.ui.reporter import Reporter
 
-_COMMANDS_MARK = "\0"  # no value has one
+_COMMANDS_MARK = "\0"  # no value contains a NUL
 
 
 @dataclass(frozen=True)
 class SecretSet:
-    """The secrets of one setup; those that a command gives have no value until it is asked."""
+    """The secrets of one setup; those from a command have no value until it is run."""
 
     sources: tuple[SecretSource, ...] = ()
     values: dict[str, str] = field(default_factory=dict)
-    """The values at hand."""
+    """The values known so far."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,18 +51,18 @@ class SecretSet:
 
     @property
     def ids(self) -> list[str]:
-        """For each what changes when its value does; of a command, when the command does."""
+        """For each an id that changes with its value; if from a command, with the command."""
         return [identity_of(source) for source in self.sources]
 
     @property
     def id(self) -> str:
-        """The same for all of them."""
+        """One such id for all of them."""
         return fingerprint({source.name: _what_changes(source) for source in self.sources})
 
     def ask_commands(self, held: Mapping[str, str]) -> bool:
-        """Ask the commands for what the box lacks; `held` has the names and ids that it holds.
+        """Run the commands for what the box lacks; `held` has the names and ids that it has.
 
-        Whether any was asked. Raises UsageError where one gives no value.
+        Returns whether any was run. Raises UsageError if one gives no value.
         """
         asked = [
             source
@@ -73,7 +73,7 @@ class SecretSet:
         return bool(asked)
 
     def describe(self, held: Mapping[str, str]) -> str:
-        """Each name, where its value comes from, and whether the box holds another one."""
+        """Return each name, its value's source, and whether the box has another value."""
         return ", ".join(
             source.name + _remark(source, held.get(source.name), source.name in self.values)
             for source in self.sources
@@ -81,7 +81,7 @@ class SecretSet:
 
 
 def identity_of(source: SecretSource) -> str:
-    """What changes when the secret does, and tells nothing about it."""
+    """Return an id that changes with the secret, and reveals nothing about it."""
     return fingerprint({source.name: _what_changes(source)})
 
 
@@ -101,7 +101,7 @@ def _remark(source: SecretSource, held: str | None, has_value: bool) -> str:
 def take_secrets(
     names: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> SecretSet:
-    """Those of `names`; a `.env` may lie in `folder`. No command is asked yet.
+    """Return the secrets of `names`; a `.env` may be in `folder`. No command is run yet.
 
     Raises UsageError naming those that have no source.
     """
@@ -119,14 +119,14 @@ def take_secrets(
 
 
 def remember(box: BoxHandle, names: Iterable[str]) -> None:
-    """Keep with the box which secrets it is about to be given."""
+    """Record in advance which secrets the box will be given."""
     ever = tuple(sorted({*(box.known.secrets or ()), *names}))
     if ever != box.known.secrets:
         box.save(replace(box.known, secrets=ever))
 
 
 def note_held(box: BoxHandle, names: Iterable[str]) -> None:
-    """Keep with the box which secrets it holds now, and no others."""
+    """Record which secrets the box has now, in place of those recorded before."""
     held = tuple(names)
     remember(box, held)
     if held != box.known.held_secrets:
@@ -138,7 +138,7 @@ def redactor_of(
     more: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Redactor:
-    """Redacts what these boxes were given, where its value is in the environment, and `more`.
+    """Return a redactor for `more`, and for these boxes' secrets that are in the environment.
 
     Raises UsageError for one of `more` that is too short.
     """
@@ -155,9 +155,9 @@ def redactor_of(
 
 
 def redacted_there(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
-    """The secrets that the box itself must redact, since `values` are not what it has.
+    """Return the secrets that the box itself must redact, because `values` are not what it has.
 
-    Where a run may have been started with others that is all of them that it was ever given.
+    If a run may have been started with earlier ones, these are all that it was ever given.
     """
     if not box_state.can_redact:
         return []
@@ -173,7 +173,7 @@ def redacted_there(box: KnownBox, box_state: BoxState, values: Mapping[str, str]
 def warn_of_unredacted(
     box: KnownBox, box_state: BoxState, reporter: Reporter, values: Mapping[str, str]
 ) -> None:
-    """Say which of its secrets nobody can redact: no value is here, nor on the box."""
+    """Warn of secrets that can't be redacted: neither this machine nor the box has the value."""
     there = box_state.secrets if box_state.can_redact else ()
     gone = [
         name
@@ -188,13 +188,13 @@ def warn_of_unredacted(
 
 
 def packed(values: Mapping[str, str]) -> bytes:
-    """As the box reads them: NAME=VALUE, each ended by a NUL."""
-    # A value of the environment may be any bytes, and arrives as these.
+    """Return them as the box reads them: NAME=VALUE, each ended by a NUL."""
+    # A value from the environment may be any bytes, and is sent unchanged.
     return b"".join(f"{name}={value}\0".encode(*BYTES) for name, value in values.items())
 
 
 def fingerprint(values: Mapping[str, str]) -> str:
-    """Changes when a value does, and tells nothing about it: keyed with a key of this machine."""
+    """Return a hash of the values, keyed with this machine's key so that it reveals nothing."""
     if not values:
         return ""
     return hmac.new(machine_key(), packed(values), hashlib.sha256).hexdigest()[:32]

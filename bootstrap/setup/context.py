@@ -1,4 +1,4 @@
-"""What stands before a setup: the profile, the box, a link to it, and what is to be sent."""
+"""Prepare a setup: the profile, the box, a link to it, and what is to be sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class SetupContext:
-    """A request, a link to the box that is meant, and what is to become of it."""
+    """Everything a setup needs: the request, a link to the box, and what is sent there."""
 
     request: SetupRequest
     reporter: Reporter
@@ -40,33 +40,33 @@ class SetupContext:
     early: EarlyLogin
 
     def box_state(self) -> BoxState:
-        """What the box says of this very script: it may have said so already."""
+        """Return the box's state for this script; the early login may have asked already."""
         return self.early.answer(self.payload.probe_request) or self.link.ask(self.probe)
 
     def box_state_begun(self) -> BoxState:
-        """What it says once the training was begun, beside nothing: no plan is asked for, whose
-        checks take the time that the training's own start could use."""
+        """Return the box's state after the training started. No plan is requested, since its checks
+        would slow down the training's start."""
         request = self.payload.probe_request._replace(script="")
         return self.link.ask(lambda wire: ask_box(wire, request))
 
     @property
     def secrets_here(self) -> dict[str, str]:
-        """The values at hand of whatever the box may have been given."""
+        """Return all secret values on this machine that the box may have been given."""
         return {**os.environ, **self.payload.secrets.values}
 
     def ask_commands(self, box_state: BoxState) -> None:
-        """Ask the person's commands for the secrets that the box lacks; they are redacted then."""
+        """Run the user's commands for secrets that the box lacks, and redact their values."""
         secrets = self.payload.secrets
         if secrets.ask_commands(box_state.secrets):
             redactor = redactor_of([self.box.known], secrets.values)
             self.reporter.redact = redactor.text
 
     def probe(self, wire: Wire) -> BoxState:
-        """Ask the box now."""
+        """Probe the box now."""
         return ask_box(wire, self.payload.probe_request)
 
     def remember(self) -> None:
-        """Keep what later commands need: the working folder, the profile, the repository."""
+        """Save what later commands need: the working folder, the profile, the repository."""
         profile, source = self.payload.profile, self.payload.source
         known = replace(
             self.box.known,
@@ -90,12 +90,12 @@ def get_context(
     *,
     with_source: bool = True,
 ) -> SetupContext:
-    """Profile, box, repository, script; the connection is made while they are read.
+    """Get profile, box, repository and script, while the connection is being made.
 
-    A box whose provider nobody named is logged in to before the script is made, and
-    asked; what can be refused without it is refused before. `early`: the login that was begun
-    to the box as it was reached last. `with_source`: False leaves the repository and all that
-    follows from it out.
+    If the provider is not named, the box is logged in to and asked before the script is
+    rendered; errors that don't depend on that are raised before. `early`: the login that was
+    started to where the box was last reached. `with_source`: False leaves out the repository
+    and all that depends on it.
     """
     if request.strict:
         request = replace(request, sets=(*request.sets, "gpu.strict=true"))
@@ -150,7 +150,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
     _keep_lease(box, payload)
     if with_source:
         if not box.known.repo_key:
-            # Also where this setup ends badly, `status` finds the box by its repository.
+            # So that `status` finds the box by its repository even if this setup fails.
             key, root = payload.source.key, payload.source.root
             box.save(replace(box.known, repo_key=key, repo_root=root))
         remember(box, payload.secrets.names)
@@ -158,7 +158,7 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
 
 
 def _set_price(box: BoxHandle, said: float | None, reporter: Reporter) -> None:
-    """What the box costs: by its account, else by the profile, else as it was the last time."""
+    """Set the box's price: by its account, else by the profile, else as it was the last time."""
     by_account = box.target.is_rented and box.known.price
     if said is not None and not by_account:
         box.known = replace(box.known, price=float(said))
@@ -166,7 +166,7 @@ def _set_price(box: BoxHandle, said: float | None, reporter: Reporter) -> None:
 
 
 def _keep_lease(box: BoxHandle, payload: Payload) -> None:
-    """Note the lease that this setup sets, for a guard; set again it goes on from when it was."""
+    """Record the lease that this setup sets, for a guard; an existing one keeps its start time."""
     sent = dict(payload.values)["LEASE"]
     if not sent or box.is_local:
         return
@@ -185,7 +185,7 @@ def _early_login(
     cancel: CancelToken,
     begun: EarlyLogin | None,
 ) -> EarlyLogin:
-    """The login to the box that is meant: the one that was found, unless the profile differs."""
+    """Return the login to the box: the one that was started, unless the profile differs."""
     ssh = loaded.profile.ssh
     if begun is not None:
         endpoint = begun.box.endpoint
@@ -199,7 +199,7 @@ def _early_login(
 
 
 def _find_box(request: SetupRequest, loaded: LoadedProfile, reporter: Reporter) -> BoxHandle:
-    """The box that is meant; the connection to it begins."""
+    """Find the box and start connecting to it."""
     repo_key = ""
     if not request.host:
         from bootstrap.repo.here import read
@@ -219,7 +219,7 @@ def _find_box(request: SetupRequest, loaded: LoadedProfile, reporter: Reporter) 
 
 
 def _recognise(box: BoxHandle, link: ReconnectingLink, reporter: Reporter) -> str:
-    """Ask the box which provider's it is, say it, and keep it."""
+    """Ask the box which provider it is from; report and save that."""
     box_state = link.ask(partial(ask_box, request=ProbeRequest()))
     provider = by_hints(box_state.env, box_state.files)
     signs = _signs(box_state)
@@ -230,7 +230,7 @@ def _recognise(box: BoxHandle, link: ReconnectingLink, reporter: Reporter) -> st
 
 
 def warn_of_provider(context: SetupContext, box_state: BoxState) -> None:
-    """Say it where the profile is one provider's, and the box shows another one's signs."""
+    """Warn if the profile is for one provider, and the box shows signs of another."""
     provider = context.payload.profile.provider
     own = Hints(frozenset(provider.detect.env), frozenset(provider.detect.files))
     shown = other_than(own, box_state.env, box_state.files)

@@ -1,4 +1,4 @@
-"""Private dependencies of a setup: which there are in what is sent, and that the person agreed."""
+"""Private dependencies of a setup: find them in the files that are sent, and get consent."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from bootstrap.setup.request import SetupRequest
 
 _LARGEST = 16 * 1024 * 1024
-"""Bytes of a file that is read; a lock of a thousand packages has two million."""
+"""Limit for a file in bytes; a lock file of a thousand packages has two million."""
 
 
 def private_dependencies(
     profile: Profile, here: LocalRepository, snapshot: Snapshot | None
 ) -> tuple[tuple[GitDependency, ...], list[str]]:
-    """What this machine sends of the files that travel, and what the box is told of it (rows).
+    """Return the dependencies that this machine sends, and the rows about them for the box.
 
-    Raises BoxstrapError where git fails.
+    Raises BoxstrapError if git fails.
     """
     folders, commit = (snapshot.folders, snapshot.id) if snapshot else (here.folders, here.commit)
 
@@ -43,7 +43,7 @@ def private_dependencies(
     found = find_git_dependencies(profile.python, read)
     sent = sent_from_here(profile.python, found)
     rows = [f"{key_of(each.address)} {_commit(each)} {each.address}" for each in sent]
-    # git takes the longest address that fits: what begins as a private one is no private one.
+    # git uses the longest matching address, so public ones that extend a private one get own rows.
     others = {each.address for each in found} - {each.address for each in sent}
     begins = tuple({each.address for each in sent})
     rows += [f"- - {other}" for other in sorted(others) if other.startswith(begins)]
@@ -55,7 +55,7 @@ def _commit(dependency: GitDependency) -> str:
 
 
 def _read(folders: Folders, commit: str, names: Sequence[str]) -> dict[str, str]:
-    """The texts of those of the files that the commit has; what leads out of it has it not."""
+    """Return the texts of those files that the commit has; paths outside of it are skipped."""
     inside = (name for name in dict.fromkeys(names) if not name.startswith(("../", "/")))
     asked = [name for name in inside if "\n" not in name]
     stdin = "".join(f"{commit}:{name}\n" for name in asked).encode("utf-8", "surrogateescape")
@@ -80,8 +80,8 @@ def agree_to_dependencies(
     here: LocalRepository,
     request: SetupRequest,
 ) -> None:
-    """Raise ConsentError unless the person agreed to each address; what `python.private` names
-    they agreed to with the profile, or it is their own word."""
+    """Raise ConsentError unless the user agreed to each address. Those in `python.private` need no
+    question: they are part of the profile, which the user agreed to or wrote."""
     private = profile.python.private or []
     asked = {each.address for each in dependencies if not is_named(private, each.address)}
     if asked:

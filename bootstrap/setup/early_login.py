@@ -1,4 +1,4 @@
-"""The login to a known box, and what it is asked first, while this side still prepares."""
+"""The login to a known box and its first probe, in parallel with preparations on this machine."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 class ProbeRequest(NamedTuple):
-    """What a box is asked about; nothing of it is known before a profile and a repository are."""
+    """What to ask a box about; empty until profile and repository are known."""
 
     workdir: str = ""
     repo_key: str = ""
     repo_root: str = ""
     """The repository's first commit."""
     script: str = ""
-    """The id of the script that the box may have."""
+    """The id of a script that the box may have."""
 
 
 class EarlyLogin(threading.Thread):
-    """Logs in to a known box, and asks it, while this side still reads profile and repository.
+    """Logs in to a known box and probes it while this machine reads profile and repository.
 
-    That takes this machine a quarter of a second, and the login takes the network as long.
-    The box is asked about the script of the last time: mostly it is the one that comes out again.
-    Whatever the login raises is raised by `login`.
+    Reading takes a quarter of a second, and the login takes the network as long. The probe
+    asks about the last script, since usually the same one is rendered again. Errors of the
+    login are raised by `login`.
     """
 
     def __init__(self, box: BoxHandle, cancel: CancelToken, *, ask: bool = True) -> None:
@@ -51,13 +51,13 @@ class EarlyLogin(threading.Thread):
         self._request = ProbeRequest(*(about if ask else ()))
         self._answer: BoxState | None = None
         self._logged_in = threading.Event()
-        # A box that isn't known yet hears of us once everything here is right.
+        # An unknown box is contacted only after everything local has been checked.
         self._began = box.is_known
         if self._began:
             self.start()
 
     def run(self) -> None:
-        """Log in; ask, if there is something to ask about."""
+        """Log in; probe, if there is something to ask about."""
         try:
             self._wire = self.box.login()
         except BaseException as error:
@@ -68,12 +68,12 @@ class EarlyLogin(threading.Thread):
             self.close()
         asked = self._request
         if self._wire is not None and asked.workdir and asked.repo_key and asked.script:
-            # What goes wrong here goes wrong again, in its own place, when it is asked for.
+            # If this fails, the probe is repeated later, and its error raised there.
             with contextlib.suppress(BoxstrapError):
                 self._answer = ask_box(self._wire, asked)
 
     def login(self) -> Wire:
-        """The login that was begun; called again, a new one.
+        """Return the login that was started; on later calls, a new one.
 
         Raises as `BoxHandle.login`, and CancelledError.
         """
@@ -91,31 +91,31 @@ class EarlyLogin(threading.Thread):
         return self._wire
 
     def close(self) -> None:
-        """Let go of the login, now or when it has come."""
+        """Close the login, now or as soon as it is made."""
         self._closed = True
         if self._wire is not None:
             self._wire.close()
 
     def answer(self, request: ProbeRequest) -> BoxState | None:
-        """What the box said, once, where it would say the same to this; None else."""
+        """Return the box's early answer, once, if it is also valid for this request; else None."""
         if request._replace(script=self._request.script) != self._request or self._wire is None:
             return None
         self.join()
         answer, self._answer = self._answer, None
         if answer is None or request.script == self._request.script:
             return answer
-        # Of a script that is not the one it has, it would tell no plan.
+        # A box gives no plan for a script that it doesn't have.
         return None if answer.script == request.script else replace(answer, plan={})
 
 
 def begin_login(
     request: SetupRequest, say: Callable[[str], None], cancel: CancelToken
 ) -> EarlyLogin | None:
-    """Begin the login to a known box that is named, before a profile is read.
+    """Start the login to a known box that `--host` names, before a profile is read.
 
-    Nothing of a profile or a repository takes part: the box is where it was, under the same
-    user. One that isn't known yet is not dialed. None where it can't be told yet which box it is,
-    or something is wrong, which is said in its place.
+    It depends on neither profile nor repository: the box is where it was, with the same user.
+    An unknown box is not dialed. None if the box can't be determined yet, or if there is an
+    error, which is raised later in its place.
     """
     if not request.host or "-L" in request.host:
         return None
@@ -132,8 +132,8 @@ def begin_login(
 
 
 def ask_box(wire: Wire, request: ProbeRequest) -> BoxState:
-    """Ask the box what it has of this, and the signs of every provider."""
-    from bootstrap.profile.detect_provider import all_hints  # a login doesn't wait for it
+    """Probe the box for this request and for the signs of every provider."""
+    from bootstrap.profile.detect_provider import all_hints  # imported here to not delay the login
 
     hints = all_hints()
     return probe(

@@ -1,4 +1,4 @@
-"""A setup from probe to done: what must travel goes over, the box works, its events are told."""
+"""Drive a setup from probe to done: send what is needed, and report the box's events."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from bootstrap.setup.context import SetupContext
 
 _MOST_SAME = 5
-"""How often a box may answer that the same setup is at work already, without showing one end."""
+"""How often a box may claim that the same setup is already running, without one ending."""
 _LAUNCHES = 5
-"""How often a setup is launched over links that break meanwhile."""
+"""How often to launch a setup when the link breaks while launching."""
 
 
 class SetupExecutor:
-    """Drives one setup over a link that may come and go."""
+    """Drives one setup over a link that may be lost and come back."""
 
     def __init__(self, context: SetupContext) -> None:
         self.request = context.request
@@ -36,12 +36,12 @@ class SetupExecutor:
         self.reporter = context.reporter
         self.setup = ""
         self.own_folder = False
-        """Whether another repository of the box has the folder of its name."""
+        """Whether another repository on the box already has the folder of this name."""
         self.began_run = False
-        """Whether the setup that was followed began the training."""
+        """Whether the followed setup started the training."""
         self.context = context
         self.redacted_there: Sequence[str] = ()
-        """The secrets that the box holds, and of which no value is here."""
+        """Names of the secrets that the box has, but whose values are not on this machine."""
         self._holder = ""
         self._failed_step = ""
         self._failed_name = ""
@@ -52,14 +52,14 @@ class SetupExecutor:
 
     @property
     def workdir(self) -> str:
-        """The working folder, as the profile has it."""
+        """The profile's working folder."""
         return self.payload.profile.box.workdir
 
     def run(self, box_state: BoxState) -> str:
-        """Bring the box to the profile; the setup's id, or "" where nothing was to do.
+        """Set the box up; return the setup's id, or "" if there was nothing to do.
 
-        A setup of the same script that is at work already is followed. Raises
-        what `result.raise_for` raises.
+        A running setup of the same script is followed instead. Raises as
+        `result.raise_for`.
         """
         self._senders.machine = box_state.facts.get("system", "").replace(" ", "-")
         begins = self.request.restart or self.request.run
@@ -89,12 +89,12 @@ class SetupExecutor:
 
     @property
     def _own_id(self) -> str:
-        """What the box calls what is asked for: one that begins a run is no other's."""
+        """The script id that the box reports for this request; with a run, it is unique."""
         run = self.request.run
         return f"{self.payload.script_id}+{run.id}" if run else self.payload.script_id
 
     def _follow_another(self, setup: str, box_state: BoxState) -> str:
-        """Somebody began the same already. It may be asked for less: the rest is done then."""
+        """Follow a running setup of the same script, then do what it was not asked to do."""
         self.reporter.say(f"this setup is at work already ({setup}): following it")
         self._follow(setup, box_state.have)
         box_state = self.context.box_state()
@@ -104,7 +104,7 @@ class SetupExecutor:
         return self.run(box_state) or setup
 
     def _look_after(self, setup: str, lost: LinkLost) -> str:
-        """The link broke while a setup was launched: the box knows whether it began."""
+        """Ask the box whether a setup was started when the link broke while launching it."""
         self._launches += 1
         if self._launches > _LAUNCHES:
             raise lost
@@ -164,7 +164,7 @@ class SetupExecutor:
         )
 
     def _follow_the_same(self) -> str:
-        """Two of the same began at once, and the other one won."""
+        """Follow the other one of two same setups that were started at the same time."""
         self._count_the_same()
         box_state = self.context.box_state()
         if box_state.working:
@@ -181,7 +181,7 @@ class SetupExecutor:
             )
 
     def _say_for_whom(self) -> None:
-        """Another setup holds the box: which, and how long it is waited for."""
+        """Report which other setup holds the box, and how long this one waits for it."""
         holder = self.context.box_state().holder
         if holder and holder.setup != self.setup:
             self._holder = str(holder)

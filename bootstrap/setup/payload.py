@@ -32,36 +32,36 @@ class Payload:
 
     profile: Profile
     here: LocalRepository | None
-    """The repository whose objects are sent; None where the box clones by itself, or needs none."""
+    """The repository whose objects are sent; None if the box clones it itself, or needs none."""
     snapshot: Snapshot | None
-    """What is sent of it."""
+    """The snapshot of it that is sent."""
     source: Source
     steps: tuple[Step, ...]
     values: Sequence[tuple[str, Value]]
     """The variables of the script."""
     secrets: SecretSet = field(default_factory=SecretSet)
     dependencies: tuple[GitDependency, ...] = ()
-    """Those that this machine fetches and sends."""
+    """The dependencies that this machine fetches and sends."""
     data: tuple[LocalItem, ...] = ()
-    """What of `data:` lies here."""
+    """The items of `data:` that are on this machine."""
     warnings: tuple[str, ...] = ()
-    """What to say of the repository's address, and of changes that stay here."""
+    """Warnings about the repository's address, and about changes that are not sent."""
 
     @cached_property
     def script(self) -> str:
-        """What the box runs."""
+        """The script that the box runs."""
         return self._rendered(self.values)
 
     @cached_property
     def script_id(self) -> str:
-        """What tells it from others."""
+        """The script's id, a digest."""
         from bootstrap.render.script import script_id
 
         return script_id(self.script)
 
     @cached_property
     def program_id(self) -> str:
-        """Of the script without what differs between runs: the same for all of a profile's."""
+        """The id of the script without values that differ between a profile's runs."""
         from bootstrap.render.script import script_id
         from bootstrap.render.variables import OF_ONE_RUN
 
@@ -75,14 +75,14 @@ class Payload:
 
     @property
     def changes(self) -> ChangeCount:
-        """How many files differ from the commit, and travel."""
+        """How many files that differ from the commit are sent."""
         from bootstrap.repo.changes import ChangeCount
 
         return self.snapshot.changes if self.snapshot else ChangeCount()
 
     @property
     def probe_request(self) -> ProbeRequest:
-        """What the box is asked about before this is sent."""
+        """What to ask the box about before this is sent."""
         source = self.source
         return ProbeRequest(self.profile.box.workdir, source.key, source.root, self.script_id)
 
@@ -95,10 +95,10 @@ def build_payload(
     with_source: bool = True,
     with_secrets: bool = True,
 ) -> Payload:
-    """Read the repository, and what the script is made of. Nothing is asked of any box.
+    """Read the repository and everything the script needs, without contacting a box.
 
-    `with_secrets`: False for a script that is only looked at. Raises ProfileError, UsageError:
-    no repository, boxstrap's own checkout, or changes that must not travel.
+    `with_secrets`: False for a script that is only shown. Raises ProfileError, UsageError:
+    no repository, boxstrap's own checkout, or changes that must not be sent.
     """
     from bootstrap.render.variables import NO_SOURCE, variables
     from bootstrap.setup.dependencies import agree_to_dependencies, private_dependencies

@@ -1,4 +1,4 @@
-"""The profile's variables, proved in each kind of shell on a box, by fingerprints alone."""
+"""Prove the profile's variables in each kind of shell on a box, by comparing fingerprints only."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LIMIT_S = 60
 
 
 def verify_environment(request: SetupRequest, reporter: Reporter) -> EnvironmentProof:
-    """Prove the environment of the repository stood in, on a box that was set up.
+    """Prove the current repository's environment on a box that was set up.
 
-    Raises the errors of `bootstrap.errors`; a variable that is wrong is no error here.
+    Raises the errors of `bootstrap.errors`, but not for a wrong variable.
     """
     context = get_context(replace(request, committed_only=True), reporter)
     try:
@@ -54,9 +54,9 @@ def verify_environment(request: SetupRequest, reporter: Reporter) -> Environment
 
 
 class BackgroundProof(Thread):
-    """Proves the environment of a box that was just set up, while its training begins.
+    """Proves the environment of a box that was just set up, while its training starts.
 
-    A link that breaks meanwhile costs the proof alone: the next setup makes it.
+    If the link breaks, only the proof is missing; the next setup repeats it.
     """
 
     def __init__(self, context: SetupContext, box_state: BoxState) -> None:
@@ -66,14 +66,14 @@ class BackgroundProof(Thread):
         self.proof: EnvironmentProof | None = None
 
     def run(self) -> None:
-        """Ask."""
+        """Prove, ignoring errors."""
         try:
             self.proof = prove(self._context, self._box_state, self._wire)
         except (BoxstrapError, OSError):
             return
 
     def report(self) -> None:
-        """Wait for it, and warn of each variable that is not as the profile says."""
+        """Wait for the proof, and warn about each wrong variable."""
         self.join(_LIMIT_S)
         if self.proof is None:
             return
@@ -83,7 +83,7 @@ class BackgroundProof(Thread):
 
 
 def start_if_new(context: SetupContext, box_state: BoxState) -> BackgroundProof | None:
-    """Begin the proof where these variables were never proved on this box."""
+    """Start the proof if these variables were never proved on this box."""
     if not wanted(context) or context.box.known.proved == _id_of(context):
         return None
     proof = BackgroundProof(context, box_state)
@@ -92,13 +92,13 @@ def start_if_new(context: SetupContext, box_state: BoxState) -> BackgroundProof 
 
 
 def remember(context: SetupContext, proof: EnvironmentProof) -> None:
-    """Keep with the box that its environment is proved, where it is."""
+    """Save in the box's record that its environment is proved, if nothing is wrong."""
     if not proof.wrong:
         context.box.save(replace(context.box.known, proved=_id_of(context)))
 
 
 def wanted(context: SetupContext) -> tuple[str, ...]:
-    """The names of the profile's variables, its secrets last."""
+    """Return the names of the profile's variables, secrets last."""
     profile = context.payload.profile
     return tuple(dict.fromkeys((*profile.env, *profile.secrets)))
 
@@ -112,7 +112,7 @@ def _id_of(context: SetupContext) -> str:
 
 
 def prove(context: SetupContext, box_state: BoxState, wire: Wire) -> EnvironmentProof | None:
-    """Ask the box and compare; None where it has no program of ours for that.
+    """Ask the box and compare; None if it lacks boxstrap's program for that.
 
     Raises LinkLost, NoAnswer.
     """
@@ -126,7 +126,7 @@ def prove(context: SetupContext, box_state: BoxState, wire: Wire) -> Environment
         "venv": posixpath.join(folder, venv),
         "local": context.box.is_local,
     }
-    # No query with variables in front: an exported one of such a name would lose its value.
+    # Not a query with variables in front: they would overwrite exported ones of the same names.
     words = (
         f"{home}/agent/bin/python",
         *("-I", "-S", f"{home}/box/environment_probe.py", "ask", json.dumps(asked)),

@@ -1,4 +1,4 @@
-"""What a setup is asked for, and of a run that it is to begin."""
+"""The request for a setup, and for a run that it should start."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _SESSION = "train"
 
 @dataclass(frozen=True)
 class RunWish:
-    """One run. The box begins it once for its id, however often it is asked."""
+    """A run to start. The box starts it only once for its id, however often it is asked."""
 
     command: str = ""
-    """"" is the profile's."""
+    """"" for the profile's command."""
     session: str = ""
     gpus: str = ""
-    """Numbers with commas between; "" leaves all of them to it."""
+    """Comma-separated numbers; "" for all GPUs."""
     queue: str = ""
-    """What it waits for: `gpus`, `after:NAME`, `after-any:NAME`; "" begins it now."""
+    """What it waits for: `gpus`, `after:NAME`, `after-any:NAME`; "" to start it now."""
     id: str = field(default_factory=lambda: random.token_hex(8))
 
     def of(self, profile: Profile) -> RunWish:
-        """The same, as the profile has what is left open. Raises UsageError without a command."""
+        """Fill in what is not given from the profile. Raises UsageError without a command."""
         train = profile.train
         command = self.command or (train.command if train else "")
         if not command:
@@ -42,7 +42,7 @@ class RunWish:
         return replace(self, command=command, session=session)
 
     def words(self, profile: Profile) -> list[str]:
-        """For the script on the box: see `templates/lib/main.sh`. Raises as `of`."""
+        """Return words for the script on the box, see `templates/lib/main.sh`. Raises as `of`."""
         wish = self.of(profile)
         command = b64encode(wish.command.encode(errors="surrogateescape")).decode()
         given = {"gpus": wish.gpus, "queue": wish.queue}
@@ -52,24 +52,24 @@ class RunWish:
 
 @dataclass(frozen=True)
 class SetupRequest(BoxOptions):
-    """One setup, as it is asked for: the box and the profile (`BoxOptions`), and how it is to go.
+    """A requested setup: the box and the profile (`BoxOptions`), and what to do.
 
-    No field must be set: without a host it is the only box known for the repository.
+    All fields are optional: without a host, the only box known for the repository is used.
     """
 
     committed_only: bool = False
-    """Take the commit alone; what is not committed stays here."""
+    """Send only the commit; uncommitted changes are not sent."""
     restart: bool = False
-    """Start the training again, also where a run is alive."""
+    """Start the training again, even if a run is alive."""
     adopt: bool = False
-    """Take the clone that lies in the repository's folder, though boxstrap did not make it."""
+    """Use the clone in the repository's folder even if boxstrap did not make it."""
     strict: bool = False
-    """Let a warning of the verdict be a reason to return the box."""
+    """Treat a warning in the verdict as a reason to return the box."""
     only: str = ""
-    """Steps, with commas between: they and what they need, each whatever its stamp says."""
+    """Comma-separated steps: run only them and what they need, regardless of their stamps."""
     run: RunWish | None = None
-    """Begin this run, whatever ran before."""
+    """Start this run, whatever ran before."""
     wait_s: int = 60
     """How long to wait for another setup on the box, in seconds."""
     rented: float | None = None
-    """Of a box that was just rented: when, by its account's clock. Its lease counts from then."""
+    """When a new box was rented, by its account's clock. Its lease counts from then."""

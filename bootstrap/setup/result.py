@@ -1,4 +1,4 @@
-"""How a setup ended: its result, or an error of ours; and what became of the training."""
+"""How a setup ended: its result or error, and the state of the training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ERRORS: dict[int, type[BoxstrapError]] = {
     7: StepFailedError,
     8: BusyError,
 }
-"""What the exit codes of the script on the box mean."""
+"""Errors by exit code of the script on the box."""
 LOG_BYTES = 16 * 1024
 _RETURN = "return this box"
 _SHOWN_COMMAND = 60
@@ -49,43 +49,43 @@ _NAMES = {
     "variables": "env",
     "secrets": "secrets",
 }
-"""What the box may say differs between a live run and this setup, and what a profile calls it."""
+"""The box's words for differences between a live run and this setup, and the profile's terms."""
 
 
 @dataclass(frozen=True)
 class SetupResult:
-    """A box that is as its profile says, or waits for a run of other work (`waits_for`)."""
+    """A box that matches its profile, or waits for a run of other work (`waits_for`)."""
 
     box: str
-    """What the box is called here."""
+    """The box's name on this machine."""
     setup: str
-    """The setup's id on the box; "" where nothing was to do."""
+    """The setup's id on the box; "" if there was nothing to do."""
     alias: str
-    """What ssh calls the box; "" where your ssh config is left alone."""
+    """The box's host name for ssh; "" if the user's ssh config is left alone."""
     commit: str
     snapshot: str
-    """What stands there: the commit, or one of ours on it, which holds your changes too."""
+    """What is checked out: the commit, or a boxstrap commit on top with the user's changes."""
     changes: ChangeCount
-    """How many files these are."""
+    """The number of changed files."""
     repo_dir: str
     """The repository's folder on the box, as an absolute path."""
     run: Run | None
-    """The training, as it is now; None where the profile has none."""
+    """The training's current state; None if the profile has none."""
     first_lines: tuple[str, ...] | None
-    """Its first output, or its last where it failed at once; None where it was not waited for."""
+    """Its first output, or its last if it failed immediately; None if it was not waited for."""
     waits_for: Run | None
     """A live run of other work in the repository's folder: this one was not started."""
     differs: tuple[str, ...]
-    """What of this setup is not as in the live run."""
+    """What differs between this setup and the live run."""
     seconds: float
     own_folder: bool
-    """Whether another repository of the box has the folder of this one's name."""
+    """Whether another repository on the box already has the folder of this one's name."""
     handle: BoxHandle = field(repr=False)
     profile: Profile = field(repr=False)
     box_state: BoxState = field(repr=False)
 
     def as_dict(self) -> dict[str, object]:
-        """The result as `--json` prints it."""
+        """Return the result as `--json` prints it."""
         return {
             "setup": self.setup or None,
             "box": self.box,
@@ -105,11 +105,11 @@ class SetupResult:
 
     @property
     def price(self) -> float | None:
-        """Dollars an hour that the box costs; None where nobody said."""
+        """The box's price in dollars an hour; None if unknown."""
         return self.handle.known.price or None
 
     def raise_for_status(self) -> None:
-        """Raise BusyError where a run holds the place, TrainingFailedError where it failed."""
+        """Raise BusyError if another run is alive there, TrainingFailedError if this one failed."""
         if self.waits_for:
             train = self.profile.train
             raise BusyError(
@@ -130,14 +130,14 @@ class SetupResult:
 
 
 def repo_dir(box_state: BoxState, name: str) -> str:
-    """Where the repository of that name lies on the box, as an absolute path."""
+    """Return the absolute path of the repository with that name on the box."""
     if box_state.repo_dir:
         return box_state.repo_dir
     return posixpath.join(posixpath.dirname(box_state.facts.get("boxhome", "")), name)
 
 
 def run_of_work(box_state: BoxState, commit: str) -> Run | None:
-    """The run of this repository's last work: by what the box calls it, else by the commit."""
+    """Find the run of this repository's last work, by the work's id, else by the commit."""
     own = [run for run in box_state.runs if run.repo_key == box_state.repo_key]
     work = box_state.facts.get("work")
     exact = [run for run in box_state.runs if work and run.work == work]
@@ -145,13 +145,13 @@ def run_of_work(box_state: BoxState, commit: str) -> Run | None:
 
 
 def differences(box_state: BoxState) -> list[str]:
-    """What of this setup is not as in the run that lives in its folder; nothing without one."""
+    """Return what differs between this setup and the live run in its folder, if there is one."""
     told = box_state.facts.get("differs", "").split()
     return list(dict.fromkeys(name for word, name in _NAMES.items() if word in told))
 
 
 def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) -> str:
-    """Which run holds the place, and what is not as in it."""
+    """Return a sentence: which run is alive there, and what differs from it."""
     pairs = {
         "commit": (run.commit[:12], commit[:12]),
         "command": (run.typed[:_SHOWN_COMMAND], command),
@@ -170,7 +170,7 @@ def _not_started(run: Run, commit: str, command: str, differing: Sequence[str]) 
 
 @dataclass(frozen=True)
 class SetupEnd:
-    """A setup that is over: which one, where, and the step that failed, if one did."""
+    """A finished setup: which one, where, and the failed step, if any."""
 
     wire: Wire
     workdir: str
@@ -181,15 +181,15 @@ class SetupEnd:
     code: Code
     code_name: str
     holder: str
-    """Which setup held the box, where that was seen."""
+    """The setup that held the box, if that was seen."""
     advice: Advice
-    """What the provider's renters can do with a box that isn't as ordered."""
+    """What users of the provider can do about a box that isn't as ordered."""
     redact: Sequence[str] = ()
-    """The secrets that the box itself takes out of what it shows."""
+    """The secrets that the box itself redacts in its output."""
 
 
 def raise_for(done: Event, end: SetupEnd, reporter: Reporter) -> None:
-    """Raise what `done` says. The failed step's last log lines are reported first;
+    """Raise the error that `done` reports, after showing the last log lines of the failed step;
     a ReturnBoxError has the verdict."""
     rc = int(done.number("rc") or 0)
     if rc == 0:
@@ -226,9 +226,9 @@ def _returned(end: SetupEnd) -> ReturnBoxError:
 
 
 def fetch_verdict(wire: Wire, workdir: str, advice: Advice) -> Verdict:
-    """What the last check found, with what the provider's renters can do.
+    """Read the last check's verdict from the box, with advice for users of the provider.
 
-    Raises StepFailedError where there was no check, LinkLost, NoAnswer.
+    Raises StepFailedError if there was no check, LinkLost, NoAnswer.
     """
     from bootstrap.verdict import MAX_BYTES, advised, read
 
@@ -239,7 +239,7 @@ def fetch_verdict(wire: Wire, workdir: str, advice: Advice) -> Verdict:
 
 
 def _advice(end: SetupEnd, advice: str) -> str:
-    """What to do: to return the box, said once."""
+    """Return what to do, including once that the box should be returned."""
     advice = f"{advice[:1].upper()}{advice[1:]}"
     if _RETURN not in advice.lower():
         advice = f"R{_RETURN[1:]}. {advice}".strip()

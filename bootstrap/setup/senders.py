@@ -1,4 +1,4 @@
-"""What this machine sends while a setup is at work: the commit, and what the box asks for."""
+"""What this machine sends while a setup runs: the commit, and what the box asks for."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
     AskedSender = UvSender | DependencySender | DataSender | AddressSender
-    """Sends what a step of the box waits for."""
+    """A sender of what a step on the box waits for."""
 
-# What a sender is made of is imported once there is something to send: no box waits for it.
+# Senders are imported only when there is something to send, so that no box waits for that.
 _TELLS_S = 0.2
-"""Seconds between two reports of how much was sent."""
+"""Minimum seconds between two progress events."""
 
 
 class SetupSenders:
-    """The senders of one setup. Each has a thread of its own, and goes on after a lost link."""
+    """The senders of one setup. Each has its own thread, and is started again after a lost link."""
 
     def __init__(self, context: SetupContext) -> None:
         self.setup = ""
-        """Its id, once there is one."""
+        """The setup's id, once there is one."""
         self.machine = ""
-        """The box's system and processor, as `uname` has them."""
+        """The box's system and processor, as `uname` names them."""
         self._context = context
         self._link, self._payload = context.link, context.payload
         self._reporter, self._telling = context.reporter, threading.Lock()
@@ -47,25 +47,25 @@ class SetupSenders:
             "data": self._data_sender,
             "data-addresses": self._address_sender,
         }
-        """What the box waits for by this code, once it asks."""
+        """Makes the sender for each code that the box may wait with."""
         self._in_buckets: BucketItems | None = None
-        """What of the profile's data lies in buckets, once the box asked for it."""
+        """The profile's data in buckets, once the box has asked for it."""
         self._last_tell = 0.0
         self._link.on_reconnect.append(self._send_again)
 
     def tell(self, event: Event) -> None:
-        """Show an event; the senders' own come from their threads."""
+        """Show an event; thread-safe, since senders report their own."""
         with self._telling:
             self._reporter.event(event)
 
     def send_asked(self, code: str) -> None:
-        """Send what the box waits for by this code, if this machine has something for it."""
+        """Send what the box waits for with this code, if this machine has a sender for it."""
         if code in self._asked_for:
             self._sending[code] = self._asked_for[code]()
             self._sending[code].start()
 
     def _send_again(self) -> None:
-        """The link is back: what was on its way is sent again."""
+        """After a reconnect, send again what had not arrived."""
         for what, sender in list(self._sending.items()):
             if sender.arrived:
                 continue
@@ -76,7 +76,7 @@ class SetupSenders:
                 self.send_commit(self._context.probe(self._link.wire).have)
 
     def send_commit(self, have: Sequence[str]) -> None:
-        """Send the commit, unless the box has it. Nothing is waited for."""
+        """Send the commit in the background, unless the box has it."""
         here, snapshot = self._payload.here, self._payload.snapshot
         if here is None or snapshot is None or snapshot.id in have or self._context.request.only:
             return
@@ -96,7 +96,7 @@ class SetupSenders:
         self._sending["commit"].start()
 
     def _uv_sender(self) -> UvSender:
-        """The box's package index lacks it, and its step waits for this machine."""
+        """Make the sender for a box whose package index lacks uv."""
         from bootstrap.protocol.send_uv import UvSender
 
         return UvSender(
@@ -110,7 +110,7 @@ class SetupSenders:
         )
 
     def _dependency_sender(self) -> DependencySender:
-        """The environment is about to be made, and the box lacks some of them."""
+        """Make the sender for private dependencies that the box lacks for its environment."""
         from bootstrap.protocol.send_dependencies import DependencySender
 
         return DependencySender(
@@ -124,7 +124,7 @@ class SetupSenders:
         )
 
     def _data_sender(self) -> DataSender:
-        """What of the profile's data lies here."""
+        """Make the sender for the profile's data on this machine."""
         from bootstrap.transfer.local_data import DataSender
 
         return DataSender(
@@ -137,7 +137,7 @@ class SetupSenders:
         )
 
     def _address_sender(self) -> AddressSender:
-        """The addresses of what lies in buckets have not come yet, or have expired."""
+        """Make the sender for addresses of data in buckets, which are missing or expired."""
         from bootstrap.transfer.send_addresses import AddressSender, BucketItems
 
         data = enumerate(self._payload.profile.data)
@@ -167,7 +167,7 @@ class SetupSenders:
             self._tell_sent("data", "bytes", {"done": done, "total": total, **files})
 
     def _is_time(self, done: int, total: int) -> bool:
-        """Whether what was sent is told now: not too often, and the end of it."""
+        """Whether to report progress now: not too often, but always at the end."""
         now = time.time()
         if not total or (now - self._last_tell < _TELLS_S and done < total):
             return False

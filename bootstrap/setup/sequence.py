@@ -1,4 +1,4 @@
-"""`run_setup`: from a request to a training that runs. One direction, in this order."""
+"""`run_setup`: from a request to a running training, in the order of this module."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from bootstrap.setup.result import SetupResult
 
 FROM_INPUT = """bash -c 'eval "$(cat)"' bash"""
-"""Runs a script that comes as input: `bash -s` reads a pipe byte by byte, one call for each."""
+"""Runs a script from stdin; `bash -s` would read it byte by byte, with a system call for each."""
 
 
 def run_setup(
     request: SetupRequest, reporter: Reporter | None = None, cancel: CancelToken | None = None
 ) -> SetupResult:
-    """Take the box to its profile, and its training to its first output.
+    """Set the box up as its profile says, and wait for the training's first output.
 
-    It may be called in several threads at once, for a box each. `reporter` hears what happens
-    on the way, by default nobody; `cancel` makes it leave with CancelledError, while what runs
-    on the box goes on. Raises the errors of `bootstrap.errors`; a training that was not started,
-    or failed at once, is a result: `SetupResult.raise_for_status` raises for it.
+    May be called in several threads at the same time, with a box for each. `reporter` receives
+    progress, by default none; `cancel` makes it raise CancelledError, while the box continues.
+    Raises the errors of `bootstrap.errors`, but a training that was not started, or failed
+    immediately, is a result: `SetupResult.raise_for_status` raises for it.
 
         >>> result = run_setup(SetupRequest(host="root@203.0.113.7:46769", repo=Path("homework")))
         >>> result.raise_for_status()
@@ -49,14 +49,14 @@ def run_setup(
     try:
         return _run(begin(request, reporter or Reporter(), cancel), began)
     except BoxstrapError:
-        cancel.check()  # a wire that is cut ends in all kinds of errors
+        cancel.check()  # cancelling cuts the wire, which can cause any of these errors
         raise
 
 
 def begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> SetupContext:
-    """What stands before a setup. Raises as `get_context`.
+    """Prepare a setup. Raises as `get_context`.
 
-    A login to a known box comes first: what reads the profile is imported meanwhile.
+    The login to a known box is started first, in parallel with the imports for the profile.
     """
     early = begin_login(request, reporter.say, cancel)
     from bootstrap.setup.context import get_context
@@ -77,11 +77,11 @@ def _run(context: SetupContext, began: float) -> SetupResult:
 
 
 def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
-    """Bring the box to the profile: who did it, what the box was before, and the setup's id.
+    """Set the box up; return the executor, the box's state before, and the setup's id.
 
     Raises as `SetupExecutor.run`.
     """
-    # Imported while the box answers: no login waits for them.
+    # Imported here, while the box answers, to not delay the login.
     from bootstrap.secrets.values import warn_of_unredacted
     from bootstrap.setup.context import warn_of_provider
     from bootstrap.setup.executor import SetupExecutor
@@ -148,7 +148,7 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
 
 
 def _blocking(box_state: BoxState) -> Run | None:
-    """The live run in this repository's folder, if tree, environment or work wait for it."""
+    """Return the live run in the repository's folder if tree, environment or work wait for it."""
     waits = "alive" in box_state.plan.values() and box_state.plan.get("train") != "done"
     return box_state.live_run if waits else None
 
@@ -163,12 +163,12 @@ class SetupPlan:
     changes: ChangeCount
     rows: list[PlanRow]
     reused: str
-    """What of the image the environment there was made with, in a sentence; "" for nothing."""
+    """A sentence about the image's packages that its environment reuses; "" for none."""
     loaded: LoadedProfile
 
 
 def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
-    """Ask the box. The script is handed to its bash over its input, and stays in memory."""
+    """Ask the box for a plan. The script is piped into its bash and is not stored there."""
     context = begin(request, reporter, CancelToken())
     try:
         box_state = _planned(context)
@@ -189,7 +189,7 @@ def plan_setup(request: SetupRequest, reporter: Reporter) -> SetupPlan:
 
 
 def _planned(context: SetupContext) -> BoxState:
-    """The box's state, with a plan in it."""
+    """Return the box's state, including a plan."""
     box_state = context.box_state()
     if box_state.plan and not context.request.restart:
         return box_state

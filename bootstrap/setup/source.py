@@ -1,4 +1,4 @@
-"""Which commit the box should work on, and from where it gets it."""
+"""Which commit the box should check out, and where it gets that from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MOST_NAMED = 10
-"""How many files a line names, or a kind has lines."""
+"""How many files a line names, or lines a kind has, at most."""
 _MEANT = (
     "Stand in the repository of your training, or name it: --repo PATH, or git.url in its profile."
 )
@@ -29,10 +29,10 @@ _MEANT = (
 def resolve_source(
     profile: Profile, request: SetupRequest
 ) -> tuple[LocalRepository | None, Snapshot | None, Source]:
-    """What is to be checked out, and what sends it (None: the box clones it by its URL).
+    """Return what to check out, and the repository and snapshot to send (None: the box clones).
 
-    Raises ProfileError, UsageError: no repository, boxstrap's own checkout, changes that belong to
-    another commit than the one asked for, or that must not travel.
+    Raises ProfileError, UsageError: no repository, boxstrap's own checkout, changes to another
+    commit than the requested one, or changes that must not be sent.
     """
     from bootstrap.repo.here import is_boxstrap_checkout, read
 
@@ -58,7 +58,7 @@ def resolve_source(
 
 
 def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Snapshot:
-    """What travels. A ref of the profile has the changes if it is the commit that one stands on."""
+    """Take the snapshot to send; with a ref in the profile, changes only count if it is HEAD."""
     from bootstrap.repo.here import read
     from bootstrap.repo.snapshot import take_snapshot
 
@@ -80,7 +80,7 @@ def snapshot_of(here: LocalRepository, include: Include, profile: Profile) -> Sn
 
 
 def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
-    """A snapshot of a repository, and under which name it lives on a box."""
+    """Return the source for a snapshot of a repository."""
     return Source(
         key=here.key,
         name=here.name,
@@ -97,13 +97,13 @@ def source_of(here: LocalRepository, snapshot: Snapshot) -> Source:
 
 
 def _by_url(url: str, ref: str | None) -> Source:
-    """The commit that `ref` is at the URL now; this machine asks, with the user's own access."""
+    """Return the source for `ref` at the URL; this machine resolves it, with the user's access."""
     from bootstrap.repo.here import name_and_key
     from bootstrap.repo.urls import without_user_info
 
     clean = without_user_info(url)
     commit = ref if ref and _COMMIT.fullmatch(ref) else _resolved(url, ref)
-    name, key = name_and_key(clean, Path())  # as where somebody stands in it
+    name, key = name_and_key(clean, Path())  # the same as inside a clone of it
     return Source(
         key=key,
         name=name,
@@ -119,7 +119,7 @@ def _by_url(url: str, ref: str | None) -> Source:
 
 
 def _root_of_paste() -> str:
-    """The first commit, where a paste brought it along; "" elsewhere: a URL alone has none."""
+    """Return the first commit if a paste passed it; else "", since a URL has none."""
     told = os.environ.get(ROOT, "")
     return told if _COMMIT.fullmatch(told) else ""
 
@@ -143,7 +143,7 @@ def _resolved(url: str, ref: str | None) -> str:
 
 
 def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
-    """The repository at the URL; where you stand in it, yours."""
+    """Return the repository at the URL; the user's own clone if `place` is in it."""
     from bootstrap.repo.here import read
     from bootstrap.repo.mirror import read_url
     from bootstrap.repo.urls import without_user_info
@@ -156,7 +156,7 @@ def _of_url(url: str, ref: str | None, place: Path) -> LocalRepository:
 
 
 def address_warning(profile: Profile, source: Source) -> str | None:
-    """What to say of an address from which this machine or the box fetches."""
+    """Return a warning about the address from which this machine or the box fetches, if any."""
     from bootstrap.repo.urls import check_url
 
     url = source.url if profile.git.access == "url" else profile.git.url
@@ -166,7 +166,7 @@ def address_warning(profile: Profile, source: Source) -> str | None:
 def tell_source(
     here: LocalRepository | None, snapshot: Snapshot | None, source: Source, reporter: Reporter
 ) -> None:
-    """Report the commit and the changes that travel with it, what is new, and what can't."""
+    """Report the commit, the changes sent with it, new files, and files that can't be sent."""
     changes = f" with your changes ({snapshot.changes})" if snapshot and snapshot.changes else ""
     reporter.note("commit", f"{source.commit[:12]}{changes} of {source.name}")
     if here is not None and snapshot is not None:
@@ -174,7 +174,7 @@ def tell_source(
 
 
 def tell_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
-    """Report which files travel without being in git, the first time, and what can't travel."""
+    """Report files not in git that are sent for the first time, and files that can't be sent."""
     from bootstrap.repo.names import shown
 
     if snapshot.first_time:
@@ -189,13 +189,13 @@ def tell_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
 
 
 def warnings_of(profile: Profile, source: Source, request: SetupRequest) -> tuple[str, ...]:
-    """What to say of the repository's address, and of changes that stay here."""
+    """Return warnings about the repository's address, and about changes that are not sent."""
     said = (address_warning(profile, source), _changes_warning(profile, request))
     return tuple(each for each in said if each)
 
 
 def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
-    """What to say where the box clones by itself, and changes stand here."""
+    """Return a warning if the box clones the commit itself, and there are changes here."""
     from bootstrap.repo.here import read
     from bootstrap.repo.snapshot import take_snapshot
 
@@ -203,7 +203,7 @@ def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
         return None
     try:
         snapshot = take_snapshot(read(request.place))
-    except UsageError:  # it says what must not travel, and nothing does
+    except UsageError:  # some changes must not be sent; none are
         return "your changes stay here: with git.access: url the box clones the commit."
     if not snapshot.changes or snapshot.only_profile:
         return None
@@ -214,7 +214,7 @@ def _changes_warning(profile: Profile, request: SetupRequest) -> str | None:
 
 
 def nothing_is_missing(here: LocalRepository) -> None:
-    """Raise UsageError where a partial clone lacks files of the commit: none is fetched for it."""
+    """Raise UsageError if a partial clone lacks files of the commit; they are not fetched."""
     if not here.partial:
         return
     from bootstrap.repo.objects import missing

@@ -1,4 +1,4 @@
-"""`verify_box`: the gpu step alone, the smoke test where an environment is, and what they found."""
+"""`verify_box`: run only the gpu step, and the smoke test if there is an environment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verification:
-    """A box that was checked."""
+    """The result of checking a box."""
 
     verdict: Verdict
     where: str
-    """The box, as its address is shown."""
+    """The box's address, as shown to the user."""
     provider: str
     error: ReturnBoxError | None
-    """What is to be raised of a box that should be returned."""
+    """The error to raise if the box should be returned."""
 
 
 def verify_box(request: SetupRequest, reporter: Reporter) -> Verification:
-    """Check a box now. Raises the errors of `bootstrap.errors`, but not for a bad verdict."""
+    """Check a box now. Raises the errors of `bootstrap.errors`, except for a bad verdict."""
     context = get_context(replace(request, committed_only=True), reporter, with_source=False)
     smoke = any(step.name == "smoke" for step in context.payload.steps)
     context.request = replace(context.request, only="gpu,smoke" if smoke else "gpu")

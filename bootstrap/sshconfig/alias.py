@@ -1,4 +1,4 @@
-"""The box's alias in the user's ssh config, kept right at the end of a setup."""
+"""The box's alias in the user's ssh config, updated at the end of a setup."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def preload(box: BoxHandle) -> None:
-    """Load what `update_alias` needs: there is time for it while a box answers."""
+    """Import what `update_alias` needs while waiting for a box's answer."""
     if not box.is_local and _wanted() is not None:
         import bootstrap.sshconfig.update  # noqa: F401
 
 
 def update_alias(box: BoxHandle, reporter: Reporter) -> str:
-    """What to type after `ssh` from now on; "" where nothing leads there.
+    """Update the ssh config and return what to type after `ssh`; "" if there is no alias.
 
-    Nothing is written for `local`, nor where the user wants none. What goes
-    wrong here is said, and is no reason for a setup to fail.
+    Nothing is written for `local`, or if the user turned this off. Problems
+    are reported, but don't make a setup fail.
     """
     result = None if box.is_local else _update(reporter)
     if result is None:
@@ -35,7 +35,7 @@ def update_alias(box: BoxHandle, reporter: Reporter) -> str:
 
 
 def drop_alias(reporter: Reporter) -> None:
-    """After a box was forgotten."""
+    """Update the ssh config after a box was forgotten."""
     place = _wanted()
     if place is not None and place.entries.exists():
         _update(reporter)

@@ -1,7 +1,7 @@
-"""The lines by which the user's ssh config includes ours. Pure, and in bytes: the rest is theirs.
+"""The lines with which the user's ssh config includes ours. Pure; in bytes, to keep the rest.
 
-They stand at the very top, since an `Include` after a `Host` or `Match` counts
-for that one alone (ssh_config(5)).
+They are at the very top, because an `Include` after a `Host` or `Match` applies
+only to that host or match (ssh_config(5)).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MADE = b" (which removes this file too, if nothing else is in it)"
 
 
 def with_block(data: bytes, include: str, *, is_new: bool = False) -> bytes:
-    """The file with our lines at its top; unchanged where they are in it already.
+    """Return the file with our lines at its top; unchanged if it has them already.
 
     `is_new`: there was no such file. Line ends are those of its first line; a
     byte order mark stays first.
@@ -29,7 +29,7 @@ def with_block(data: bytes, include: str, *, is_new: bool = False) -> bytes:
 
 
 def without_block(data: bytes, include: str) -> bytes | None:
-    """The file as it was before; None where it was not there."""
+    """Return the file without our lines; None if we created it and nothing else is in it."""
     found = _pattern(include).search(data)
     if not found:
         return data
@@ -38,12 +38,12 @@ def without_block(data: bytes, include: str) -> bytes | None:
 
 
 def has_block(data: bytes, include: str) -> bool:
-    """Whether the file includes ours."""
+    """Whether the file includes our file."""
     return _pattern(include).search(data) is not None
 
 
 def _pattern(include: str) -> re.Pattern[bytes]:
-    """Our lines, wherever they were moved to; the comment and the empty line may be gone."""
+    """Match our lines, wherever they were moved; the comment and empty line may be missing."""
     words = rb"(?:" + re.escape(_WORDS) + rb"(?P<made>" + re.escape(_MADE) + rb")?\r?\n)?"
     line = rb"[ \t]*Include[ \t]+" + re.escape(include.encode()) + rb"[ \t]*(?:\r?\n|\Z)"
     return re.compile(rb"(?:^|(?<=\xef\xbb\xbf))" + words + line + rb"(?:\r?\n)?", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""All boxes that are alive, as one file of entries. Pure, but for a look whether files exist."""
+"""All live boxes as one file of ssh config entries. Pure, except for checks that files exist."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _LEFT_OUT = "# left out: "
 
 @dataclass(frozen=True)
 class Entries:
-    """The file's entries, and the boxes without one, each with the reason."""
+    """The file's entries, and the boxes without an entry, each with the reason."""
 
     entries: tuple[Entry, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """What may be typed after `ssh`."""
+        """The names that may be typed after `ssh`."""
         return tuple(entry.alias for entry in self.entries)
 
     def text(self) -> str:
-        """The file."""
+        """Return the text of the file."""
         notes = [f"{_LEFT_OUT}{alias}: {why}\n" for alias, why in self.left_out.items()]
         return "\n".join([HEAD + "".join(notes), *(entry.text() for entry in self.entries)])
 
 
 def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
-    """Boxes that ssh can reach, in the given order (newest first).
+    """List the boxes that ssh can reach, in the given order (newest first).
 
-    Rented addresses are reused: of the boxes at one place the first, which is
-    the newest, is alive.
+    Rented addresses are reused: of the boxes at one address only the first,
+    which is the newest, is still alive.
     """
     found: dict[tuple[object, ...], KnownBox] = {}
     for box in boxes:
@@ -58,9 +58,9 @@ def reachable(boxes: Iterable[KnownBox]) -> list[KnownBox]:
 def entries(
     boxes: Iterable[KnownBox], *, sockets: str = "", taken: Collection[str] = ()
 ) -> Entries:
-    """The entries of `boxes`, newest first.
+    """Make the entries of `boxes`, newest first.
 
-    `taken` are aliases that mean something else in the user's own ssh config: they stay theirs.
+    `taken` are aliases that mean something else in the user's own ssh config; they are left out.
     """
     everything = list(boxes)
     made: dict[str, Entry] = {}
@@ -83,19 +83,19 @@ def entries(
 def _entry(box: KnownBox, boxes: Iterable[KnownBox], sockets: str) -> Entry:
     if not is_users_alias(box):
         return own_entry(box, sockets)
-    # What a key was pinned for under this alias before, on whichever box, stays known.
+    # Host keys that were pinned under this alias before, for any box, stay known.
     others = [b for b in boxes if b.name != box.name and b.host_text == box.host_text and b.address]
     return added_entry([box, *others])
 
 
 def aliases_in(text: str) -> frozenset[str]:
-    """The aliases that a file written before has entries of."""
+    """Return the aliases that have an entry in an earlier file's text."""
     lines = text.splitlines()
     return frozenset(line.split()[1] for line in lines if line.startswith("Host "))
 
 
 def taken_in(text: str) -> frozenset[str]:
-    """The aliases that a file written before has left to the user's own ssh config."""
+    """Return the aliases that an earlier file left to the user's own ssh config."""
     notes = (line.partition(": ")[2] for line in text.splitlines() if line.startswith(_LEFT_OUT))
     found = (note.partition(": ") for note in notes)
     return frozenset(alias for alias, _, why in found if why == TAKEN)

@@ -1,9 +1,9 @@
-"""One box as ssh_config(5) has it. Pure.
+"""One box as an entry of ssh_config(5). Pure.
 
-A box has an entry of its own, under its name. A box that is reached by an
-alias of the user's own ssh config keeps that alias as the user wrote it: what
-is added there is its pinned host key, beside the user's own known_hosts files,
-and the key file that was named.
+A box has its own entry, under its name. A box that is reached by an alias of the
+user's own ssh config keeps that alias as the user wrote it; only its pinned host
+key, next to the user's own known_hosts files, and the key file that was named
+are added.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bootstrap.link.record import KnownBox
 from bootstrap.link.target import parse_host
 
 _MANNERS = (
-    # A dead link ends after a minute, and a quiet one is not cut by a router on the way.
+    # A dead link ends after a minute, and routers don't drop an idle one.
     ("ServerAliveInterval", "15"),
     ("ServerAliveCountMax", "4"),
-    # Nothing of this machine is lent to a box: not its keys, its screen, its tickets.
+    # A box gets no access to this machine: not to its keys, display or Kerberos tickets.
     ("ForwardAgent", "no"),
     ("ForwardX11", "no"),
     ("ForwardX11Trusted", "no"),
@@ -33,9 +33,9 @@ _MANNERS = (
     ("RequestTTY", "auto"),
 )
 SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
-"""Bytes of a socket's path: 104 on macOS, 108 on Linux, with a NUL at the end."""
+"""Most bytes of a socket's path: 104 on macOS, 108 on Linux, including a final NUL."""
 _OWN, _HASH, _SUFFIX = 4, 40, 17
-"""The box's own part, what ssh makes of `%C`, and what it adds while a socket is being made."""
+"""Lengths of `_own_part`, of ssh's `%C`, and of the suffix ssh adds while it makes a socket."""
 _UNWRITABLE = re.compile(r'["\\\x00-\x1f\x7f]|\$\{')
 _PLAIN_HOST = re.compile(r"[A-Za-z0-9._:%+-]+")
 
@@ -55,7 +55,7 @@ class Entry:
     """Another name of the same host."""
 
     def text(self) -> str:
-        """The block as it stands in the file."""
+        """Return the block as it is written to the file."""
         lines = [f"    {name} {value}" for name, value in self.options]
         names = f"{self.alias} {self.also}".rstrip()
         return "\n".join([f"Host {names}", *lines, ""])
@@ -71,9 +71,9 @@ def is_users_alias(box: KnownBox) -> bool:
 
 
 def own_entry(box: KnownBox, folder: str = "") -> Entry:
-    """The whole entry of a box; its shared connections in `folder`, where there is one.
+    """Return the whole entry of a box; connections are shared in `folder`, if one is given.
 
-    Raises UnwritableError for a path that no ssh config can hold.
+    Raises UnwritableError for a path that an ssh config can't hold.
     """
     shared = [
         ("ControlMaster", "auto"),
@@ -92,9 +92,9 @@ def own_entry(box: KnownBox, folder: str = "") -> Entry:
 
 
 def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
-    """The text of a box's entry for Windows' ssh, whose connections can't be shared.
+    """Return the text of a box's entry for Windows' ssh, which can't share connections.
 
-    `keys` are names of files in its .ssh folder; the host keys lie in `boxstrap/` there.
+    `keys` are names of files in its .ssh folder; the host keys are in `boxstrap/` there.
     """
     files = [("IdentityFile", quoted(f"~/.ssh/{key}")) for key in keys]
     options = [
@@ -108,7 +108,7 @@ def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
 
 
 def _entry(box: KnownBox, options: Iterable[tuple[str, str]]) -> Entry:
-    """URIs lose capitals, and editors keep hosts in URIs: so the name is known without them too."""
+    """Make the entry, also for the lower-case name: editors use URIs, which lose capitals."""
     alias = box.name
     return Entry(alias, tuple(options), alias.lower() if alias != alias.lower() else "")
 
@@ -131,7 +131,7 @@ def _trust(box: KnownBox, known_hosts: str) -> list[tuple[str, str]]:
 
 
 def added_entry(boxes: Iterable[KnownBox]) -> Entry:
-    """What is added to a user's own alias; `boxes` are all that are reached by it, newest first."""
+    """Return the additions to a user's own alias; `boxes` are all boxes behind it, newest first."""
     first, *others = list(boxes)
     theirs = first.route.known_hosts or ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
     files = [*theirs, *(str(box.known_hosts) for box in (first, *others))]
@@ -143,7 +143,7 @@ def added_entry(boxes: Iterable[KnownBox]) -> Entry:
 
 
 def quoted(path: object) -> str:
-    """A path for an option that expands `%`. Raises UnwritableError where it can't be written."""
+    """Quote a path for an option that expands `%`. Raises UnwritableError if that can't be done."""
     text = str(path)
     if _UNWRITABLE.search(text):
         raise UnwritableError(f"no ssh config can name the path {text!r}")
@@ -151,7 +151,7 @@ def quoted(path: object) -> str:
 
 
 def control_folder(folders: Iterable[Path]) -> str:
-    """Where connections are shared: the first folder whose sockets are short enough; or ""."""
+    """Return the first folder with short enough socket paths for shared connections, or ""."""
     for folder in folders:
         text = str(folder)
         if len(text.encode()) + 1 + _OWN + _HASH + _SUFFIX <= SOCKET_PATH_MAX:
@@ -160,9 +160,9 @@ def control_folder(folders: Iterable[Path]) -> str:
 
 
 def _own_part(box: KnownBox) -> str:
-    """What distinguishes boxes at one address: `%C` knows nothing else of them.
+    """Return a part that distinguishes boxes at one address, for which `%C` is the same.
 
-    A box that was forgotten and met again is another one.
+    A box that was forgotten and is set up again counts as a new one.
     """
     return hashlib.sha256(f"{box.name} {box.created}".encode()).hexdigest()[:_OWN]
 
@@ -174,7 +174,7 @@ def _keys(box: KnownBox) -> list[tuple[str, str]]:
 
 
 def _route(box: KnownBox) -> list[tuple[str, str]]:
-    """Through a jump host, where there is one; `none` keeps the user's patterns from adding one."""
+    """Return the jump host or proxy; `none` keeps the user's `Host` patterns from adding one."""
     if box.route.jump:
         return [("ProxyJump", box.route.jump)]
     command = box.route.proxy

@@ -1,4 +1,4 @@
-"""Which ssh config is meant, and where our entries lie."""
+"""Which ssh config is used, and where our entries are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from bootstrap import paths
 
 VARIABLE = "BOXSTRAP_SSH_CONFIG"
-"""`off`, or another file than ~/.ssh/config."""
+"""Environment variable: `off`, or another file than ~/.ssh/config."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class ConfigPlace:
 
     config: Path
     is_usual: bool = True
-    """Whether ssh reads it by itself."""
+    """Whether ssh reads it by default."""
 
     @property
     def folder(self) -> Path:
-        """Where our file of entries lies, and the sockets of shared connections."""
+        """The folder of our entries file and of the sockets of shared connections."""
         return paths.state_dir() / "ssh"
 
     @property
@@ -33,12 +33,12 @@ class ConfigPlace:
 
     @property
     def off(self) -> Path:
-        """It exists where `ssh-config --remove` was said last."""
+        """A marker file that exists from `ssh-config --remove` until the next `ssh-config`."""
         return self.folder / "off"
 
     @property
     def include(self) -> str:
-        """Our file as an `Include` names it. A file in the home folder moves with it."""
+        """Our file as an `Include` names it; relative to `~` if it is in the home folder."""
         home = account_home()
         if self.entries.is_relative_to(home):
             return f'"~/{self.entries.relative_to(home).as_posix()}"'
@@ -46,20 +46,20 @@ class ConfigPlace:
 
     @property
     def ssh(self) -> list[str]:
-        """How to call an ssh that reads this config."""
+        """The command for an ssh that reads this config."""
         return ["ssh"] if self.is_usual else ["ssh", "-F", str(self.config)]
 
 
 def account_home() -> Path:
-    """The home folder as ssh sees it: the account's, whatever $HOME says."""
+    """Return the home folder that ssh uses: the account's, not $HOME."""
     return Path(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 def find_place() -> ConfigPlace | None:
-    """Where the ssh config is; None where it is to be left alone.
+    """Return where the ssh config is; None if it must be left alone.
 
-    With another $HOME than the account's (a test, a build, `sudo -E`) ssh would
-    not see what is written there, and what it sees is not ours to change.
+    If $HOME is not the account's (a test, a build, `sudo -E`), ssh would not
+    read a config there, and the account's config must not be changed.
     """
     said = os.environ.get(VARIABLE, "")
     if said.lower() == "off":

@@ -1,4 +1,4 @@
-"""`boxstrap ssh-config`: the entries written, listed, or taken out again."""
+"""`boxstrap ssh-config`: write, list or remove the entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bootstrap.ui.screen import Screen
 
 
 def write_entries(screen: Screen) -> None:
-    """Bring the entries up to date and list them. Raises UsageError where it can't be done."""
+    """Update the entries and list them. Raises UsageError if that is not possible."""
     place = _place()
     place.off.unlink(missing_ok=True)
     kept = update(place, afresh=True)
@@ -36,7 +36,7 @@ def write_entries(screen: Screen) -> None:
 
 
 def remove_entries(screen: Screen) -> None:
-    """Take everything out of the user's ssh config, and keep it so."""
+    """Remove everything from the user's ssh config, and keep it so."""
     place = _place()
     there = remove(place)
     if wsl.is_wsl():
@@ -52,7 +52,7 @@ def remove_entries(screen: Screen) -> None:
 
 
 def follow_on_windows(reporter: Reporter) -> str:
-    """Where this is WSL: write the entries for Windows' programs too; the folder, or ""."""
+    """On WSL, also write the entries for Windows' programs; returns the folder, or ""."""
     if not wsl.is_wsl():
         return ""
     try:

@@ -1,6 +1,6 @@
-"""Keeping the entries: our file written when a box changed, and included once.
+"""Keep the entries current: write our file when a box changed, and include it once.
 
-Nothing is written where nothing changed.
+Nothing is written if nothing changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SSH_TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class UpdateResult:
-    """What became of it."""
+    """The outcome of an update."""
 
     place: ConfigPlace
     entries: Entries
@@ -35,15 +35,15 @@ class UpdateResult:
     """Why the user's ssh config does not include the entries, and what to do."""
 
     def alias(self, box: KnownBox) -> str:
-        """What to type after `ssh` for this box; "" where it has no entry."""
+        """Return what to type after `ssh` for this box; "" if it has no entry."""
         alias = box.name
         return alias if alias in self.entries.aliases and not self.trouble else ""
 
 
 def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
-    """Bring the entries up to date with the known boxes.
+    """Update the entries from the known boxes.
 
-    `afresh`: aliases that were left out since they mean something else are looked at again.
+    `afresh`: check again the aliases that were left out because they mean something else.
     """
     place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _alone(place):
@@ -65,9 +65,9 @@ def update(place: ConfigPlace, *, afresh: bool = False) -> UpdateResult:
 
 
 def remove(place: ConfigPlace) -> bool:
-    """Bring the user's ssh config back as it was; whether there was anything to take out.
+    """Restore the user's ssh config; returns whether there was anything to remove.
 
-    Raises UsageError where the file can't be changed.
+    Raises UsageError if the file can't be changed.
     """
     file = UserFile(place.config)
     place.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def remove(place: ConfigPlace) -> bool:
 
 @contextlib.contextmanager
 def _alone(place: ConfigPlace) -> Iterator[None]:
-    """One boxstrap at a time; the file belongs to the user, who may still edit it."""
+    """Lock out other boxstrap processes; the user may still edit the file."""
     with (place.folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -115,7 +115,7 @@ def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
 
 
 def _blocks_of_newer(before: str, found: Entries) -> str:
-    """Blocks of boxes whose record a newer boxstrap wrote: they stay as they are."""
+    """Return the blocks of boxes whose record a newer boxstrap wrote, to keep them unchanged."""
     files = [str(box.known_hosts) for box in unreadable() if is_newer(box.folder)]
     blocks = [block for block in before.split("\n\n") if any(file in block for file in files)]
     return "".join(
@@ -129,13 +129,13 @@ def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
 
 
 def _means_something(place: ConfigPlace, alias: str) -> bool:
-    """Whether the user's own ssh config leads elsewhere for a host of this name, in either form."""
+    """Whether the user's own ssh config leads elsewhere for this name, as it is or lower-case."""
     forms = {alias, alias.lower()} if place.config.exists() else set()
     return any(_leads_to(place, form) not in ("", alias.lower()) for form in forms)
 
 
 def _without_effect(place: ConfigPlace, found: Entries) -> str:
-    """What to do where our lines were moved to a place where they count for other hosts alone."""
+    """Return what to do if our lines were moved to where they have no effect, else ""."""
     for entry in found.entries:
         address = dict(entry.options).get("HostName")
         if address and not address.count("%"):
@@ -149,7 +149,7 @@ def _without_effect(place: ConfigPlace, found: Entries) -> str:
 
 
 def _leads_to(place: ConfigPlace, alias: str) -> str:
-    """The address that ssh would go to, in small letters; "" where ssh does not say."""
+    """Return the address that ssh would connect to, in lower case; "" if ssh doesn't say."""
     answer = _ask([*place.ssh, "-G", "--", alias])
     if answer is None or answer.returncode:
         return ""
@@ -158,7 +158,7 @@ def _leads_to(place: ConfigPlace, alias: str) -> str:
 
 
 def _include(place: ConfigPlace) -> bool:
-    """Include our file; whether anything was written. Raises LeftAloneError."""
+    """Include our file; returns whether anything was written. Raises LeftAloneError."""
     file = UserFile(place.config)
     data = file.read()
     if data is not None and has_block(data, place.include):

@@ -1,6 +1,6 @@
-"""The user's own ssh config as a file: read, and replaced whole or not at all.
+"""A file that belongs to the user, such as the ssh config: read it, and replace it atomically.
 
-What can't be changed safely is left alone, with a sentence.
+A file that can't be changed safely is left alone, with a reason.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LARGEST = 16 * 1024 * 1024
-"""Bytes. A larger file is no ssh config that ssh itself would read in good time."""
+"""Bytes; ssh itself would be slow to read a larger config."""
 
 
 class LeftAloneError(Exception):
-    """The file was not changed, and why."""
+    """The file was not changed; the message says why."""
 
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file that belongs to the user, who may have made a link of it."""
+    """A file that belongs to the user; it may be a symbolic link."""
 
     path: Path
 
     def read(self) -> bytes | None:
-        """Its bytes; None where it is not there. Raises LeftAloneError."""
+        """Read its bytes; None if it doesn't exist. Raises LeftAloneError."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -45,7 +45,7 @@ class UserFile:
             raise _left_alone(self.path, error) from None
 
     def prepare(self, data: bytes) -> Draft:
-        """Write `data` beside the file, with its mode and owner. Raises LeftAloneError."""
+        """Write `data` next to the file, with its mode and owner. Raises LeftAloneError."""
         try:
             return self._prepare(data)
         except OSError as error:
@@ -86,14 +86,14 @@ class UserFile:
 
 @dataclass(frozen=True)
 class Draft:
-    """A new version of the file, not yet in its place."""
+    """A new version of the file, not yet in place."""
 
     path: Path
     target: Path
     before: os.stat_result | None
 
     def put(self) -> None:
-        """Put it in place. Raises LeftAloneError where somebody else changed the file meanwhile."""
+        """Replace the file. Raises LeftAloneError if it was changed in the meantime."""
         try:
             now = self.target.stat() if self.target.exists() else None
             if _version(now) != _version(self.before):
@@ -105,7 +105,7 @@ class Draft:
             self.drop()
 
     def drop(self) -> None:
-        """Take it away, if it is still there."""
+        """Delete the draft, if it is still there."""
         self.path.unlink(missing_ok=True)
 
 

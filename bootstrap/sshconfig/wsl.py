@@ -1,9 +1,9 @@
-"""Windows' own ssh config, where this Linux runs inside Windows (WSL).
+"""Windows' own ssh config, if this Linux runs inside Windows (WSL).
 
 VS Code is a Windows program there and calls Windows' ssh, which reads
-`C:\\Users\\NAME\\.ssh\\config` and can't use a key or a file of this Linux. So the
-entries are written there too, with the pinned host keys beside them; a private
-key is never copied.
+`C:\\Users\\NAME\\.ssh\\config` and can't use keys or files of this Linux. So the
+entries are also written there, together with the pinned host keys; private keys
+are never copied.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bootstrap.sshconfig.place import account_home
 from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 
 _INCLUDE = "boxstrap/config"
-"""Below .ssh, where Windows' ssh looks for what has no whole path."""
+"""Relative to .ssh, where Windows' ssh looks up relative paths."""
 _CMD = ("cmd.exe", "/mnt/c/Windows/System32/cmd.exe")
 _TIMEOUT_S = 20
 
 
 class NoWindowsError(Exception):
-    """The Windows side can't be reached, and why."""
+    """The Windows side can't be reached; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Windows:
 
     @property
     def config(self) -> UserFile:
-        """Their ssh config."""
+        """The Windows user's ssh config."""
         return UserFile(self.folder / "config")
 
     @property
@@ -61,8 +61,8 @@ def is_wsl(env: Mapping[str, str] = os.environ, version: Path = Path("/proc/vers
 
 
 def find_windows() -> Windows:
-    """The Windows user's folder; Windows is asked. Raises NoWindowsError."""
-    # /u: else it answers in a code page that nobody names here, and an umlaut is lost.
+    """Ask Windows for its user's .ssh folder. Raises NoWindowsError."""
+    # /u: output as UTF-16. Otherwise it is in an unknown code page, which loses umlauts.
     profile = _first_answer([[cmd, "/u", "/d", "/c", "echo %USERPROFILE%"] for cmd in _CMD])
     if not profile or "%" in profile:
         raise NoWindowsError("Windows does not say where its user's folder is")
@@ -73,9 +73,9 @@ def find_windows() -> Windows:
 
 
 def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
-    """Write the entries on the Windows side. What a person must still do, in sentences.
+    """Write the entries on the Windows side; returns what the user must still do, in sentences.
 
-    Raises NoWindowsError where the config there can't be changed.
+    Raises NoWindowsError if the config there can't be changed.
     """
     alive, advice = reachable(boxes), []
     theirs = _hosts(windows)
@@ -103,7 +103,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
             _write(windows.ours / f"{box.name}.known_hosts", box.known_hosts.read_text("utf-8"))
         _write(windows.ours / "config", "\n".join(blocks))
         for file in windows.ours.glob("*.known_hosts"):
-            if file.stem not in {box.name for box in alive}:  # it was forgotten, or moved away
+            if file.stem not in {box.name for box in alive}:  # forgotten, or no longer reachable
                 file.unlink()
         data = windows.config.read()
         new = with_block(data or b"", _INCLUDE, is_new=data is None)
@@ -117,7 +117,7 @@ def write(windows: Windows, boxes: Iterable[KnownBox]) -> list[str]:
 
 
 def remove(windows: Windows) -> None:
-    """Bring the config there back as it was. Raises NoWindowsError."""
+    """Restore the config there as it was. Raises NoWindowsError."""
     try:
         data = windows.config.read()
         rest = without_block(data, _INCLUDE) if data is not None else None
@@ -134,14 +134,14 @@ def remove(windows: Windows) -> None:
 
 
 def _keys(box: KnownBox) -> list[str]:
-    """Names of key files that log in to the box: the one named for it, or ssh's usual ones."""
+    """List names of key files for the box: the one named for it, or those in ~/.ssh."""
     if box.route.identity:
         return [Path(box.route.identity).name]
     return sorted(path.stem for path in (account_home() / ".ssh").glob("id_*.pub"))
 
 
 def _hosts(windows: Windows) -> frozenset[str]:
-    """Hosts that the config there names itself."""
+    """Return the hosts in the Windows user's own config."""
     try:
         text = (windows.config.read() or b"").decode("utf-8-sig", errors="replace")
     except LeftAloneError as error:
@@ -156,7 +156,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _first_answer(commands: Iterable[list[str]]) -> str:
-    """The first line of the first command that has one."""
+    """Return the first line of the first command that prints one; "" if none does."""
     for command in commands:
         try:
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What was made on a box, brought home: fetched, judged, and kept as refs; never checked out."""
+"""`sync --back`: fetch work made on a box, check it, and keep it as refs, never checked out."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from bootstrap.sync.refusals import not_set_up
 from bootstrap.ui.screen import Screen
 
 BOUNDS = Bounds(mib=512, seconds=600)
-"""More than this is no work of an afternoon: results are not brought home by git."""
+"""Commits and edits need less than this; results don't come through git."""
 MOST_FILE_MIB = 100
-"""Above it a new file stays on the box, and is named."""
+"""A larger new file stays on the box, and is listed."""
 
 
 @dataclass(frozen=True)
 class BroughtHome:
-    """What of a box is now in the repository here."""
+    """A box's work that is now in the local repository."""
 
     box: str
     refs: dict[str, str]
-    """Ref and commit of all that the box has of its own."""
+    """Ref and commit of everything that was made on the box."""
     new: frozenset[str]
-    """Those of `refs` that changed just now."""
+    """Those of `refs` that this call changed."""
     commits: dict[str, int]
-    """How many commits of its own each branch's ref has."""
+    """The number of commits made on the box, for each branch's ref."""
     changed: FileChanges
-    """The files that its edits change."""
+    """The files changed by edits on the box."""
     left: tuple[str, ...]
 
     @property
     def commands(self) -> list[str]:
-        """What to type, to see it and to take it."""
+        """The git commands that show it and merge it."""
         found: list[str] = []
         for ref in self.refs:
             edits = ref.endswith("/edits")
@@ -63,7 +63,7 @@ class BroughtHome:
         }
 
     def lines(self) -> list[str]:
-        """As people read it."""
+        """As lines of text."""
         if not self.refs:
             return [f"{self.box}: nothing was made on the box that isn't here", *self._left()]
         said = []
@@ -87,10 +87,10 @@ class BroughtHome:
 
 
 def bring_home(options: BoxOptions, screen: Screen) -> BroughtHome:
-    """Bring commits and edits made on the box into `refs/boxstrap/BOX/` of the repository here.
+    """Bring commits and edits made on the box into `refs/boxstrap/BOX/` of the local repository.
 
-    Nothing else of the repository changes. Raises UsageError where the box has no such tree,
-    UnreachableError, and BoxstrapError where what it sends is refused.
+    Nothing else in the repository changes. Raises UsageError if the box has no such tree,
+    UnreachableError, and BoxstrapError if what it sends is refused.
     """
     here = read(options.place)
     with connect(options, screen, (here.key, here.root_commit)) as connection:
@@ -104,7 +104,7 @@ def bring_from(
     *,
     without_results: bool = False,
 ) -> BroughtHome:
-    """The same over this connection; results of runs can be left to `pull`. Raises as that."""
+    """As `bring_home`, over this connection; results of runs can be left to `pull`."""
     name, label = connection.box.known.name, connection.link.label
     with _stream(connection, here, without_results=without_results) as stream:
         work = stream.read_work()
@@ -118,7 +118,7 @@ def bring_from(
 def look_at_work(
     connection: BoxConnection, here: LocalRepository, *, without_results: bool
 ) -> BoxWork | None:
-    """What was made on the box, without bringing it; None where it has no such tree.
+    """Return what was made on the box without fetching it; None if it has no such tree.
 
     Raises UnreachableError.
     """
@@ -127,7 +127,7 @@ def look_at_work(
 
 
 def only_there(here: LocalRepository, commits: Iterable[str]) -> set[str]:
-    """Those that no ref of the repository here leads to. Raises BoxstrapError where git fails."""
+    """Return the commits that no local ref reaches. Raises BoxstrapError if git fails."""
     asked = set(commits)
     kept = {
         commit
@@ -186,7 +186,7 @@ def _take(
 
 
 def _edited(here: LocalRepository, edits: str) -> FileChanges:
-    """Its parents are what was placed and, if there are any, the box's own commits."""
+    """The parents of `edits` are what was placed and, if there are any, the box's commits."""
     parents = run(here.folders, "rev-parse", f"{edits}^@").decode().split()
     return file_changes(here.folders, parents, edits)
 
@@ -198,7 +198,7 @@ def _check_format(here: LocalRepository, work: BoxWork, label: str) -> None:
 
 
 def _ref(name: str, rest: str) -> str:
-    """A ref for what a box has; a box's name may be none that a ref can have."""
+    """Return a ref for a box's work; a box's name need not be valid in a ref."""
     return f"refs/boxstrap/{re.sub(r'[.](?=[.]|lock$|$)', '-', name)}/{rest}"
 
 

@@ -1,4 +1,4 @@
-"""Which files differ between two trees, as git compares them."""
+"""The files that differ between two trees, as git compares them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class FileChanges:
-    """Files by what became of them."""
+    """Files by how they changed."""
 
     updated: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class FileChanges:
         return bool(self.updated or self.new or self.removed)
 
     def __str__(self) -> str:
-        """In one line: how many of each, and where they are few, which."""
+        """One line: the number of each kind, and the names if they are few."""
         counts = ", ".join(f"{len(names)} {kind}" for kind, names in vars(self).items() if names)
         names = (*self.updated, *self.new, *self.removed)
         listed = f" ({', '.join(map(shown, names))})" if 0 < len(names) <= _SHOWN else ""
@@ -37,8 +37,8 @@ class FileChanges:
 
 
 def file_changes(folders: Folders, before: Sequence[str], after: str) -> FileChanges:
-    """The files of `after` that are as in none of the trees `before`, and what they are to the
-    first of these. Raises GitError."""
+    """Return the files of `after` that differ from all trees `before`, by how they differ from
+    the first one. Raises GitError."""
     found: dict[str, list[str]] = {"updated": [], "new": [], "removed": []}
     others = [
         {change.path for change in changes_between(folders, other, after)} for other in before[1:]

@@ -1,4 +1,4 @@
-"""What changes in a working tree, as it happens, without what git ignores."""
+"""Watch a working tree for changes, except in what git ignores."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bootstrap.repo.git import run
 from bootstrap.repo.here import LocalRepository
 
 _QUIET_MS = 20
-"""So long nothing may change before a change is over: editors write beside a file and rename."""
+"""Quiet time that ends a change: editors write a file next to the old one, then rename it."""
 _MOST_MS = 200
-"""But never longer: something may write without end."""
+"""Longest wait for that quiet time: something may write all the time."""
 _OF_GIT = ("HEAD", "packed-refs")
-"""Files of a git folder by which one sees that another commit is stood on; and `refs/heads`."""
+"""Files of a git folder that, with `refs/heads`, show that another commit is checked out."""
 
 
 def file_events(here: LocalRepository, tick_ms: int) -> Iterator[bool]:
-    """True after each change that may travel; False where nothing came for `tick_ms`.
+    """Yield True after each change that may travel, False after others or `tick_ms` without one.
 
-    What changes between two calls is not lost. Raises BoxstrapError where the system can't
+    Changes between two calls are not lost. Raises BoxstrapError if the system can't
     watch so many folders, KeyboardInterrupt.
     """
     import watchfiles
@@ -42,14 +42,14 @@ def file_events(here: LocalRepository, tick_ms: int) -> Iterator[bool]:
 
 
 def _folders(here: LocalRepository) -> list[Path]:
-    """The tree, and what of its git folders lies outside."""
+    """Return the tree, and the parts of its git folders that are outside of it."""
     place = here.repository.place
     outside = (place.git_dir, place.common_dir / "refs" / "heads")
     return [here.root, *(path for path in outside if not path.is_relative_to(here.root))]
 
 
 def may_travel(here: LocalRepository, paths: list[Path]) -> bool:
-    """Whether one of these is more than git's own bookkeeping and what git ignores."""
+    """Whether one of these is neither git's own bookkeeping nor ignored by git."""
     inside: list[Path] = []
     for path in paths:
         if _is_head(here, path):
@@ -73,7 +73,7 @@ def _is_head(here: LocalRepository, path: Path) -> bool:
 def _all_ignored(here: LocalRepository, names: list[Path]) -> bool:
     wanted = sorted({bytes(name) for name in names} - {b"."})
     stdin = b"".join(name + b"\0" for name in wanted)
-    # 1: none is ignored. In a submodule another repository's rules count: 128, taken for a change.
+    # 1: none is ignored. 128: one is in a submodule, which has its own rules: counts as a change.
     ignored = run(here.folders, "check-ignore", "--stdin", "-z", stdin=stdin, ok=(0, 1, 128))
     return ignored.count(b"\0") == len(wanted)
 

@@ -1,4 +1,4 @@
-"""The state that stands here: the repository, its snapshot, and its tree's name on the box."""
+"""The local state: the repository, its snapshot, and the variables that place it on a box."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ _OF_THE_TREE = (
 """The variables of a setup that say where its tree is, and what belongs to it."""
 
 _MADE_EARLY = 1024 * 1024
-"""Bytes of objects that are made while the login is on its way."""
+"""Bytes of objects that are made while the login is in progress."""
 
 
 @dataclass(frozen=True)
 class LocalState:
-    """The repository as it stands now."""
+    """The repository as it is now."""
 
     here: LocalRepository
     snapshot: Snapshot
 
     def on(self, base: str) -> SyncState:
-        """As it is sent to a box that has `base`, which is here too."""
+        """Return it as sent to a box that has `base`, which is here too."""
         snapshot = self.snapshot
         branch = self.here.branch or ""
         return SyncState(snapshot.id, snapshot.commit, snapshot.content, branch, base)
 
     def objects(self, have: list[str]) -> EarlyObjects:
-        """What a box needs that has these commits. Raises BoxstrapError where one isn't here."""
+        """Return what a box with these commits needs. Raises BoxstrapError if one isn't here."""
         ref = wanted_ref(self.snapshot.id)
         return EarlyObjects(ObjectStream(self.here, snapshot=self.snapshot, ref=ref, have=have))
 
     def packed_on(self, base: str) -> tuple[SyncState, EarlyObjects]:
-        """As it is sent to a box that has `base`; where that isn't here any more, all of it."""
+        """Return it as sent to a box that has `base`; complete if `base` is no longer here."""
         if base:
             with contextlib.suppress(BoxstrapError):
                 return self.on(base), self.objects([base])
@@ -59,7 +59,7 @@ class LocalState:
 
 
 def read_state(request: SetupRequest, profile: Profile) -> LocalState:
-    """Read it. Raises UsageError, and what `take_snapshot` refuses to let travel."""
+    """Read it. Raises UsageError, and as `take_snapshot` for files that must not travel."""
     here = read(request.place, profile.git.ref)
     if profile.git.url and here.url != without_user_info(profile.git.url):
         raise _files_come_from("git.url")
@@ -68,8 +68,8 @@ def read_state(request: SetupRequest, profile: Profile) -> LocalState:
 
 
 def usable_profile(request: SetupRequest, box: BoxHandle) -> Profile:
-    """The profile, once it is agreed to. Raises ProfileError, and UsageError where the box gets
-    its files by itself, from the address that the profile names."""
+    """Return the profile after consent. Raises ProfileError, and UsageError if the box fetches
+    its files itself, from the address that the profile names."""
     loaded = load_profile(request, kinds=NO_SECRET)
     if loaded.needs_provider:
         provider = LOCAL if box.is_local else box.known.provider or FALLBACK
@@ -90,27 +90,27 @@ def _files_come_from(key: str) -> UsageError:
 def values_for_box(
     profile: Profile, state: LocalState, box: BoxHandle, wait_s: int
 ) -> dict[str, Value]:
-    """The variables of the query that places states of this repository."""
+    """Return the variables of the query that places states of this repository."""
     steps = steps_for(local=box.is_local, train=True, repo=True, smoke=False)
     source = source_of(state.here, state.snapshot)
     named = dict(variables(profile, source, steps, local=box.is_local, secrets_id=""))
     return {
         **{name: named[name] for name in _OF_THE_TREE},
-        "WORKDIR": box.known.workdir,  # where a setup put it, whatever the profile says by now
+        "WORKDIR": box.known.workdir,  # where the setup put it, even if the profile has changed
         "OBJECT_FORMAT": state.here.object_format,
         "WAIT_S": wait_s,
     }
 
 
 class EarlyObjects:
-    """What a box needs; the first of it is made now, before anybody waits for it."""
+    """The objects that a box needs; the first ones are made now, before they are waited for."""
 
     def __init__(self, objects: ObjectStream) -> None:
         self._objects = objects
         self._pieces = iter(objects)
         self._made: list[bytes] = []
         self.is_whole = False
-        """Whether nothing is left to be made."""
+        """Whether all objects are made."""
         size = 0
         while size < _MADE_EARLY:
             piece = next(self._pieces, None)
@@ -125,10 +125,10 @@ class EarlyObjects:
         yield from self._pieces
 
     def few(self, most: int) -> bytes | None:
-        """All of it, where that is no more than `most` bytes."""
+        """Return all of it if that is at most `most` bytes, else None."""
         made = b"".join(self._made)
         return made if self.is_whole and len(made) <= most else None
 
     def close(self) -> None:
-        """Make no more."""
+        """Make no more objects."""
         self._objects.close()

@@ -1,4 +1,4 @@
-"""`run`: what stands here, sent to a box, and a new run of it; mostly in one exchange."""
+"""`run`: send the local state to a box and start a new run of it, mostly in one exchange."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Show = Callable[[Sequence[str]], None]
 
 @dataclass(frozen=True)
 class BegunRun:
-    """A run that began now, or that had begun under the same id."""
+    """A run that was started now, or earlier under the same id."""
 
     box: str
     run: Run
@@ -55,7 +55,7 @@ class BegunRun:
     """The folder on the box that it runs in."""
     environment: str
     first_lines: tuple[str, ...]
-    """Its first output, or its last where it failed at once."""
+    """Its first output, or its last if it failed immediately."""
     changes: ChangeCount
     """How many files differ from its commit."""
     seconds: float
@@ -79,18 +79,18 @@ class BegunRun:
         }
 
     def raise_for_status(self) -> None:
-        """Raise TrainingFailedError where it failed at once."""
+        """Raise TrainingFailedError if it failed immediately."""
         raise_if_failed(self.run, self.box)
 
 
 def start_run(request: SetupRequest, screen: Screen, show: Show) -> BegunRun:
-    """Begin a run of what stands here, once for the id of `request.run`, whatever ran before.
+    """Start a run of the local state, once per id of `request.run`, whatever ran before.
 
-    `show` hears its first lines as soon as it has some, and where it fails at once its last.
-    Raises as `run_setup`, and what `sync` refuses: NotSafeError where something made on the box
-    is in the way; UnreachableError where nobody can tell whether it began.
+    `show` gets its first lines as soon as there are some, or its last if it fails immediately.
+    Raises as `run_setup` and as `sync`: NotSafeError if something made on the box is in the
+    way; UnreachableError if it is unknown whether the run was started.
     """
-    assert request.run is not None  # noqa: S101 - who calls this asks for one
+    assert request.run is not None  # noqa: S101 - callers always set it
     began = time.monotonic()
     context = begin(request, screen, CancelToken())
     try:
@@ -101,7 +101,7 @@ def start_run(request: SetupRequest, screen: Screen, show: Show) -> BegunRun:
 
 
 class _Beginning:
-    """One run, from what was asked for to its first lines, over a link that may come and go."""
+    """The start of one run, from the request to its first lines, across lost links."""
 
     def __init__(self, context: SetupContext, wish: RunWish, screen: Screen, show: Show) -> None:
         self._context = context
@@ -113,7 +113,7 @@ class _Beginning:
         self._shown = False
 
     def begin(self, began: float) -> BegunRun:
-        """Begin it, by a setup where one exchange won't do."""
+        """Start it, with a setup if one exchange is not enough."""
         try:
             answer = self._at_once() if self._may_be_quick() else None
             if answer is None or answer.problem == "setup":
@@ -124,7 +124,7 @@ class _Beginning:
         return self._result(answer, began)
 
     def _may_be_quick(self) -> bool:
-        """A box that gets its files by itself, or was never set up, needs a setup."""
+        """False for a box that fetches its files itself or was never set up: it needs a setup."""
         return self._context.payload.here is not None and bool(self._context.box.known.workdir)
 
     def _at_once(self) -> SyncAnswer:
@@ -141,7 +141,7 @@ class _Beginning:
                     base = have[0] if have else ""
                     answer = self._ask(dataclasses.replace(sent, base=base), state.objects(have))
                 return answer
-            except LinkLost as lost:  # the id tells what was begun
+            except LinkLost as lost:  # safe to repeat: the box knows the run's id
                 self._reconnect(lost)
                 sent, objects = state.packed_on(sent.base)
 
@@ -168,7 +168,7 @@ class _Beginning:
         )
 
     def _ask(self, sent: SyncState | None, objects: Iterable[bytes]) -> SyncAnswer:
-        """One exchange. What is begun is said at once, and its first lines follow."""
+        """Make one exchange. A started run is reported immediately, then its first lines."""
         wire = self._context.link.wire
         few = objects.few(WITH_COMMAND) if isinstance(objects, EarlyObjects) else None
         values = self._values() if sent else {**self._values(), "STATE": _NOTHING_SENT}
@@ -206,14 +206,14 @@ class _Beginning:
         }
 
     def _shows_at_once(self) -> bool:
-        """Whether this machine can redact what the run says: else the box is asked to."""
+        """Whether this machine can redact the run's output; if not, the box has to."""
         here = self._context.secrets_here
         return all(here.get(name) for name in self._context.box.known.secrets or ())
 
     def _shown_output(self, stream: SyncStream) -> FirstOutput:
-        """Its first lines, which are shown as they come; of one that failed at once its last."""
+        """Show its first lines as they come; return them, or the last if it failed immediately."""
         said = stream.rest(b"\0")
-        # Of a line that has no end yet nobody can tell whether it begins with a secret.
+        # Without an incomplete last line: it may hold a part of a secret, which isn't redacted.
         early = first_output(b"running\n" + said[: said.rfind(b"\n") + 1]).lines
         lines = tuple(map(self._screen.redact, early))
         if lines and not self._shown:
@@ -278,7 +278,7 @@ class _Beginning:
         )
 
     def _watched(self, run: Run) -> FirstOutput:
-        """Its first lines, of which the box takes the secrets out that nobody here knows."""
+        """Wait for its first lines; the box redacts secrets whose values are not here."""
         context = self._context
         self._say_begun(run.name)
         box_state = context.link.ask(context.probe)
@@ -287,7 +287,7 @@ class _Beginning:
         return context.link.ask(partial(watch_beginning, run=run, workdir=workdir, redact=hidden))
 
     def _remember(self) -> None:
-        """What the next one is packed on."""
+        """Remember the snapshot, as the base for the next one."""
         payload, box = self._context.payload, self._context.box
         source = payload.source
         box.save(

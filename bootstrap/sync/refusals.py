@@ -9,11 +9,11 @@ from bootstrap.errors import BoxstrapError, BusyError, NotSafeError, StepFailedE
 from bootstrap.protocol.sync_state import SyncAnswer
 
 _OF_THE_BOX = ("box-edits", "box-commits", "untracked-in-the-way")
-"""Codes of what was made on the box, and would be lost or mixed up."""
+"""Codes for work made on the box that would be lost or mixed up."""
 
 
 def not_set_up(where: str, name: str) -> UsageError:
-    """The error for a box that has no tree of this repository."""
+    """Return the error for a box without a tree of this repository."""
     return UsageError(
         "this repository was not set up on this box yet.",
         where=where,
@@ -22,7 +22,7 @@ def not_set_up(where: str, name: str) -> UsageError:
 
 
 def refusal(answer: SyncAnswer, where: str, name: str) -> BoxstrapError:
-    """The error for an answer that says that nothing was placed."""
+    """Return the error for an answer that nothing was placed."""
     return _REFUSALS.get(answer.problem, _failed)(answer, where, name)
 
 

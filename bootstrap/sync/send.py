@@ -1,4 +1,4 @@
-"""`sync`: what stands here, sent to its tree on a box that is set up already."""
+"""`sync`: send the local state to its tree on a box that is set up already."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bootstrap.ui.screen import Screen
 
 @dataclass(frozen=True)
 class Synced:
-    """A tree on a box that is now what stands here."""
+    """The result: a tree on a box that is now equal to the local state."""
 
     box: str
     state: LocalState
@@ -61,10 +61,10 @@ class Synced:
 
 
 def send_state(request: SetupRequest, screen: Screen) -> Synced:
-    """Bring the tree on the box to what stands here, and only that.
+    """Bring the tree on the box to the local state, and do nothing else.
 
-    Raises UsageError where the box has no such tree, BusyError beside a live run or a setup,
-    NotSafeError where something made on the box is in the way, UnreachableError.
+    Raises UsageError if the box has no such tree, BusyError during a live run or a setup,
+    NotSafeError if something made on the box is in the way, UnreachableError.
     """
     began = time.monotonic()
     box = box_of(request, screen)
@@ -85,7 +85,7 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
             try:
                 answer = _exchange(link.wire, values, state, sent, objects, waits)
                 return take_answer(answer, state, box, screen, began)
-            except LinkLost as lost:  # the box takes the same once more
+            except LinkLost as lost:  # the box accepts the same state again
                 backoff.lost(lost, news=0)
                 link.reconnect(lost)
                 sent, objects = state.packed_on(sent.base)
@@ -95,11 +95,11 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
 
 
 def tell_wait(screen: Screen, request: SetupRequest) -> None:
-    """Say why nothing happens for a while."""
+    """Tell the user that a setup is being waited for."""
     screen.say(f"waits for a setup of this box to end; at most {request.wait_s} s (--wait)")
 
 
-def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and who hears of it
+def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and a callback
     wire: Wire,
     values: Mapping[str, Value],
     state: LocalState,
@@ -107,7 +107,7 @@ def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and who hears of it
     objects: EarlyObjects,
     waits: Callable[[], None],
 ) -> SyncAnswer:
-    """Send a state; where the box lacks what it builds on, another one that it can take."""
+    """Send a state; if the box lacks its base, send it again packed on a base the box has."""
     answer = _once(wire, values, sent, objects, waits)
     if answer.problem != "lacks":
         return answer
@@ -134,7 +134,7 @@ def _once(
 
 
 def box_of(request: SetupRequest, screen: Screen) -> BoxHandle:
-    """The box that is meant; the connection to it begins. Raises UsageError, see `find_box`."""
+    """Find the box and start to connect. Raises UsageError, see `find_box`."""
     key = "" if request.host else read(request.place).key
     box = find_box(request, screen.say, repo_key=key)
     if not box.is_known or not box.known.workdir:
@@ -144,14 +144,14 @@ def box_of(request: SetupRequest, screen: Screen) -> BoxHandle:
 
 
 def base_of(box: BoxHandle, state: LocalState) -> str:
-    """What the box had last of this repository, as far as this machine knows."""
+    """Return the box's last snapshot of this repository, as far as this machine knows."""
     return box.known.snapshot if box.known.repo_key == state.here.key else ""
 
 
 def take_answer(
     answer: SyncAnswer, state: LocalState, box: BoxHandle, screen: Screen, began: float
 ) -> Synced:
-    """What became of a state that was sent; it is remembered. Raises as `send_state`."""
+    """Return the result of sending a state, and remember the state. Raises as `send_state`."""
     for code in answer.warnings:
         screen.warn(f"{explain(code, {}).what}.")
     name = box.known.name

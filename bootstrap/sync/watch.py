@@ -1,4 +1,4 @@
-"""`sync --watch`: each save is sent over a channel that stays open, until Ctrl-C."""
+"""`sync --watch`: send each save over a channel that stays open, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from bootstrap.sync.send import Synced, base_of, box_of, take_answer, tell_wait
 from bootstrap.ui.screen import Screen
 
 _TICK_MS = 250
-"""How often the link is looked at while nothing is saved."""
+"""How often the link is checked while nothing is saved."""
 _AGAIN_S = 5.0
-"""After so long what was refused beside a run or a setup is tried again."""
+"""Seconds until a state that was refused because of a run or a setup is sent again."""
 
 
 def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced], None]) -> None:
-    """Send what stands here now and after each save; `tell` hears what was placed.
+    """Send the local state now and after each save; `tell` is called for each placed state.
 
-    What a box refuses is said, and watching goes on. Ends with KeyboardInterrupt. Raises as
-    `send_state` where the first state can't be sent for another reason than a run or an edit.
+    A refusal of the box is shown, and watching continues. Ends with KeyboardInterrupt. Raises as
+    `send_state`, but not for a refusal; BoxstrapError if the files can't be watched.
     """
     box = box_of(request, screen)
     early = EarlyLogin(box, CancelToken(), ask=False)
@@ -49,7 +49,7 @@ def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced],
         sender.send(state)
         told = False
         for changed in file_events(state.here, _TICK_MS):
-            if not told:  # before this the folders were not watched yet
+            if not told:  # the folders are only watched from here on
                 screen.say(f"watching {state.here.root}: each save is sent; Ctrl-C ends this")
             if changed or not told or sender.is_due():
                 sender.send_if_new()
@@ -62,7 +62,7 @@ def watch_states(request: SetupRequest, screen: Screen, tell: Callable[[Synced],
 
 @dataclass
 class _Sender:
-    """Sends states over one command, which is begun again where the link was lost."""
+    """Sends states over one command, which is started again after a lost link."""
 
     request: SetupRequest
     profile: Profile
@@ -75,25 +75,25 @@ class _Sender:
     """The snapshot that was sent last, taken or not."""
     _refused: str = ""
     _new: tuple[str, ...] = ()
-    """The files that git doesn't track, of the state that was sent last."""
+    """The untracked files of the state that was sent last."""
     _again_at: float = float("inf")
 
     def is_due(self) -> bool:
-        """Whether what was refused is to be tried again."""
+        """Whether it is time to send a refused state again."""
         return time.monotonic() >= self._again_at
 
     def send_if_new(self) -> None:
-        """Send what stands here, where that is another state than last time."""
+        """Send the local state if it was not the last one sent, or if a refused one is due."""
         try:
             state = read_state(self.request, self.profile)
-        except UsageError as error:  # a file that must not travel, a commit in the making
+        except UsageError as error:  # a file that must not travel, or a commit in progress
             self._say(error)
             return
         if state.snapshot.id != self._tried or self.is_due():
             self.send(state)
 
     def send(self, state: LocalState) -> None:
-        """Send it, over a new link where this one is lost; what is refused is said once."""
+        """Send it, over a new link if this one is lost; a refusal is shown once."""
         if state.snapshot.new != self._new:
             self._new = state.snapshot.new
             tell_new_files(state.snapshot, self.screen)
@@ -116,7 +116,7 @@ class _Sender:
         self._tried = state.snapshot.id
 
     def keep_alive(self) -> None:
-        """Where the link is lost, get another: the next save shall not wait for it."""
+        """Replace a lost link now, so that the next save does not wait for it."""
         if not self.link.wire.alive():
             self._reconnect(LinkLost(self.link.label))
 

@@ -1,4 +1,4 @@
-"""boxes: what this machine remembers of the boxes it met."""
+"""boxes, secrets: the boxes known on this machine, and the secrets that they hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REMOVED = ("its name", "its pinned host key", "its last profile", "its entry in
 
 
 _MOST_ENDED = 10
-"""Boxes that were given back, of which a line is printed: the last ones."""
+"""Number of boxes given back that are listed, the latest first."""
 
 
 @command(

@@ -1,4 +1,4 @@
-"""clean: what runs left on a box, and nobody needs any more."""
+"""clean: remove trees that are no longer needed from a box."""
 
 from __future__ import annotations
 

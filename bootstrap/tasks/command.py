@@ -1,4 +1,4 @@
-"""What all tasks share: their options, their screen, and how they end."""
+"""Shared by all tasks: their options, their screen, and how they end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Option:
     short: str = ""
     many: bool = False
     bare: bool = False
-    """Whether a word that belongs to no option is a value of this one."""
+    """Whether a word without an option is a value of this one."""
 
 
 JSON = Option("json_", "One JSON document on standard output, nothing else.", False)
@@ -66,18 +66,18 @@ BOX = (
 
 @dataclass
 class Call:
-    """One call of a task: the options it was given, and its screen."""
+    """One call of a task: its options, and its screen."""
 
     given: Mapping[str, Any] = field(default_factory=dict)
     dry: bool = False
-    """Whether what would be done is only shown."""
+    """Whether to only show what would be done."""
     redact: Callable[[str], str] | None = None
-    """What redacts secrets, for a task without a screen of ours."""
+    """Redacts secrets, for a task that does not use `screen`."""
     _screen: Screen | None = None
 
     @property
     def screen(self) -> Screen:
-        """Where the task talks to the person; made at its first word."""
+        """The screen on which the task talks to the user; created on first use."""
         if self._screen is None:
             from bootstrap.ui.screens import make_screen
 
@@ -86,7 +86,7 @@ class Call:
 
     @property
     def is_json(self) -> bool:
-        """Whether a program reads what this prints."""
+        """Whether the output is JSON."""
         return bool(self.given.get("json_"))
 
     def options(self) -> BoxOptions:
@@ -107,7 +107,7 @@ class Call:
         )
 
     def request(self) -> SetupRequest:
-        """The options about a setup, those about its box among them."""
+        """The options about a setup, including those about its box."""
         from bootstrap.setup.request import SetupRequest
 
         flags = ("committed_only", "restart", "adopt", "strict")
@@ -116,14 +116,14 @@ class Call:
 
 
 class _Checked(Argument):
-    """An argument whose value is wrong usage where it is no number and should be one."""
+    """An argument that reports wrong usage if its value should be a number and isn't."""
 
     def __repr__(self) -> str:
-        """As it is typed: Invoke's messages show this."""
+        """As it is typed, for Invoke's messages."""
         return f"--{self.names[0]}"
 
     def set_value(self, value: object, cast: bool = True) -> None:
-        """As Invoke's, which has a traceback for it."""
+        """As Invoke's, but without a traceback for a wrong value."""
         try:
             super().set_value(value, cast)
         except ValueError:
@@ -131,14 +131,14 @@ class _Checked(Argument):
 
 
 class BoxTask(Task[Callable[..., None]]):
-    """A task with short forms for just the options that have one."""
+    """A task with short forms only for the options that define one."""
 
     shorts: Mapping[str, str] = {}
     bare: str = ""
-    """The option that takes words without one, as in `--port`; "" for none."""
+    """The option that takes words without an option, such as `--port`; "" for none."""
 
     def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
-        """As Invoke's, each checked; asked again, they still have their help."""
+        """As Invoke's, each checked; keeps the help texts that Invoke's drops, for later calls."""
         described = dict(self.help)
         arguments: list[Argument] = super().get_arguments(ignore_unknown_help)
         self.help = described
@@ -147,7 +147,7 @@ class BoxTask(Task[Callable[..., None]]):
         return arguments
 
     def arg_opts(self, name: str, default: str, taken_names: set[str]) -> dict[str, Any]:
-        """As Invoke's, with our short forms instead of guessed ones."""
+        """As Invoke's, with the defined short forms instead of guessed ones."""
         options: dict[str, Any] = super().arg_opts(name, default, taken_names)
         if name in self.shorts:
             options["names"] = (*options["names"], self.shorts[name])
@@ -159,17 +159,17 @@ def command(
     changes: Sequence[str] | None = None,
     interrupted: str = "",
 ) -> Callable[[Callable[[Call], None]], BoxTask]:
-    """Make a task of a function that takes a `Call`; its options are data.
+    """Make a task from a function that takes a `Call`; its options are data.
 
-    `changes`: the options with which it changes something, and refuses --dry;
-    None: it always does. `interrupted` is what a person may do after Ctrl-C, a command last.
+    `changes`: the options with which it changes something, and so refuses --dry; None: it always
+    does. `interrupted` tells the user what to do after Ctrl-C; it ends with a command.
     """
 
     def make(body: Callable[[Call], None]) -> BoxTask:
         @functools.wraps(body)
         def run(context: Context, **given: Any) -> None:  # noqa: ANN401
-            # Invoke switches bytecode off, and uv installs none: each start would compile again
-            # what it imports, for a second.
+            # Invoke turns bytecode off, and uv installs none: each start would compile all its
+            # imports again, which takes a second.
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
@@ -201,7 +201,7 @@ def _signature(options: Sequence[Option]) -> inspect.Signature:
 
 
 def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None:
-    """Run the task; whatever ends it leaves with the contract's exit code and one clear message."""
+    """Run the task; turn whatever ends it into the documented exit code and one clear message."""
     try:
         body(call)
         _close(call, None)
@@ -213,7 +213,7 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
         words = f"\n{interrupted}{_same_host(call)}" if interrupted else ""
         raise Exit(f"{_INTERRUPTED_WORDS}{words}", code=INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): there is nobody to tell.
+        # The reader of the output is gone (`| head`): there is nobody to report this to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(code=0) from None
     except Exception as error:
@@ -221,19 +221,19 @@ def _guarded(body: Callable[[Call], None], call: Call, interrupted: str) -> None
 
 
 def _exit(call: Call, error: BoxstrapError) -> Exit:
-    """Say how the task ended; Invoke prints what is returned and leaves with its code."""
+    """Report how the task ended; Invoke prints the returned Exit and exits with its code."""
     _close(call, error)
     return Exit(error.text(), code=exit_code(error))
 
 
 def _same_host(call: Call) -> str:
-    """What makes a command that is recommended mean the same box."""
+    """Return the --host of this call, so that a recommended command is for the same box."""
     host = call.given.get("host")
     return f" --host {shlex.quote(host)}" if host else ""
 
 
 def _redacting(call: Call) -> Callable[[str], str]:
-    """What redacts the secrets that this call knows, in whatever is said of its end."""
+    """Return the function that redacts this call's secrets in its final messages."""
     return call.redact or (call._screen.redact if call._screen else str)
 
 

@@ -1,4 +1,4 @@
-"""demo: the main job on this machine, with a small training of our own."""
+"""demo: a setup of this machine, with a small training that boxstrap brings along."""
 
 from __future__ import annotations
 

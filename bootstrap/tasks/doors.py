@@ -1,4 +1,4 @@
-"""render, oneliner: the same script through every other door."""
+"""render, oneliner: the script for every door other than SSH."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def oneliner(call: Call) -> None:
 
 
 def _show_fetched(call: Call) -> None:
-    """The script goes into a file for the person to put at the address; the paste fetches it."""
+    """Write the script into a file for the user to put at the address; show the paste for it."""
     from bootstrap.doors import render_fetched
     from bootstrap.errors import UsageError
 
@@ -103,7 +103,7 @@ def _show(call: Call, made: CarriedScript) -> None:
     elif call.is_json:
         call.screen.result({**made.data, "bytes": size, "lines": made.text.splitlines()})
     else:
-        # Ours, byte for byte: what a screen bounds and cleans are the words of strangers.
+        # Byte for byte, not through the screen, which limits and sanitizes untrusted text.
         sys.stdout.write(made.text)
 
 

@@ -1,5 +1,5 @@
-"""The exit code of each error. The script on the box has codes of its own: `exit_of` in
-`templates/lib/engine.sh`; `setup/result.py` makes errors of them."""
+"""The exit code of each error. The script on the box has its own codes: `exit_of` in
+`templates/lib/engine.sh`; `setup/result.py` turns those into errors."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ EXIT_CODES: dict[type[BaseException], int] = {
 
 
 def exit_code(error: BaseException) -> int:
-    """That of its class, else of the nearest class above it; 1 where no class has one."""
+    """Return the code of its class or of its nearest base class; 1 if none has one."""
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), 1)
 
 
 def error_document(error: errors.BoxstrapError) -> dict[str, object]:
-    """The error as a JSON document holds it."""
+    """Return the error for a JSON document."""
     return {**error.as_dict(), "exit": exit_code(error)}

@@ -1,4 +1,4 @@
-"""Ctrl-C, also where Python would drop it."""
+"""Make Ctrl-C work, also when Python drops it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 
 _SOON_S = 0.1
-"""Seconds in which Python is out of what it was tidying away."""
+"""Seconds after which Python has left the cleanup in which it dropped the Ctrl-C."""
 
 
 @contextlib.contextmanager
 def interrupted_for_certain() -> Iterator[None]:
-    """A Ctrl-C that Python drops, since it was tidying something away, is sent again."""
+    """Send a Ctrl-C again if Python drops it: it does so in cleanup, such as `__del__`."""
     before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
 
     def send_again() -> None:
@@ -30,7 +30,7 @@ def interrupted_for_certain() -> Iterator[None]:
             before(dropped)
         elif not waiting[0]:
             waiting[0] = True
-            # Its beginning is not waited for: the signal would find this hook, and be dropped.
+            # Thread.start() would wait here, and a signal inside this hook would be dropped too.
             _thread.start_new_thread(send_again, ())
 
     sys.unraisablehook = hook

@@ -1,4 +1,4 @@
-"""lease, guard: what ends a box when nobody does."""
+"""lease, guard: show or change a box's lease, and end boxes whose lease is over."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def guard(call: Call) -> None:
 
 
 def _this_program() -> str:
-    """By its path: cron knows no other."""
+    """Return its full path, because cron has a different PATH."""
     import shlex
     import shutil
     import sys

@@ -1,4 +1,4 @@
-"""profiles, init: what a box should become, listed, shown, checked and begun."""
+"""profiles, init: list, show and check profiles, and write a first one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def init(call: Call) -> None:
         here = read(place)
         root, url, lacking = here.root, here.url, []
     except UsageError as error:
-        # A folder that is no repository yet, or has no commit, may still get its profile.
+        # A folder without a repository, or without a commit, can still get a profile.
         root, url, lacking = place, None, [f"{error.what} {error.hint}"]
     file, facts = root / "boxstrap.yaml", look(root, url=url, command=command)
     prompt = Prompt(print)
@@ -85,7 +85,7 @@ def init(call: Call) -> None:
         script = prompt.choose("Which of them is the training?", facts.candidates)
         facts = look(root, url=url, script=script)
     try:
-        write_users_file(file, sketch(facts), "x")  # never through a link
+        write_users_file(file, sketch(facts), "x")  # "x" never follows a link
     except FileExistsError:
         raise UsageError(
             "it is there already; nothing was written.",

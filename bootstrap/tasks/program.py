@@ -1,6 +1,6 @@
-"""Invoke's Program with its own options as they mean something here, and our order of tasks.
+"""Invoke's Program, with only the options that make sense here and its own order of tasks.
 
-`inv` has made its Program before it finds our tasks, so that one is made ours
+`inv` has created its Program before it finds boxstrap's tasks, so that instance gets this class
 (docs/adr/0003-invoke.md).
 """
 
@@ -28,19 +28,19 @@ IGNORED = {
     "pty",
     "warn-only",
 }
-"""They are about commands that Invoke runs, and none of our tasks has it run any."""
-_HIDDEN = IGNORED | {"write-pyc"}  # what it asks for is done anyway
+"""Options about commands that Invoke runs; no task here lets Invoke run any."""
+_HIDDEN = IGNORED | {"write-pyc"}  # bytecode is written anyway
 _FORMATS = ("flat", "nested", "json")
 
 
 class BoxProgram(Program):
-    """`boxstrap`, and what `inv` becomes where it finds our tasks."""
+    """The Program of `boxstrap`, and of `inv` once it has found boxstrap's tasks."""
 
     families: Sequence[Sequence[Task[Any]]] = ()
-    """The tasks in the order of the list."""
+    """The tasks in the order of `--list`."""
 
     def core_args(self) -> list[Argument]:
-        """As Invoke's, with what --dry means here."""
+        """As Invoke's, with the meaning of --dry here."""
         found: list[Argument] = super().core_args()
         for argument in found:
             if argument.name == "dry":
@@ -48,8 +48,8 @@ class BoxProgram(Program):
         return found
 
     def _make_parser(self) -> Parser:
-        """As Invoke's, but of the tasks that are named alone: it copies all that it is given, each
-        option of each task, which took a tenth of what most commands do here."""
+        """As Invoke's, but only with the named tasks: it copies each option of each task that it
+        gets, which took a tenth of the time of most commands."""
         if self.args.complete.value:
             return super()._make_parser()
         typed = " ".join(self.core.unparsed + sys.argv)
@@ -63,7 +63,7 @@ class BoxProgram(Program):
         )
 
     def parse_cleanup(self) -> None:
-        """As Invoke's; raises WrongUsageError for what it would ignore, or end without a code."""
+        """As Invoke's; raises WrongUsageError also for what Invoke ignores or exits with 1 for."""
         for name in sorted(IGNORED):
             if self.args[name].got_value:
                 raise WrongUsageError(
@@ -80,12 +80,12 @@ class BoxProgram(Program):
         super().parse_cleanup()
 
     def parse_tasks(self) -> None:
-        """As Invoke's, which knows no words of which there may be none or many."""
+        """As Invoke's, which has no optional or repeatable positional arguments."""
         self.core.unparsed = with_options(self.core.unparsed, self.families)
         super().parse_tasks()
 
     def print_help(self) -> None:
-        """The core options that mean something, and the tasks."""
+        """Print the core options that have a meaning here, and the tasks."""
         print(f"Usage: {self.binary} [--core-opts] TASK [--options] ...\n\nCore options:\n")  # noqa: T201
         shown = [argument for argument in self.core_args() if argument.name not in _HIDDEN]
         self.print_columns(ParserContext(args=shown).help_tuples())
@@ -94,7 +94,7 @@ class BoxProgram(Program):
     def _make_pairs(
         self, coll: Collection, ancestors: list[str] | None = None
     ) -> list[tuple[str, str | None]]:
-        """As Invoke's, but by families, a line left free between two of them."""
+        """As Invoke's, but by families, with an empty line between two of them."""
         pairs = {pair[0]: pair for pair in super()._make_pairs(coll, ancestors)}
         rows: list[tuple[str, str | None]] = []
         for family in self.families:
@@ -104,7 +104,7 @@ class BoxProgram(Program):
 
 
 def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> list[str]:
-    """A task and its words, those without an option with the one that takes them."""
+    """Return a task and its words, with the task's bare option added to words without one."""
     tasks = (task for family in families for task in family)
     task = next((one for one in tasks if one.name.replace("_", "-") in words[:1]), None)
     bare = getattr(task, "bare", "")
@@ -121,7 +121,7 @@ def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> l
 
 
 def become_ours(families: Sequence[Sequence[Task[Any]]]) -> None:
-    """Let the Program that runs, whichever it is, list these families and know our options."""
+    """Make the running Program, of `inv` or of `boxstrap`, a BoxProgram with these families."""
     BoxProgram.families = families
     running = sys.modules.get("invoke.main")
     if running is not None:

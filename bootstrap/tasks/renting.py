@@ -1,4 +1,4 @@
-"""up, down: what you rent, and how it is given back."""
+"""up, down: rent a box, and give it back."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _dollars(text: str | None, option: str) -> float | None:
 
 
 def _confirm(offer: Offer) -> None:
-    """Return where a person agrees to the price, on their terminal."""
+    """Ask the user on the terminal to agree to the price. Raises UsageError if not agreed."""
     from bootstrap.link.prompt import Prompt
     from bootstrap.renting.order import offered_gpus
     from bootstrap.text.sanitize import sanitize

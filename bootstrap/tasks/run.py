@@ -1,4 +1,4 @@
-"""run: a new run of what stands here, whatever ran before."""
+"""run: start a new run of the local state, whatever ran before."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(call: Call) -> None:
         call.screen.result({}, "\n".join(f"  {line}" for line in lines))
 
     begun = start_run(dataclasses.replace(call.request(), run=wish), call.screen, show)
-    from bootstrap.tasks.setup_report import after_run  # its first lines don't wait for it
+    from bootstrap.tasks.setup_report import after_run  # late, so the first lines don't wait for it
 
     call.screen.result(begun.as_dict(), f"\n{after_run(begun)}")
     begun.raise_for_status()
@@ -69,7 +69,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
 
 
 _QUEUES = {"after": "after:{}", "after_any": "after-any:{}", "queue": "gpus"}
-"""What the box is told for each option."""
+"""What is sent to the box for each option."""
 _OF_A_NEW_RUN = ("session", "gpus", "committed_only", *_QUEUES)
 
 
@@ -78,7 +78,7 @@ def _typed(name: str) -> str:
 
 
 def _queue(call: Call) -> str:
-    """What the run waits for; "" for nothing. Raises UsageError."""
+    """Return what the run waits for; "" for nothing. Raises UsageError."""
     from bootstrap.profile.values import RUN
 
     given = {name: call.given[name] for name in _QUEUES}
@@ -95,7 +95,7 @@ def _wish(call: Call, words: Sequence[str]) -> RunWish:
     from bootstrap.profile.values import COMMAND, GPUS, SESSION
     from bootstrap.setup.request import RunWish
 
-    # One word is a line for a shell, as in train.command; of several each stays what it is.
+    # A single word is a shell command line, like train.command; several words are quoted each.
     text = words[0] if len(words) == 1 else shlex.join(words)
     given = {
         "the command": (text, COMMAND),

@@ -1,4 +1,4 @@
-"""status, logs, report, wait, attach, shell, exec, stop: a training, and its box, afterwards."""
+"""status, logs, report, wait, attach, shell, exec, stop: for a training that was started."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def status(call: Call) -> None:
         for one in found
     ]
     if any(one.error is None for one in found):
-        # Of one box its own keys stand at the top as well, where they always were.
+        # A single box's keys are at the top level too, as earlier versions had them.
         own = boxes[0] if len(boxes) == 1 else {}
         call.screen.result(
             {**own, "boxes": boxes}, "\n".join(line for one in found for line in one.lines)
@@ -150,7 +150,7 @@ def exec_(call: Call) -> None:
 
 
 def given_command(arguments: Sequence[str]) -> list[str]:
-    """What stands behind `--`, which Invoke drops; nothing where nothing does."""
+    """Return the words after `--`, which Invoke drops; empty if there are none."""
     return list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
 
 

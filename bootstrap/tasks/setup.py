@@ -1,4 +1,4 @@
-"""setup, plan, verify: what a box should become, would become, and whether it is worth it."""
+"""setup, plan, verify: set up a box, show what a setup would do, and check the box."""
 
 from __future__ import annotations
 

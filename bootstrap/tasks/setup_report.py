@@ -1,4 +1,4 @@
-"""The end of a setup as people read it: what happened, what runs, and what to do next."""
+"""The text at the end of a setup: what happened, what runs, and what to do next."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def show_result(result: SetupResult, screen: Screen) -> None:
 
 
 def plan_line(row: PlanRow) -> str:
-    """A step of a plan."""
+    """Return the line for a step of a plan."""
     mark = "runs" if row.runs else "-"
     return f"{mark:<5} {row.step.name:<10} {WHY.get(row.why, row.why):<30} {row.step.does}"
 
 
 def environment_lines(proof: EnvironmentProof) -> list[str]:
-    """A table: a line for each variable, a column for each way in which programs start."""
+    """Return a table with a line per variable and a column per way in which programs start."""
     head = ("variable", *WAYS.values())
     cells = [(each.name, *(each.found[way] for way in WAYS)) for each in proof.variables]
     notes = {
@@ -73,7 +73,7 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
 
 
 def next_steps(result: SetupResult) -> str:
-    """The block that ends a setup."""
+    """Return the block of text that ends a setup."""
     run, box, name = result.run or result.waits_for, result.handle, result.box
     program, local, repo = program_name(sys.argv[0]), box.is_local, box.options.repo
     can_attach = run and run.state == "running" and result.box_state.facts.get("tmux")
@@ -99,12 +99,12 @@ def next_steps(result: SetupResult) -> str:
 
 
 def _there(name: str, repo: Path | None) -> str:
-    """Whose run is meant goes by where the person stands: there they named another place."""
+    """Return --host, and --repo if the user gave one: else the current folder's runs are meant."""
     return f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
 
 
 def after_run(begun: BegunRun) -> str:
-    """The block that ends `run`."""
+    """Return the block of text that ends `run`."""
     run, box = begun.run, begun.handle
     program, name = program_name(sys.argv[0]), begun.box
     there = _there(name, box.options.repo)
@@ -126,23 +126,23 @@ def after_run(begun: BegunRun) -> str:
 
 
 def _pull(program: str, there: str, run: Run | None, profile: Profile) -> str:
-    """What brings the results here, where the profile names some."""
+    """Return the command that pulls the results; "" if the profile names none."""
     if run is None or not (profile.train and profile.train.results):
         return ""
     return f"{program} pull {there} --run {run.name}{' --watch' if run.goes_on else ''}"
 
 
 def _ssh(result: SetupResult) -> str:
-    """Into the repository's folder and environment, by what each setup leaves on the box."""
+    """Return the ssh command into the repository's folder and environment, by `enter.sh` there."""
     home, folder = result.box_state.facts.get("boxhome", ""), result.repo_dir
     name = posixpath.relpath(folder, posixpath.dirname(home)) if home else folder
     words = ("bash", posixpath.join(home, "box/enter.sh"), name)
-    # Two shells read them, ours first; the box chose its folders' names.
+    # Quoted twice, for the local and the remote shell: the box chose its folders' names.
     return f"ssh -t {result.alias} {' '.join(shlex.quote(shlex.quote(word)) for word in words)}"
 
 
 def program_name(typed: str) -> str:
-    """How to call this program again: `inv`, `boxstrap`, or its path where that is not on PATH."""
+    """Return how to call this program again: `inv`, `boxstrap`, or its path if not on PATH."""
     name = posixpath.basename(typed)
     if name not in {"boxstrap", "inv", "invoke"}:
         return "boxstrap"

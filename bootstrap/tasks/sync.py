@@ -1,4 +1,4 @@
-"""sync: the repository here and its tree on a box."""
+"""sync: keep the local repository and its tree on a box in sync."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sync(call: Call) -> None:
 
 
 def _watch(call: Call) -> None:
-    """A line for each state that was placed; with --json a JSON line."""
+    """Print a line for each placed state; with --json a JSON line."""
     from bootstrap.sync.watch import watch_states
 
     def tell(synced: Synced) -> None:
@@ -55,10 +55,10 @@ def _watch(call: Call) -> None:
             line = json.dumps({"v": 1, **synced.as_dict()})
         else:
             line = call.screen.safe_text(f"{synced} ({synced.seconds:.2f} s)")
-        print(line, flush=True)  # noqa: T201 - as they come, and not at the end
+        print(line, flush=True)  # noqa: T201 - immediately, not at the end
 
     try:
         watch_states(call.request(), call.screen, tell)
     except KeyboardInterrupt:
         sys.stdout.flush()
-        return  # how one leaves it
+        return  # the normal way to end it

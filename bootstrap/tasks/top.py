@@ -1,4 +1,4 @@
-"""top: several boxes at work, live."""
+"""top: watch several boxes live."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ def top(call: Call) -> None:
     try:
         watch_boxes(options, given["host"], wanted, screen)
     except KeyboardInterrupt:
-        return  # how one leaves it
+        return  # the normal way to end it

@@ -1,4 +1,4 @@
-"""push, pull: files in, and a run's results out."""
+"""push, pull: send files to a box, and copy a run's results from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tunnel: ports of a box on this machine, Jupyter's and TensorBoard's among them."""
+"""tunnel: open ports of a box on this machine, such as those of Jupyter and TensorBoard."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def tunnel(call: Call) -> None:
     try:
         open_tunnels(call.options(), call.screen, wish, as_json=call.is_json)
     except KeyboardInterrupt:
-        return  # how one leaves it
+        return  # the normal way to end it

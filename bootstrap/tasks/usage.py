@@ -1,8 +1,8 @@
-"""Wrong usage is exit 2, in `inv` as in `boxstrap`: Invoke's own parser errors say 1.
+"""Make wrong usage exit with 2 in `inv` and `boxstrap`; Invoke's own parser errors exit with 1.
 
-Both programs run Invoke's `Program`, which prints a ParseError and leaves with
-1, but leaves with an `Exit`'s own code. So the parser is given a ParseError
-that is an Exit as well (docs/adr/0003-invoke.md).
+Both programs run Invoke's `Program`, which exits with 1 on a ParseError, but with
+an `Exit`'s own code on that. So the parser gets a ParseError that is also an Exit
+(docs/adr/0003-invoke.md).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bootstrap.tasks.exit_codes import EXIT_CODES
 
 
 class WrongUsageError(ParseError, Exit):
-    """What the parser did not understand."""
+    """A command line that the parser did not understand."""
 
     code = EXIT_CODES[UsageError]
 
@@ -42,14 +42,14 @@ class WrongUsageError(ParseError, Exit):
 _HINT = "See what there is: --list. What a task takes: TASK --help"
 _UNKNOWN = re.compile(r"No idea what (['\"])(.*)\1 is!")
 _ARGUMENT = re.compile(r"<Argument: ([\w-]+)[^>]*>")
-"""How Invoke's parser writes an option of its own."""
+"""How Invoke's parser prints one of its options."""
 _WITH_COMMAND = ("exec", "run")
 _NEAR = 0.7
-"""How like a name a word must be to be meant for it, of 1."""
+"""Least similarity (0 to 1) for which a word is taken for a misspelt name."""
 
 
 def _meant(text: str, context: ParserContext | None) -> str:
-    """A sentence with what an unknown word was probably meant to be; "" for no idea."""
+    """Return a sentence that suggests what an unknown word was meant to be; "" if unclear."""
     from bootstrap.text.nearest import nearest
 
     unknown = _UNKNOWN.fullmatch(text)
@@ -80,5 +80,5 @@ def _looks_like_a_host(word: str) -> bool:
 
 
 def wrong_usage_exits_2() -> None:
-    """Make the parser raise it."""
+    """Make Invoke's parser raise WrongUsageError."""
     parser.ParseError = WrongUsageError  # type: ignore[attr-defined,assignment]

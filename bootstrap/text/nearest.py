@@ -1,4 +1,4 @@
-"""The known word nearest to a mistyped one."""
+"""Find the known word nearest to a mistyped one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, words: Iterable[str], cutoff: float = 0.6) -> str:
-    """The one of `words` that is most like `word`, or ""; `cutoff` is how like, of 1."""
+    """Return the one of `words` most like `word`, or ""; `cutoff` is the least likeness, 0 to 1."""
     close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=cutoff)
     return close[0] if close else ""

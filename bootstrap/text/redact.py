@@ -1,12 +1,12 @@
 """Redact secrets in whatever leaves boxstrap: screens, logs, reports.
 
-A secret is looked for as it is and as programs like to disguise it: base64 at
-each of its three alignments, in one line or in lines of 76 or 64 characters,
-URL-quoted, JSON-quoted; of one that has several lines (a key in PEM) each line
-that is long, in the same forms. Nothing else is known of it: a secret that was
-encrypted or cut into pieces by the one who prints it is not found.
+A secret is searched for as it is and in the forms that programs often print:
+base64 at each of its three alignments, on one line or in lines of 76 or 64
+characters, URL-quoted, JSON-quoted. Of a secret with several lines (a key in
+PEM) each long line is searched for in the same forms. A secret that was
+encrypted or cut into pieces before it was printed is not found.
 
-A box runs this file too (`protocol/query.py` sends it along), so it imports nothing of ours.
+A box runs this file too (`protocol/query.py` sends it), so it imports no other boxstrap module.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
 _BYTES = ("utf-8", "surrogateescape")
-"""As the environment had them."""
+"""As in the environment."""
 SHORTEST = 6  # characters; a shorter value would redact half of any log
 _SHORTEST_BASE64 = 8
 _LONG_LINE = 10
-"""Characters of a line that is redacted by itself: a shorter one may stand in any log."""
+"""Characters of a line that is redacted on its own: a shorter one may be in any log."""
 _WRAPPED = (76, 64)
-"""Characters in a line of base64, as MIME and as PEM have it."""
+"""Characters in a line of base64, in MIME and in PEM."""
 _RARE = 16
-"""Characters of a word that is looked for in place of its forms, and of a last line of base64."""
+"""Characters of a word searched for instead of all forms, and of a last line of base64."""
 _LONG_WORD = 16
 _MANY = 8
-"""Long words of which each piece is not searched as a whole: a log has few words of that length."""
+"""From so many long words on, only the long words of the data are searched: a log has few."""
 _IS_WORD = bytes(
     b"w"[0] if bytes([code]).isalnum() or code in b"+/=_-.%~\\" else b" "[0] for code in range(256)
 )
@@ -47,8 +47,8 @@ class TooShortError(ValueError):
 class Redactor:
     """Redacts the values of `secrets` (name → value) as `[NAME hidden]`.
 
-    `earlier` are more values by name; `same_length`: what replaces a secret is as long as it was.
-    Raises TooShortError for a value under `SHORTEST` characters, with its name alone.
+    `earlier` are more values by name; with `same_length` a replacement is as long as the secret.
+    Raises TooShortError, with only the name, for a value under `SHORTEST` characters.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Redactor:
                     needles += _needles(text, forms)
                     for form in forms:
                         self._replacements.setdefault(form, f"[{name} hidden]".encode())
-        # Longest first: where one form begins another, the whole of it goes.
+        # Longest first: if a form is the beginning of another one, all of that is replaced.
         self.forms = sorted(self._replacements, key=lambda form: (-len(form), form))
         self.pattern = re.compile(b"|".join(map(re.escape, self.forms)) or b"(?!)")
         needles = _shortest(needles)
@@ -81,15 +81,15 @@ class Redactor:
         self._needles = [each for each in needles if each not in self._words]
 
     def redact(self, data: bytes) -> bytes:
-        """The data with every secret redacted."""
+        """Return the data with every secret redacted."""
         return self.pattern.sub(self.replacement, data) if self.may_hold(data) else data
 
     def text(self, text: str) -> str:
-        """The text with every secret redacted."""
+        """Return the text with every secret redacted."""
         return self.redact(text.encode(*_BYTES)).decode(*_BYTES)
 
     def stream(self) -> RedactStream:
-        """A redactor for data that arrives in pieces."""
+        """Return a redactor for data that arrives in pieces."""
         return RedactStream(self)
 
     def may_hold(self, data: bytes) -> bool:
@@ -100,23 +100,23 @@ class Redactor:
         return bool(words) and any(word in words for word in self._words)
 
     def replacement(self, found: re.Match[bytes]) -> bytes:
-        """What replaces a secret."""
+        """Return what replaces a secret."""
         shown, size = self._replacements[found[0]], len(found[0])
         if not self._same_length:
             return shown
         return shown[:-1].ljust(size - 1, b"*") + b"]" if len(shown) <= size else b"*" * size
 
     def unfinished_at(self, data: bytes, start: int) -> int:
-        """Where, from `start` on, a secret begins that the end of the data cuts off."""
+        """Return where, from `start` on, a secret begins that the end of the data cuts off."""
         return min((_beginning_at(data, start, form) for form in self.forms), default=len(data))
 
 
 class RedactStream:
-    """Redacts secrets in a byte stream, also those that a piece's end cuts in two.
+    """Redacts secrets in a byte stream, also those that are split between two pieces.
 
-    Only what may be the beginning of a secret waits for the next piece, so a
-    line normally passes at once. `flush` when the stream pauses or ends: it
-    lets out what waits, redacting the secrets that are whole.
+    Only what may be the beginning of a secret is held back for the next piece, so
+    a line normally passes immediately. Call `flush` when the stream pauses or ends:
+    it returns what was held back, with whole secrets redacted.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -124,13 +124,13 @@ class RedactStream:
         self._held = b""
 
     def feed(self, piece: bytes) -> bytes:
-        """The data so far that can no longer be part of a secret, redacted."""
+        """Return the data so far that can no longer be part of a secret, redacted."""
         data, redactor = self._held + piece, self._redactor
         done: list[bytes] = []
         at = 0
         cut = redactor.unfinished_at(data, at)
         if redactor.may_hold(data):
-            # A secret that begins before the cut is decided; it may reach over the cut.
+            # A match that begins before the cut is a whole secret; it may end after the cut.
             while (found := redactor.pattern.search(data, at)) and found.start() < cut:
                 done += data[at : found.start()], redactor.replacement(found)
                 at = found.end()
@@ -152,7 +152,7 @@ class RedactStream:
 
 
 def _quoted(text: str) -> list[bytes]:
-    """As it is, URL-quoted and JSON-quoted."""
+    """Return the text as it is, URL-quoted and JSON-quoted."""
     raw = text.encode(*_BYTES)
     urls = [found.encode() for found in (quote(raw, safe=""), quote(raw), quote_plus(raw))]
     lower = [re.sub(b"%..", lambda code: code[0].lower(), url) for url in urls]
@@ -165,7 +165,7 @@ def _quoted(text: str) -> list[bytes]:
 
 
 def _encoded(text: str) -> list[bytes]:
-    """In base64, where it stands alone, and where more stands before it."""
+    """Return the text in base64, alone and after other bytes."""
     raw, forms = text.encode(*_BYTES), list[bytes]()
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(raw)
@@ -178,7 +178,7 @@ def _encoded(text: str) -> list[bytes]:
 
 
 def _needles(text: str, forms: list[bytes]) -> list[bytes]:
-    """What is looked for first: a word that all forms have, where there is a rare one."""
+    """Return what is searched for first: a long word that all forms have, else all forms."""
     words = re.findall(rb"[A-Za-z0-9_.~-]+", text.encode(*_BYTES))
     longest = max(words, key=len, default=b"")
     return [longest] if len(longest) >= _RARE and all(longest in form for form in forms) else forms
@@ -189,7 +189,7 @@ def _is_word(data: bytes) -> bool:
 
 
 def _long_words(data: bytes) -> bytes:
-    """The words of `data` that are long, one a line; each step runs at memory speed."""
+    """Return the long words of `data`, one per line; each step runs at memory speed."""
     shape, words, at = data.translate(_IS_WORD), list[bytes](), 0
     while (at := shape.find(b"w" * _LONG_WORD, at)) >= 0:
         end = shape.find(b" ", at)
@@ -199,7 +199,7 @@ def _long_words(data: bytes) -> bytes:
 
 
 def _lines(value: str) -> Iterator[str]:
-    """The long lines of a value that has several, or has `\\n` in their place."""
+    """Yield the long lines of a value that has several, also if they are divided by `\\n`."""
     lines = [line.strip() for line in re.split(r"[\r\n]+|\\n", value)]
     for line in lines if len(lines) > 1 else []:
         if len(line) >= _LONG_LINE:
@@ -207,7 +207,7 @@ def _lines(value: str) -> Iterator[str]:
 
 
 def _aligned(encoded: bytes, before: int, size: int) -> Iterator[bytes]:
-    """The characters that depend on the secret alone, with `before` bytes ahead of it."""
+    """Yield the characters that depend on the secret alone, with `before` bytes ahead of it."""
     first = -(-before * 8 // 6)
     core = encoded[first : (before + size) * 8 // 6]
     if len(core) >= _SHORTEST_BASE64:
@@ -215,7 +215,7 @@ def _aligned(encoded: bytes, before: int, size: int) -> Iterator[bytes]:
 
 
 def _beginning_at(data: bytes, start: int, form: bytes) -> int:
-    """Where the first proper beginning of `form` lies that the end of the data cuts off."""
+    """Return where a beginning of `form` starts that the end of the data cuts off."""
     head, at = form[:4], max(start, len(data) - len(form) + 1)
     while (at := data.find(head, at)) >= 0:
         if form.startswith(data[at:]):
@@ -228,7 +228,7 @@ def _beginning_at(data: bytes, start: int, form: bytes) -> int:
 
 
 def _shortest(forms: list[bytes]) -> list[bytes]:
-    """The shortest forms; every other form contains one, so looking for these finds all."""
+    """Return the shortest forms; every other form contains one, so these are enough to search."""
     kept: list[bytes] = []
     for form in sorted(forms, key=len):
         if not any(short in form for short in kept):
@@ -237,9 +237,9 @@ def _shortest(forms: list[bytes]) -> list[bytes]:
 
 
 def main(skip: int, same_length: str, names: list[str], files: list[str]) -> None:
-    """Redact standard input, but for the first `skip` bytes, which go; by what `files` have.
+    """Redact standard input by the values in `files`; the first `skip` bytes are dropped.
 
-    What is held back is let out where nothing comes for a second: who counts bytes has them all.
+    What is held back is written after a second without input: a reader may count bytes.
     """
     values = list[tuple[str, str]]()
     for file in files:

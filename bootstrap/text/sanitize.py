@@ -5,10 +5,10 @@ all other C0 and C1 controls but newline and tab, DEL, bidirectional controls
 and the Unicode line separators. Invalid UTF-8 becomes U+FFFD. What remains can
 be printed as it is.
 
-The grammar is local: each introducer begins a new sequence and a sequence has
-a longest length, so cost and memory are bounded, and a text comes out the same
-in whatever pieces it arrives. What a box writes beyond that length is shown as
-the text it is.
+The grammar is local: each introducer starts a new sequence and a sequence has
+a maximum length, so cost and memory are bounded, and the result does not depend
+on the pieces in which a text arrives. What a box writes beyond that length is
+shown as text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _COLOUR = r"\[[0-9;]{0,32}m"
 
 
 def _sequences(*, keep_colour: bool) -> re.Pattern[str]:
-    """One character class first, by which the engine skips clean text quickly."""
+    """Match sequences; one character class comes first, to skip clean text quickly."""
     spare = rf"(?!{_COLOUR})" if keep_colour else ""
     after_esc = rf"\[{_PARAMETERS}[@-~]?|[\]PX^_]{_PAYLOAD}|{_SHORT}[0-~]?"
     return re.compile(
@@ -42,7 +42,7 @@ def _sequences(*, keep_colour: bool) -> re.Pattern[str]:
 
 
 def _lone(*, keep_returns: bool) -> re.Pattern[str]:
-    """Controls that stand alone; after `_sequences`, ESC is only in kept colours."""
+    """Match single controls; after `_sequences`, ESC is only in kept colours."""
     kept = r"\t\n\r\x1b" if keep_returns else r"\t\n\x1b"
     codes = "".join(chr(code) for code in [*range(32), *range(0x7F, 0xA0)])
     return re.compile(f"[{re.escape(re.sub(f'[{kept}]', '', codes))}{_BIDI}{_SEPARATORS}]+")
@@ -52,7 +52,7 @@ _SEQUENCES = _sequences(keep_colour=False)
 _LONE = _lone(keep_returns=False)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# At the end of a piece: a sequence that the next piece may go on with.
+# At the end of a piece: a sequence that the next piece may continue.
 _UNFINISHED = re.compile(
     rf"[\r\x1b\x9b{_STRING_C1}]"
     rf"(?:(?<=\r)|(?<=\x1b)(?:\[{_PARAMETERS}|[\]PX^_]{_PAYLOAD}|{_SHORT})"
@@ -68,9 +68,9 @@ _BAD_WIDE = re.compile(
 
 
 def sanitize(text: bytes | str) -> str:
-    """The text without anything that a terminal would obey.
+    """Return the text without anything that a terminal would obey.
 
-    Lines may be many. A carriage return begins a new line, as it does to the eye.
+    Newlines are kept. A carriage return starts a new line, as it would on a screen.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
@@ -101,18 +101,18 @@ class SanitizeStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, piece: bytes) -> bytes:
-        """The clean part of the data so far; a sequence cut in two waits for its rest."""
+        """Return the clean part of the data so far; an unfinished sequence is held back."""
         if self._is_clean(piece):
             return piece
         return self._slowly(piece, end=False)
 
     def finish(self) -> bytes:
-        """What was still held back; colours that were left on are switched off."""
+        """Return what was still held back; colours that were left on are switched off."""
         rest = self._slowly(b"", end=True)
         return rest + b"\x1b[0m" if self._coloured else rest
 
     def _is_clean(self, piece: bytes) -> bool:
-        # Each test runs at memory speed; a regular expression over it all would not.
+        # Each test runs at memory speed; a regular expression over the whole piece would not.
         if self._held or self._decoder.getstate()[0]:
             return False
         if len(piece.translate(None, _BAD)) != len(piece):

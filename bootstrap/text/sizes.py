@@ -25,7 +25,7 @@ def size(count: float) -> str:
 
 
 def bytes_of(text: str) -> int | None:
-    """A size as a person types it, `50G` or `1.5 TB`; None where it is none."""
+    """Parse a size as a user types it, `50G` or `1.5 TB`; None if it is not one."""
     typed = _TYPED.fullmatch(text.strip())
     if not typed:
         return None
@@ -41,12 +41,12 @@ def size_of(done: float, total: float) -> str:
 
 
 def speed(count: float) -> str:
-    """Bytes a second: `12 MB/s`."""
+    """Bytes per second: `12 MB/s`."""
     return f"{size(count)}/s"
 
 
 def rate(count: float) -> str:
-    """Things a second: `1,200/s`, `4.2/s`."""
+    """Things per second: `1,200/s`, `4.2/s`."""
     return f"{count:.1f}/s" if count < 9.95 else f"{number(count)}/s"
 
 
@@ -73,7 +73,7 @@ def duration(seconds: float) -> str:
 
 
 def seconds_of(text: str) -> int | None:
-    """A time as a person types it, `30m` or `2h`; None where it is none."""
+    """Parse a time as a user types it, `30m` or `2h`; None if it is not one."""
     typed = _TIME.fullmatch(text)
     return int(typed[1]) * _SECONDS[typed[2]] if typed else None
 
@@ -91,11 +91,11 @@ def took_in_words(seconds: float, price: float | None) -> str:
 
 
 def spent(seconds: float | None, price: float | None) -> float | None:
-    """US dollars of a time at a price an hour; None where one of them isn't known."""
+    """Return the cost in US dollars of a time at a price per hour; None if either isn't known."""
     return None if seconds is None or not price else round(seconds / 3600 * price, 4)
 
 
 def spent_in_words(seconds: float | None, price: float | None) -> str:
-    """The same as people read it; "" where it isn't known."""
+    """Return `spent` as people read it; "" if it isn't known."""
     amount = spent(seconds, price)
     return "" if amount is None else dollars(amount)

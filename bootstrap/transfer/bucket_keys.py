@@ -1,6 +1,6 @@
-"""What opens a bucket of S3 on this machine: as the tools of the person's provider find it.
+"""Find this machine's keys for an S3 bucket, in the places where the provider's tools look.
 
-obstore knows the environment's variables alone. Most people's keys lie in `~/.aws`, or are given
+obstore itself reads only environment variables. Most users have keys in `~/.aws`, or get them
 for an hour by a login of the `aws` program, which is then asked for them.
 """
 
@@ -23,17 +23,17 @@ from bootstrap.text.sanitize import sanitize
 _PROGRAM_S = 60
 _LONGEST = 300
 _OF_A_SERVICE = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
-"""Where one of these is set obstore gets keys by itself."""
+"""If one of these is set, obstore gets keys on its own."""
 _KEYS = {
     "aws_access_key_id": "AccessKeyId",
     "aws_secret_access_key": "SecretAccessKey",
     "aws_session_token": "SessionToken",
 }
-"""As files and obstore call them, and as programs do."""
+"""Names in files and in obstore, and names that programs print."""
 
 
 def s3_settings(bucket: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """How obstore reaches `bucket`: keys, endpoint, region. Raises UsageError where no key is."""
+    """Return keys, endpoint and region for obstore to reach `bucket`. Raises UsageError."""
     environment = os.environ if environment is None else environment
     name = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or "default"
     section = _section(name, environment)
@@ -60,7 +60,7 @@ def _keys(name: str, section: Mapping[str, str], environment: Mapping[str, str])
 
 
 def _section(name: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the person's own files have about the profile `name`."""
+    """Read the settings of the AWS profile `name` from the user's files."""
     found: dict[str, str] = {}
     for variable, file, title in (
         ("AWS_CONFIG_FILE", "~/.aws/config", name if name == "default" else f"profile {name}"),
@@ -80,7 +80,7 @@ def _section(name: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ask_program(name: str, section: Mapping[str, str]) -> dict[str, str]:
-    """The keys that `credential_process` prints, else the `aws` program. Raises UsageError."""
+    """Return the keys that `credential_process`, else `aws`, prints. Raises UsageError."""
     if process := section.get("credential_process"):
         command = shlex.split(process)
     elif aws := shutil.which("aws"):
@@ -93,7 +93,7 @@ def _ask_program(name: str, section: Mapping[str, str]) -> dict[str, str]:
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            cwd=Path.home(),  # no file of a repository has a say in it
+            cwd=Path.home(),  # no file of a repository can affect it
             timeout=_PROGRAM_S,
             check=False,
         )

@@ -1,7 +1,7 @@
-"""Buckets of S3, Google and Azure: listed and signed here, with the person's own credentials.
+"""Buckets of S3, Google and Azure: listed and signed here, with the user's own credentials.
 
-The box gets an https address for each object, which opens that object alone, for reading, for an
-hour. Such an address is a credential: it goes over standard input, and stands in no message.
+The box gets an https address for each object, valid for an hour, for reading that object only.
+Such an address is a credential: it is sent over standard input, and is in no message.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 SCHEMES = ("s3", "gs", "az")
 EXPIRES_S = 3600
-"""How long an address opens its object. One that expired is signed anew, if the box still asks."""
+"""How long an address is valid. An expired one is signed again if the box still asks."""
 MOST_OBJECTS = 100_000
-"""Of one item: all their addresses are sent at once."""
+"""Of one item: all their addresses are sent together."""
 _ADDRESS = re.compile(r"(s3|gs|az)://([^/]+)/?(.*)", re.DOTALL)
 _TRIES, _TRY_S = 3, 30
 _LONGEST = 300
@@ -35,14 +35,14 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class BucketObject:
-    """One object: its path below what was named, as a file's name; its whole key."""
+    """One object: `name` is its path below what was named, as a file name; `key` its whole key."""
 
     name: str
     key: str
     size: int
     etag: str
     is_alone: bool = False
-    """Whether it was named itself, and no folder."""
+    """Whether the object itself was named, not a folder."""
 
 
 class Bucket:
@@ -58,10 +58,9 @@ class Bucket:
         self._store = _OPENERS[scheme](self._name)
 
     def objects(self) -> list[BucketObject]:
-        """All that `url` names, by name.
+        """List all that `url` names, sorted by name.
 
-        Raises UsageError where nothing is there, where it may not be read, and for names that no
-        folder can have.
+        Raises UsageError if there is nothing, if it may not be read, or if a name is no file name.
         """
         import obstore
         from obstore.exceptions import BaseError
@@ -93,12 +92,12 @@ class Bucket:
         return found
 
     def sign(self, objects: Sequence[BucketObject]) -> list[str]:
-        """For each an address that opens it for `EXPIRES_S`. Raises UsageError."""
+        """Return an address for each object, valid for `EXPIRES_S`. Raises UsageError."""
         import obstore
         from obstore.exceptions import BaseError
 
         keys = [each.key for each in objects]
-        # obstore signs what Azure does not: its servers refuse such an address.
+        # obstore signs such a name differently than Azure, whose servers refuse the address.
         escaped = next((key for key in keys if self._is_azure and quote(key) != key), None)
         if escaped:
             raise UsageError(
@@ -112,7 +111,7 @@ class Bucket:
             raise self._refused(error) from None
 
     def _refused(self, error: Exception) -> UsageError:
-        """What the provider said, without what obstore tells to its developers."""
+        """Return an error with the provider's message, without obstore's debug output."""
         said = sanitize(str(error).partition("\n\nDebug source:")[0])
         words = re.findall(r"<(?:Code|Message)>([^<]*)</", said)
         said = ": ".join(words) or re.sub(r"\?\S*", "", said)
@@ -139,7 +138,7 @@ def _object(found: ObjectMeta, name: str) -> BucketObject:
 
 
 def _as_files(found: list[BucketObject], url: str) -> list[BucketObject]:
-    """Without what consoles put there for a folder; raises UsageError for what is no file."""
+    """Drop what consoles create for a folder. Raises UsageError for names that are no file's."""
     folders = set[str]()
     for each in found:
         parts = each.name.split("/")
@@ -170,7 +169,7 @@ def _open_gs(name: str) -> GCSStore:
 def _open_az(name: str) -> AzureStore:
     from obstore.store import AzureStore
 
-    # The names that Microsoft's own program has for them; without a key it is asked for a login.
+    # The variables of Microsoft's own program; without a key that is asked for a login.
     settings: Any = {
         "azure_storage_account_name": os.environ.get("AZURE_STORAGE_ACCOUNT"),
         "azure_storage_account_key": os.environ.get("AZURE_STORAGE_KEY"),

@@ -1,4 +1,4 @@
-"""Which of a box's files are taken in one round: pure."""
+"""Choose which of a box's files are pulled in one round. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from bootstrap.protocol.results import CLOSED, BoxFile
 
 AHEAD = 256 * 10**6
-"""Bytes that are read ahead, while their files are not known to be complete."""
+"""Bytes that are read ahead of files not yet known to be complete."""
 _SMALL = 10_000
-"""Bytes that a smaller file counts as there."""
+"""Bytes: a smaller file counts as this many."""
 
 
 def chosen(wanted: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
-    """What is complete, of more than `at_once` bytes the newest; else what is read ahead."""
+    """Return the complete files (the newest if over `at_once` bytes), else those to read ahead."""
     complete = [file for file in wanted if not file.why]
     if at_once is not None:
         complete = _some(complete, at_once, lambda file: -file.modified)
@@ -21,14 +21,14 @@ def chosen(wanted: Sequence[BoxFile], at_once: int | None) -> Sequence[BoxFile]:
 
 
 def _closed(files: Sequence[BoxFile]) -> list[BoxFile]:
-    """What may be complete in a moment, and is the same until then, or shows that it isn't."""
+    """Return files that may soon count as complete, and whose times would show a change."""
     units = {file.unit for file in files if file.why == CLOSED}
     units -= {file.unit for file in files if file.why in {"young", "held"}}
     return [file for file in files if file.unit in units]
 
 
 def _some(files: list[BoxFile], most: int, order: Callable[[BoxFile], int]) -> list[BoxFile]:
-    """The first in that order, not more than so many bytes, but at least one; units whole."""
+    """Return the first files in that order up to `most` bytes: whole units, at least one."""
     units: dict[str, list[BoxFile]] = {}
     for file in sorted(files, key=order):
         units.setdefault(file.unit, []).append(file)

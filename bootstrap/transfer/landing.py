@@ -1,7 +1,7 @@
-"""Where a box's files land here: in one folder, each whole or not at all, over nothing of yours.
+"""The local folder where a box's files land: each one atomically, never over the user's files.
 
 Everything is opened from folder to folder and never through a link, so that no name and no link
-leads out of it, whoever makes one meanwhile.
+leads out of it, even one that is made at the same time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class HomeFile(NamedTuple):
-    """A file as it lies here."""
+    """The state of a file here."""
 
     size: int
     modified: int
@@ -41,9 +41,9 @@ class HomeFolder:
     """A folder here with a box's files in it. A context manager."""
 
     def __init__(self, base: Path, inside: Sequence[str] = (), *, make: bool = False) -> None:
-        """`base` is the person's own, links and all; the folders `inside` it are no links.
+        """`base` is the user's own and may have links; the folders `inside` it may not be links.
 
-        Raises OSError, NotSafeError where one of these is a link.
+        Raises OSError, NotSafeError if one of these is a link or a file.
         """
         self.place = base.joinpath(*inside)
         self._opened: tuple[str, int] = ("", -1)
@@ -57,31 +57,31 @@ class HomeFolder:
         self.close()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the folder."""
         self.look_again()
         os.close(self._root)
 
     def look_again(self) -> None:
-        """The person may have moved folders meanwhile."""
+        """Forget the folder that is open: the user may have moved it since."""
         if self._opened[1] >= 0:
             os.close(self._opened[1])
         self._opened = ("", -1)
 
     def write_new(self, name: str, content: bytes) -> None:
-        """Write a small file right in it, where nothing has the name. Raises OSError."""
+        """Write a small file directly in it, unless the name is taken. Raises OSError."""
         with contextlib.suppress(FileExistsError):
             file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._root)
             with os.fdopen(file, "wb") as opened:
                 opened.write(content)
 
     def digest(self, path: str) -> str:
-        """The SHA-256 of a file that lies here; "" where no plain file does."""
+        """Return the SHA-256 of a file here; "" if there is no plain file."""
         with contextlib.suppress(OSError, NotSafeError), self._folder_of(path, make=False) as found:
             return self._digest_at(*found)
         return ""
 
     def look(self, path: str) -> HomeFile | None:
-        """A file as it lies here now; None where no plain file does."""
+        """Return the current state of a file here; None if there is no plain file."""
         with contextlib.suppress(OSError, NotSafeError):
             with self._folder_of(path, make=False) as (folder, name):
                 found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -91,7 +91,7 @@ class HomeFolder:
 
     @staticmethod
     def _digest_at(folder: int, name: str) -> str:
-        """Of a plain file; "" of anything else."""
+        """Return the SHA-256 of a plain file; "" for anything else."""
         try:
             file = os.open(name, _PLAIN, dir_fd=folder)
         except OSError:
@@ -108,7 +108,7 @@ class HomeFolder:
 
     @contextlib.contextmanager
     def _folder_of(self, path: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
-        """The folder of a path, open, and the path's last part. The last one stays open."""
+        """Yield the open folder of a path, and the path's last part. The folder stays open."""
         folder, _, name = path.rpartition("/")
         if not folder:
             yield self._root, name
@@ -120,7 +120,7 @@ class HomeFolder:
         yield self._opened[1], name
 
     def _open_chain(self, folder: int, parts: Iterable[str], *, make: bool = True) -> int:
-        """Takes `folder` over. Raises OSError, NotSafeError at a link."""
+        """Open `parts` one below the other, and close `folder`. Raises OSError, NotSafeError."""
         for part in parts:
             try:
                 inner = (
@@ -150,10 +150,10 @@ class HomeFolder:
 
 
 class Landing(HomeFolder):
-    """The folder into which one run's results come. One process at a time has it."""
+    """The folder that receives one run's results. One process at a time can open it."""
 
     def __init__(self, base: Path, inside: Sequence[str], run: str) -> None:
-        """As `HomeFolder`, which is made. Raises BusyError too."""
+        """As `HomeFolder`, but makes the folders. Also raises BusyError."""
         base.mkdir(parents=True, exist_ok=True)
         super().__init__(base, inside, make=True)
         self._run = run
@@ -178,7 +178,7 @@ class Landing(HomeFolder):
             raise
 
     def close(self) -> None:
-        """Let go of it; what is in the folder of what comes is gone on with."""
+        """Close the folder; partial files stay, and the next pull continues them."""
         if self._parts >= 0:
             with contextlib.suppress(OSError):
                 os.rmdir(PARTS, dir_fd=self._root)
@@ -187,11 +187,11 @@ class Landing(HomeFolder):
         super().close()
 
     def partial(self, path: str, state: Sequence[int], size: int) -> PartialFile:
-        """A file that is to come, by its path and the state that it has there. Raises OSError."""
+        """Open the partial file for a path and its state on the box. Raises OSError."""
         return PartialFile(self._parts, self._part(path, state), size)
 
     def begun(self, path: str, state: Sequence[int], size: int) -> int:
-        """How many bytes of it are here already."""
+        """Return how many bytes of it are here already."""
         try:
             found = os.stat(self._part(path, state), dir_fd=self._parts, follow_symlinks=False)
         except OSError:
@@ -200,7 +200,7 @@ class Landing(HomeFolder):
         return found.st_size if is_part and found.st_size <= size else 0
 
     def forget_others(self, kept: Collection[tuple[str, Sequence[int]]]) -> None:
-        """Remove what came of files that are others now, or gone."""
+        """Remove partial files of files that have changed or are gone."""
         there = os.listdir(self._parts)  # noqa: PTH208 - of a folder that is open
         names = {self._part(*one) for one in kept} if there else set()
         for name in there:
@@ -220,10 +220,10 @@ class Landing(HomeFolder):
         ours: Callable[[str], Collection[str]],
         replaces: Callable[[str], None],
     ) -> str:
-        """Give a file that has come whole its name; the path below this folder that it got.
+        """Give a complete file its name; return the path below this folder that it got.
 
-        `ours(path)`: digests of what pulls of this run put there: only that is replaced, and
-        `replaces` hears of it before. Else it gets a name beside. Raises OSError, NotSafeError.
+        `ours(path)`: digests of what pulls of this run put there. Only that is replaced, and
+        `replaces` is called before. Else it gets another name. Raises OSError, NotSafeError.
         """
         for name in self._names(path):
             with self._folder_of(name) as (folder, last):
@@ -248,12 +248,12 @@ class Landing(HomeFolder):
         yield from (name_beside(path, self._run, number) for number in range(1, _MOST_BESIDE))
 
     def _link_new(self, partial: PartialFile, folder: int, name: str) -> bool:
-        """False where something has the name."""
+        """Name the file; return False if the name is taken."""
         try:
             os.link(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)
         except FileExistsError:
             return False
-        except OSError:  # this file system has no second names
+        except OSError:  # this file system has no hard links
             if _is_there(folder, name):
                 return False
             os.rename(partial.name, name, src_dir_fd=self._parts, dst_dir_fd=folder)

@@ -1,4 +1,4 @@
-"""The items of `data:` that lie on this machine: what they are now, and sending them to a box."""
+"""The items of `data:` on this machine: their current state, and sending them to a box."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _WAITS = re.compile(r"^local (\d{1,4}) (/[^\n]+)$", re.MULTILINE)
 
 
 class LocalItem(NamedTuple):
-    """One of them: its place in the profile, where it lies here, and what stays here."""
+    """A local item: its index in the profile, its path here, and what is not sent."""
 
     number: int
     source: Path
     exclude: tuple[str, ...]
     sent: SentItem
-    """As the box hears of it."""
+    """What the box is sent about it."""
 
 
 def targets_there(answer: bytes) -> dict[int, str]:
-    """Where the box wants the items that it waits for, by their numbers."""
+    """Parse the box's answer: the target path of each item that it waits for, by number."""
     text = answer.decode("utf-8", "surrogateescape")
     return {int(number): path for number, path in _WAITS.findall(text)}
 
 
 def local_items(profile: Profile) -> tuple[LocalItem, ...]:
-    """Look at each, without reading it. Raises UsageError where one is not there."""
+    """List the local items, without reading files. Raises UsageError if one can't be sent."""
     found = []
     for number, item in enumerate(profile.data):
         if item.place != "local":
@@ -71,7 +71,7 @@ def local_items(profile: Profile) -> tuple[LocalItem, ...]:
 
 
 def _digest(source: Path, exclude: Sequence[str]) -> str:
-    """Changes when any of its files does, by name, size or time."""
+    """Return a digest that changes when any file does, by name, size or time."""
     from bootstrap.transfer.source import read_source
 
     files = json.dumps(list(read_source(source, exclude).files))
@@ -80,7 +80,7 @@ def _digest(source: Path, exclude: Sequence[str]) -> str:
 
 @dataclass(eq=False, repr=False)
 class DataSender(threading.Thread):
-    """Sends what a box waits for, beside everything else; `failed` hears what went wrong."""
+    """Sends what a box waits for, in parallel; `failed` is called with what went wrong."""
 
     wire: Wire
     items: Sequence[LocalItem]
@@ -89,19 +89,19 @@ class DataSender(threading.Thread):
     progress: Callable[[PushProgress], None]
     failed: Callable[[BoxstrapError], None]
     arrived: bool = False
-    """Whether the box has it, or knows that not all of it comes."""
+    """Whether the box has it, or knows that not all of it will come."""
 
     def __post_init__(self) -> None:
         super().__init__(name="data", daemon=True)
 
     def run(self) -> None:
-        """Send; a lost link is no error here, since following logs in again and sends again."""
+        """Send; a lost link is no error here: following the setup logs in and sends again."""
         try:
             query = build_query("take_data", workdir=self.workdir, setup_id=self.setup)
             stream = self.wire.start(shell_command(query))
             targets = targets_there(self._read(stream, _READY))
             sent = [self._send(item, targets) for item in self.items if item.number in targets]
-            with suppress(BrokenPipeError):  # its own words say why
+            with suppress(BrokenPipeError):  # the box's own message says why
                 stream.write(b"all\n" if all(sent) else b"some\n")
             stream.close_write()
             self._read(stream, _ARRIVED)
@@ -112,7 +112,7 @@ class DataSender(threading.Thread):
             self.failed(error)
 
     def _send(self, item: LocalItem, targets: dict[int, str]) -> bool:
-        """Send one; whether all of it has arrived. Raises LinkLost."""
+        """Send one item; return whether all of it has arrived. Raises LinkLost."""
         from bootstrap.transfer.push import push_folder
 
         target = targets[item.number]
@@ -146,5 +146,5 @@ class DataSender(threading.Thread):
         return not (pushed.kept or pushed.failed)
 
     def _read(self, stream: Stream, until: bytes) -> bytes:
-        """Its answer up to a line. Raises as `read_until`."""
+        """Return the answer up to the line `until`. Raises as `read_until`."""
         return read_until(self.wire, stream, until, "the data")

@@ -1,4 +1,4 @@
-"""The manifest of a run's results: which file, how large, with which digest; and whose they are."""
+"""The manifest of a run's results: path, size and SHA-256 of each file; and which run it was."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """Which run results are of."""
+    """The run that results are from."""
 
     box: str
     repository: str
@@ -22,13 +22,13 @@ class RunOrigin:
     run: str
     commit: str = ""
     snapshot: str = ""
-    """What its files were, with the changes upon the commit."""
+    """The snapshot of its files: the commit with the changes on it."""
     command: str = ""
     profile: str = ""
-    """The digest of the profile that it was begun by; "" from earlier versions."""
+    """The digest of the profile that started it; "" from earlier versions."""
 
     def as_dict(self) -> dict[str, object]:
-        """As documents hold it."""
+        """Return the fields as documents have them."""
         return {
             "box": self.box,
             "repository": self.repository,
@@ -43,25 +43,25 @@ class RunOrigin:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is here of a run."""
+    """The results of a run that are here."""
 
     origin: RunOrigin
     results: Sequence[str]
     files: Mapping[str, PulledFile]
-    """By the path that each has on the box."""
+    """By path on the box."""
     on_box: frozenset[str]
-    """Those of them that stood there at the last look; the others were removed there."""
+    """Those that were on the box at the last look; the others were removed there."""
     links: Sequence[str] = ()
     """Links on the box to results; what they lead to is here."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """What has no content that could come, and why."""
+    """What has no content to pull, and why."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """What is not here, and why."""
     live: bool = False
-    """Whether the run went on."""
+    """Whether the run was still running."""
 
     def text(self) -> str:
-        """The document, as it lies here."""
+        """Return the document, as it is saved here."""
         document = {
             "v": VERSION,
             **self.origin.as_dict(),
@@ -86,7 +86,7 @@ class Manifest:
         }
 
     def present(self) -> dict[str, tuple[int, str]]:
-        """Size and digest of each file that stands on the box."""
+        """Return size and digest of each file that is on the box."""
         return {
             path: (one.home.size, one.sha256)
             for path, one in self.files.items()
@@ -94,5 +94,5 @@ class Manifest:
         }
 
     def safe_note(self) -> str:
-        """What the box may note of the run, where all that stands there is here."""
+        """Return what the box may note about the run if all its files there are here."""
         return safe_note(self.present())

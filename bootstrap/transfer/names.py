@@ -1,4 +1,4 @@
-"""Names of files that a box chose: which of them may be made here. Pure."""
+"""Check names of files that a box chose, before a file gets one here. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import unicodedata
 from collections.abc import Iterable
 
 PARTS = ".boxstrap-parts"
-"""The folder of files that have not come whole yet, in the folder into which they come."""
+"""The folder of incomplete files, inside the folder that receives them."""
 MANIFEST = "boxstrap-manifest.json"
-"""Says, in the folder of a run's results, what came."""
+"""The file in the folder of a run's results that lists what was pulled."""
 LONGEST_NAME = 255
-"""Bytes of one part of a path: what file systems take."""
+"""Bytes of one part of a path: the limit of file systems."""
 LONGEST_PATH = 2048
-"""Bytes. Less than what systems take of the whole path, in a folder that has a name too."""
+"""Bytes. Less than the limit for a whole path, since the folder has a path too."""
 DEEPEST = 64
 
 _UNSHOWN = {
@@ -24,13 +24,13 @@ _UNSHOWN = {
 }
 _DIRECTION = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-"""What some file systems leave out when they compare names."""
+"""What some file systems ignore when they compare names."""
 _GIT = re.compile(r"\.git[ .]*|git~[0-9]+", re.IGNORECASE)
-"""A folder of that name is obeyed by git, also as these file systems spell it."""
+"""git obeys a folder of that name, also as these file systems spell it."""
 
 
 def why_refused(path: str) -> str:
-    """Why no file here gets this name; "" where one may. `path` is relative, with slashes."""
+    """Return why no file here may have this name, or "". `path` is relative, with slashes."""
     if not path or path.startswith("/"):
         return "is no path below a folder"
     if len(path.encode("utf-8", "replace")) > LONGEST_PATH:
@@ -44,7 +44,7 @@ def why_refused(path: str) -> str:
 
 
 def _spelled(name: str) -> str:
-    """As file systems compare it that know no case."""
+    """Return the name as case-insensitive file systems compare it."""
     return _IGNORED.sub("", name).casefold()
 
 
@@ -73,7 +73,7 @@ def _why_part_refused(part: str) -> str:
 
 
 def name_beside(path: str, run: str, number: int) -> str:
-    """Another name in the same folder, for what came from `run`: `model.from-train-2.pt`."""
+    """Return another name in the same folder, for a file of `run`: `model.from-train-2.pt`."""
     folder, slash, name = path.rpartition("/")
     stem, dot, ending = name.rpartition(".")
     if not stem:
@@ -85,7 +85,7 @@ def name_beside(path: str, run: str, number: int) -> str:
 
 
 def lie_in_more_folders(paths: Iterable[str], most: int) -> bool:
-    """Whether these lie in more folders than that: each takes room, and no size tells of it."""
+    """Whether these are in more than `most` folders: each takes room that no size counts."""
     found: set[str] = set()
     for path in paths:
         folder = path.rpartition("/")[0]

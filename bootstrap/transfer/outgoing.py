@@ -1,4 +1,4 @@
-"""The frames of files on their way to a box: read and hashed as they go."""
+"""The frames of files that are sent to a box: read and hashed on the way."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bootstrap.protocol.transfer import Frame
 from bootstrap.transfer.source import SourceFile
 
 _EVERY_S = 0.1
-"""Between two reports of progress."""
+"""Seconds between two reports of progress."""
 
 
 @dataclass
 class PushProgress:
-    """How far a push is, counted of what is sent: not what the box has already."""
+    """How far a push is, counting only what is sent, not what the box has already."""
 
     files: int = 0
     all_files: int = 0
@@ -30,7 +30,7 @@ class PushProgress:
 
 
 class Outgoing:
-    """Files of the folder `root` as frames; `tell` hears how far it is."""
+    """Files of the folder `root` as frames; `tell` is called with the progress."""
 
     def __init__(self, root: Path, tell: Callable[[PushProgress], None]) -> None:
         self._root, self._tell = os.fsencode(root), tell
@@ -44,11 +44,11 @@ class Outgoing:
         """Files that can't be read."""
 
     def path(self, file: SourceFile) -> bytes:
-        """Where a file lies here."""
+        """Return a file's path here."""
         return os.path.join(self._root, encoded_name(file.path))
 
     def comparisons(self, files: Iterable[tuple[int, SourceFile]]) -> Iterator[Frame]:
-        """Questions whether the box has files of just this content."""
+        """Yield questions whether the box has files with exactly this content."""
         for i, file in files:
             digest = hashlib.sha256()
             try:
@@ -61,7 +61,7 @@ class Outgoing:
             yield {**asked, "sha256": digest.hexdigest()}, b""
 
     def frames(self, files: Iterable[tuple[int, SourceFile, int]]) -> Iterator[Frame]:
-        """Each file by its number, from a byte on that the box has all before of."""
+        """Yield the frames of each (number, file, bytes of it that the box has already)."""
         for i, file, begun in files:
             put = {"op": "put", "i": i, "path": file.path, "size": file.size, "mtime": file.mtime}
             put |= {"mode": file.mode, "at": begun}
@@ -94,7 +94,7 @@ class Outgoing:
         yield put, b""
         digest = hashlib.sha256()
         rest = file.size
-        with suppress(OSError):  # of its end nothing is known then: the box lets go of it
+        with suppress(OSError):  # then `done` has no digest, and the box drops the file
             rest -= _hash(source, digest, put["at"])
             while rest and (block := source.read(min(BLOCK, rest))):
                 digest.update(block)
@@ -110,7 +110,7 @@ class Outgoing:
         self.tell()
 
     def tell(self) -> None:
-        """Report, where the last report is a while ago."""
+        """Report the progress, unless that was done a moment ago."""
         now = time.monotonic()
         if now - self._told >= _EVERY_S:
             self._told = now
@@ -118,7 +118,7 @@ class Outgoing:
 
 
 def _hash(source: IO[bytes], digest: Any, size: int) -> int:  # noqa: ANN401 - hashlib's
-    """Take in the next `size` bytes; how many there were. Raises OSError."""
+    """Hash the next `size` bytes; return how many there were. Raises OSError."""
     rest = size
     while rest and (piece := source.read(min(4 * BLOCK, rest))):
         digest.update(piece)

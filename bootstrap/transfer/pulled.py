@@ -1,4 +1,4 @@
-"""What pulls of one run put into one folder here: a line for each file, appended as it lands."""
+"""A record of what pulls of one run put into one folder here: a line for each landed file."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from bootstrap.paths import write_private
 from bootstrap.transfer.landing import HomeFile
 
 _KEPT = 2
-"""Digests remembered of each place: where one is replaced, both may be there after a power cut."""
+"""Digests remembered for each place: after a power cut in a replacement, either may be there."""
 
 
 class PulledFile(NamedTuple):
-    """A file of a box that lies here: as it was there, its digest, where it is, and how."""
+    """A file of a box that is here: its state there, its digest, its place and its state here."""
 
     state: tuple[int, ...]
     sha256: str
     place: str
-    """Below the folder: its own path, or a name beside."""
+    """Path below the folder: its own, or another name next to it."""
     home: HomeFile
 
 
 class PulledRecord:
-    """The record of one run and one folder. A context manager, for whoever has the folder."""
+    """The record of one run and one folder. A context manager; the caller holds the folder."""
 
     def __init__(self, file: Path) -> None:
-        """Read it. A damaged line is passed over: its file comes again. Raises OSError."""
+        """Read it. A damaged line is skipped: its file is pulled again. Raises OSError."""
         self.files: dict[str, PulledFile] = {}
         self._places: dict[tuple[str, str], list[str]] = {}
         self._file = file
@@ -64,15 +64,15 @@ class PulledRecord:
             self.files[path] = PulledFile(tuple(state), sha256, place, HomeFile(*home))
 
     def ours(self, path: str, place: str) -> Collection[str]:
-        """Digests of what was put there for this file: one may lie under another's name."""
+        """Return digests of what was put at `place` for `path`: other files may have that path."""
         return self._places.get((path, place), ())
 
     def will_replace(self, path: str, sha256: str, place: str) -> None:
-        """Note what is about to be put over what is ours. Raises OSError."""
+        """Note what is about to replace an earlier pulled file. Raises OSError."""
         self._write([path, None, sha256, place, None])
 
     def add(self, path: str, pulled: PulledFile) -> None:
-        """Note a file that lies here now. Raises OSError."""
+        """Note a file that has landed here. Raises OSError."""
         self._write([path, [*pulled.state], pulled.sha256, pulled.place, [*pulled.home]])
 
     def _write(self, row: list[object]) -> None:

@@ -1,4 +1,4 @@
-"""One look at a box's results, and all of it that is complete and not here yet, brought here."""
+"""Look at a box's results, and pull everything that is complete and not here yet."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bootstrap.transfer.pulled import PulledFile, PulledRecord
 from bootstrap.transfer.receive import NoRoom, ResultReceiver, of_this_file
 
 _EVERY_S = 0.1
-"""Between two reports of progress."""
+"""Seconds between two reports of progress."""
 _TICK_S = 0.05
-"""Longer than what the times of files, as a system has them, go on by at once."""
+"""Seconds: longer than the resolution of file times."""
 _LOOK_S = 0.25
-"""Between two looks at what was read ahead."""
+"""Seconds between two looks at what was read ahead."""
 _YOUNG = "was written to a moment ago"
 WAITS = {
     "young": _YOUNG,
@@ -48,51 +48,51 @@ REASONS = {
 }
 """Why something is not here, in words."""
 NOTHING = {"special": "is no plain file", "missing": "is not on the box"}
-"""What has no content that could come."""
+"""Why something has no content to pull."""
 
 
 class ResultSource(Protocol):
-    """Where results come from: `BoxResults`."""
+    """The source of results: `BoxResults`."""
 
     stood_s: float
-    """How long a file stands before it counts as complete."""
+    """Seconds that a file must stay unchanged before it counts as complete."""
 
     def look(self, *, live: bool) -> BoxLook:
-        """What is there now."""
+        """Return what is there now."""
 
     def get(
         self, wanted: Sequence[WantedFile]
     ) -> Iterator[tuple[WantedFile, bytes | BegunFile | GivenFile]]:
-        """The files, one after the other."""
+        """Yield the files, one after the other."""
 
 
 @dataclass
 class PullRound:
-    """What one look found, and what came of it."""
+    """What one look found, and what was pulled."""
 
     look: BoxLook
     landed: set[str] = field(default_factory=set)
-    """What came; how it is called on the box."""
+    """Files that landed, by path on the box."""
     missing: dict[str, str] = field(default_factory=dict)
-    """What is not here: why, in words, or a word of `REASONS`."""
+    """What is not here, and why: in words, or a key of `REASONS`."""
 
     @property
     def waits(self) -> bool:
-        """Whether something may still come."""
+        """Whether any file may still come."""
         return any(map(self.may_come, self.missing))
 
     def may_come(self, path: str) -> bool:
-        """Whether this may still come."""
+        """Whether this file may still come."""
         return self.missing[path] in WAITS or self.missing[path] == "damaged"
 
     def reasons(self) -> dict[str, str]:
-        """What is not here, and why, as people read it; the names are safe to show."""
+        """Return what is not here, and why, in words; the names are safe to show."""
         missing = sorted(self.missing.items())
         return {shown(path): REASONS.get(why, why) for path, why in missing}
 
 
 class Puller:
-    """Brings one run's results into one folder here, round after round."""
+    """Pulls one run's results into one folder here, round after round."""
 
     def __init__(
         self,
@@ -103,31 +103,30 @@ class Puller:
         tell: Callable[[PushProgress], None] = lambda _: None,
         landed: Callable[[BoxFile, str], None] = lambda *_: None,
     ) -> None:
-        """`most`: bytes that the folder may come to hold; `landed` hears of each file that came,
-        and where it lies."""
+        """`most`: bytes allowed in the folder; `landed` is called with each file and its place."""
         self._landing, self._record, self._most = landing, record, most
         self._tell, self._landed = tell, landed
         self._told = 0.0
         self._why_refused: dict[str, str] = {}
         self._seen: dict[tuple[str, tuple[int, ...]], float] = {}
-        """Since when what is not complete was seen as it is."""
+        """When each incomplete file was first seen in its current state."""
         self._progress = PushProgress()
         self._landed_files = self._landed_bytes = 0
         self.received = 0
-        """Bytes that came, of whatever became whole or not."""
+        """Bytes received, also of files that did not get complete."""
         self.stopped = ""
         """Why nothing more can be written here."""
 
     def round(self, source: ResultSource, *, live: bool, at_once: int | None = None) -> PullRound:
-        """Take what is complete; of more than `at_once` bytes the newest, the rest in later rounds.
+        """Pull what is complete; if over `at_once` bytes the newest, the rest in later rounds.
 
-        While files of a run that is over stand the time that it takes, some are read ahead; they
-        land if they turn out to be complete, as they were.
+        While the files of a finished run wait until they count as complete, some are read ahead;
+        they land if they turn out to be complete and unchanged.
 
-        Raises NotSafeError where the box has more than is allowed, or sends more than it said; and
-        as the source.
+        Raises NotSafeError if the box has more than is allowed, or sends more than it announced;
+        and what the source raises.
 
-        A link that is lost costs what was on its way: the next round goes on.
+        A lost link costs only what was in transit: the next round continues.
         """
         self._landing.look_again()
         look = source.look(live=live)
@@ -154,7 +153,7 @@ class Puller:
         return done
 
     def _refused(self, paths: Iterable[str]) -> dict[str, str]:
-        """Those that may not be made here, and why. Each is judged once."""
+        """Return the paths that may not be made here, and why. Each is checked once."""
         before = self._why_refused
         self._why_refused = {
             path: before[path] if path in before else why_refused(path) for path in paths
@@ -162,7 +161,7 @@ class Puller:
         return {path: why for path, why in self._why_refused.items() if why}
 
     def is_home(self, file: BoxFile) -> bool:
-        """Whether the file lies here as it is there. Nothing is read for that."""
+        """Whether the file is here in the same state as there. No content is read."""
         one = self._record.files.get(file.path)
         return (
             one is not None
@@ -191,7 +190,7 @@ class Puller:
             )
 
     def _expect(self, files: Sequence[BoxFile]) -> None:
-        """These are to come, in this round and in others."""
+        """Set the progress to expect these files, in this round and later ones."""
         progress = self._progress
         progress.files, progress.bytes = self._landed_files, self._landed_bytes
         progress.all_files = progress.files + len(files)
@@ -207,7 +206,7 @@ class Puller:
     def _take(
         self, source: ResultSource, files: Iterable[BoxFile], done: PullRound, *, live: bool
     ) -> None:
-        """Raises NoRoom."""
+        """Pull these files. Raises NoRoom."""
         files = sorted(files, key=lambda file: (file.checkpoint or file.path, file.path))
         wanted = [
             WantedFile(file, self._landing.begun(file.path, file.state, file.size))
@@ -216,7 +215,7 @@ class Puller:
         self._progress.bytes += sum(at for _, at in wanted)
         self._came(0)
         if any(file.why for file in files):
-            time.sleep(_TICK_S)  # what is written while it is read has another time than now
+            time.sleep(_TICK_S)  # a file written while it is read gets another time than it has now
         waiting: dict[BoxFile, PartialFile] = {}
         full: NoRoom | None = None
         try:
@@ -241,9 +240,9 @@ class Puller:
     def _second_look(
         self, source: ResultSource, files: Iterable[BoxFile], *, live: bool
     ) -> BoxLook:
-        """What there is now; what was read ahead is given the time that it must stand."""
+        """Look again, after the time that files read ahead must stay unchanged."""
         until = time.monotonic() + 2 * STOOD_S
-        # Each look has the box go through all its processes: none is made that must be too early.
+        # Each look makes the box scan all its processes, so none is made that would be too early.
         seen = max((self._seen[file.path, file.state] for file in files if file.why), default=0.0)
         time.sleep(max(0.0, seen + source.stood_s - time.monotonic()))
         while True:
@@ -256,7 +255,7 @@ class Puller:
     def _land_waiting(
         self, look: BoxLook, files: Mapping[BoxFile, PartialFile], done: PullRound
     ) -> None:
-        """Those that are complete, as they were, and their checkpoint too, when it was begun."""
+        """Land files that are complete and unchanged, and whose checkpoint is unchanged too."""
         before, now = _checkpoints(done.look), _checkpoints(look)
         for file, partial in files.items():
             is_whole = look.files.get(file.path) == file._replace(why="")
@@ -266,7 +265,7 @@ class Puller:
                 done.missing[file.path] = "changed"
 
     def _land(self, file: BoxFile, partial: PartialFile, done: PullRound) -> None:
-        """Raises NoRoom."""
+        """Give a file its name and record it. Raises NoRoom."""
         path, record = file.path, self._record
         try:
             place = self._landing.land(

@@ -1,4 +1,4 @@
-"""Sends a file or a folder to a place on a box; what is there already is not sent again."""
+"""Push a file or a folder to a box; what is there already is not sent again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bootstrap.transfer.source import SourceFile, read_source
 AT_ONCE = 1000
 """Files that one request asks about."""
 TRIES = 3
-"""How often a file that changes while it is read is sent."""
+"""How often a file that changes while it is read is tried."""
 MOST_NAMED = 20
 _HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN = "h", "a", "s", "r", "f"
 _LETTERS = {_HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN}
@@ -45,22 +45,21 @@ class Pushed:
     """What a push did."""
 
     files: int = 0
-    """Sent."""
+    """Files that were sent."""
     bytes: int = 0
-    """Sent, in files that arrived."""
+    """Bytes of the files that arrived."""
     had: int = 0
     """Files that the box had already."""
     kept: list[str] = field(default_factory=list)
-    """Files that the box has otherwise, from elsewhere: they stay as they are there."""
+    """Files that differ on the box and are from elsewhere: they are not replaced."""
     failed: list[str] = field(default_factory=list)
     """Files that could not be sent, each with its reason."""
     left_out: list[str] = field(default_factory=list)
-    """What is never sent, as devices, each with its reason."""
+    """What is never sent, such as devices, each with its reason."""
     seconds: float = 0.0
 
     def check(self, where: str) -> None:
-        """Raises NotSafeError where files of the box are in the way; BoxstrapError where others
-        are not there."""
+        """Raise NotSafeError if the box's files are in the way, BoxstrapError if others failed."""
         if self.kept:
             raise NotSafeError(
                 f"{files(len(self.kept))} of the box are other ones than here, and no push put "
@@ -86,12 +85,12 @@ def push_folder(  # noqa: PLR0913 - each has its own name where it is called
     replace: bool = False,
     progress: Callable[[PushProgress], None] = lambda _progress: None,
 ) -> Pushed:
-    """Bring the file `source`, or all that is in the folder `source`, into the folder `target`.
+    """Push the file `source`, or everything in the folder `source`, into the folder `target`.
 
     `target` is a folder of the box below its working folder `workdir`, absolute or relative to
-    that. `exclude` is in `.gitignore` style. Over a link that comes back it goes on by itself; over
-    a wire it raises LinkLost, and the same call goes on over the next one. Nothing is deleted, and
-    a file that no push put there is replaced only with `replace`.
+    that. `exclude` is in `.gitignore` style. Over a reconnecting link it continues after a loss;
+    over a wire it raises LinkLost, and the same call continues on the next one. Nothing is deleted,
+    and a file that no push put there is replaced only with `replace`.
 
     Raises UsageError, BusyError (another push to that folder), BoxLacksError (no Python, or no
     room), BoxstrapError, UnreachableError, CancelledError.
@@ -131,11 +130,11 @@ class Push:
 
     @property
     def sent(self) -> int:
-        """Bytes of files that went out so far."""
+        """Bytes of files sent so far."""
         return self._outgoing.sent
 
     def over(self, wire: Wire) -> Pushed:
-        """Send what the box lacks. Raises LinkLost, after which the same goes on."""
+        """Send what the box lacks. Raises LinkLost, after which another call continues."""
         self._label = wire.label
         files = self._source.files
         pushed = Pushed(left_out=self._source.left_out)
@@ -153,7 +152,7 @@ class Push:
         return pushed
 
     def _look(self, transfer: Transfer) -> tuple[list[str], dict[int, int]]:
-        """A letter for each file, and how much is there of those that were begun."""
+        """Return a letter for each file, and how many bytes are there of those started before."""
         states, begun = list[str](), dict[int, int]()
         files, free = self._source.files, 0
         for header, _ in transfer.run(self._questions()):
@@ -167,7 +166,7 @@ class Push:
                 if i < len(files) and isinstance(value, int) and value > 0:
                     begun[i] = min(value, files[i].size)
             states += text_of(header, "states")
-            if len(states) > len(files):  # it may go on for ever
+            if len(states) > len(files):  # a hostile box could go on for ever
                 break
         if len(states) != len(files) or not _LETTERS.issuperset(states):
             raise BoxstrapError("it did not say what it has of the files.", where=self._label)
@@ -206,7 +205,7 @@ class Push:
         )
 
     def _compare(self, transfer: Transfer, states: list[str], pushed: Pushed) -> None:
-        """Which of those that have the same size and another time are the same?"""
+        """Find by content which files of the same size but another time are the same."""
         files = self._source.files
         alike = [(i, files[i]) for i, state in enumerate(states) if state == _SAME_SIZE]
         asked = {i for i, _ in alike}
@@ -223,7 +222,7 @@ class Push:
     def _send(
         self, transfer: Transfer, wanted: list[int], begun: dict[int, int], pushed: Pushed
     ) -> None:
-        """Send files; those that change meanwhile once more."""
+        """Send files; try those again that change while they are read, or arrive damaged."""
         files, outgoing = self._source.files, self._outgoing
         tries: Counter[int] = Counter()
         progress = outgoing.progress
@@ -268,7 +267,7 @@ class Push:
         unread.clear()
 
     def _listed_again(self, i: int) -> bool:
-        """Take a file as it is now."""
+        """List a file again as it is now; return False if it is gone."""
         file = self._source.files[i]
         try:
             found = os.stat(self._outgoing.path(file))  # noqa: PTH116 - bytes
@@ -280,7 +279,7 @@ class Push:
 
 
 def _who(source: Path, target: str) -> str:
-    """The same for the same push from this machine: the box lets it take its own place."""
+    """Return an id of this push, with which the box lets it replace itself after a lost link."""
     mine = f"{socket.gethostname()}\0{os.getuid()}\0{source.absolute()}\0{target}"
     return hashlib.sha256(mine.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 

@@ -1,7 +1,7 @@
-"""Receipts: this machine's word that all results of a run came here, and were compared.
+"""Receipts: this machine's record that all results of a run were pulled and verified.
 
-Whoever is about to destroy a box holds one against what the box has now, and against what lies
-here. It is keyed with the key of this machine: nobody else can make one up.
+Before a box is destroyed, its receipts are compared with what the box has now, and with the
+files here. A receipt is keyed with this machine's key, so nobody else can forge one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from bootstrap.transfer.manifest import Manifest
 
 VERSION = 1
 _PURPOSE = b"boxstrap receipt\n"
-"""The key serves other purposes too: what is keyed for one is good for no other."""
+"""The key has other purposes too: what is keyed for one is not valid for another."""
 
 
 def receipt_file(box_folder: Path, repository: str, run: str) -> Path:
-    """Where a run's receipt lies."""
+    """Return the path of a run's receipt."""
     return box_folder / "receipts" / repository / f"{run}.json"
 
 
 def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
-    """Write that all of the manifest lies in `place`, verified. Raises OSError.
+    """Write that all of the manifest is in `place`, verified. Raises OSError.
 
-    The manifest has nothing missing, and its run is over; NotSafeError otherwise.
+    Raises NotSafeError if the manifest has anything missing, or its run is not over.
     """
     if manifest.missing or manifest.live:
         raise NotSafeError(
@@ -53,9 +53,9 @@ def write_receipt(file: Path, manifest: Manifest, place: Path) -> None:
 def check_receipt(
     file: Path, box: str, repository: str, run: str, present: Mapping[str, tuple[int, str]]
 ) -> list[str]:
-    """Why the receipt does not show that nothing would be lost; empty where it does.
+    """Return why the receipt does not prove that nothing would be lost; empty if it does.
 
-    `present`: size and digest of each result that the box has now. What lies here is read anew.
+    `present`: size and digest of each result that the box has now. Files here are read again.
     """
     body = _read(file)
     if body is None:
@@ -91,7 +91,7 @@ def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """A receipt that this machine wrote; None where there is none."""
+    """Read a receipt that this machine wrote; None if there is none."""
     try:
         body = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -103,7 +103,7 @@ def _read(file: Path) -> dict[str, Any] | None:
         is_ours = isinstance(mac, str) and hmac.compare_digest(
             mac.encode("utf-8", "replace"), _mac(body).encode()
         )
-    except OSError:  # without its key this machine's word can't be told from another's
+    except OSError:  # without the key a receipt of this machine can't be recognised
         return None
     return body if is_ours and body.get("v") == VERSION else None
 

@@ -1,4 +1,4 @@
-"""Files as they come from a box, block by block: written apart, counted and compared."""
+"""Receive files from a box, block by block: written to partial files, counted and compared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoRoom(Exception):  # noqa: N818 - of this machine's disk
 
 
 def of_this_file(error: OSError) -> str:
-    """What the system has against one file, in words. Raises NoRoom where it is against all."""
+    """Return an error of one file in words. Raises NoRoom if it would affect all files."""
     why = (error.strerror or str(error)).lower()
     if error.errno in _FULL:
         raise NoRoom(f"can't be written here: {why}") from error
@@ -30,18 +30,18 @@ def of_this_file(error: OSError) -> str:
 
 
 class ResultReceiver:
-    """Takes files in one after the other, as `BoxResults.get` gives them."""
+    """Receives files one after the other, as `BoxResults.get` yields them."""
 
     def __init__(self, landing: Landing, tell: Callable[[int], None]) -> None:
-        """`tell` hears of bytes that came."""
+        """`tell` is called with the number of bytes received."""
         self._landing, self._tell = landing, tell
         self._partial: PartialFile | None = None
         self._problem = ""
 
     def receive(self, came: Came) -> Iterator[tuple[BoxFile, PartialFile | str]]:
-        """Each file, whole, or why it is not.
+        """Yield each file with its partial file, complete, or the reason why it is not.
 
-        Raises NoRoom; NotSafeError where more of a file comes than was announced; as `came`.
+        Raises NoRoom, NotSafeError if more of a file comes than was announced, and as `came`.
         """
         try:
             for (file, at), item in came:
@@ -68,7 +68,7 @@ class ResultReceiver:
         self._partial, self._problem = None, ""
 
     def _opened(self, file: BoxFile, at: int) -> PartialFile:
-        """The file under way; what is here of it counts up to `at` alone."""
+        """Return the current partial file; what is here of it counts only if it has `at` bytes."""
         if self._partial is None:
             self._partial = self._landing.partial(file.path, file.state, file.size)
             if self._partial.at != at:
@@ -76,7 +76,7 @@ class ResultReceiver:
         return self._partial
 
     def _take(self, file: BoxFile, at: int, item: bytes | BegunFile | GivenFile) -> bool:
-        """Whether it was the last of this file. Raises OSError, TooLong."""
+        """Take an item; return whether it was the last of this file. Raises OSError, TooLong."""
         if isinstance(item, GivenFile):
             self._problem = self._problem or self._finish(file, at, item)
             return True
@@ -85,7 +85,7 @@ class ResultReceiver:
         partial = self._opened(file, at)
         if isinstance(item, BegunFile):
             if item != (partial.at, partial.sha256):
-                partial.restart()  # it comes from its beginning the next time
+                partial.restart()  # the next round gets it from its start
                 self._problem = "changed"
         else:
             partial.write(item)
@@ -93,7 +93,7 @@ class ResultReceiver:
         return False
 
     def _finish(self, file: BoxFile, at: int, given: GivenFile) -> str:
-        """Why the file is not whole. Raises OSError."""
+        """Finish the file; return why it is not complete, or "". Raises OSError."""
         if given.problem:
             return given.problem
         partial = self._opened(file, at)

@@ -1,7 +1,7 @@
-"""Telling a box where the objects of the profile's buckets are: signed addresses, for an hour.
+"""Send a box the signed addresses of objects in the profile's buckets, valid for an hour.
 
-They go over one command's standard input, into a file that only the box's user reads, and that is
-gone when it was read.
+They go over one command's standard input, into a file that only the box's user can read, and that
+is removed when it is read.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _ARRIVED = b"\narrived\n"
 _MOST_ANSWER = 1024 * 1024
 _LONGEST = 300
 _AT_ONCE = 1000
-"""Addresses that are signed, and in memory, at a time."""
+"""How many addresses are signed, and in memory, at a time."""
 
 
 @dataclass
 class BucketItems:
-    """The items of `data:` that lie in buckets, by their numbers; each is listed once."""
+    """The items of `data:` that are in buckets, by number; each is listed once."""
 
     addresses: Mapping[int, str]
     _listed: dict[int, tuple[Bucket, list[BucketObject]]] = field(default_factory=dict)
 
     def list(self) -> None:
-        """List those that are not. Raises UsageError."""
+        """List the items that are not listed yet. Raises UsageError."""
         for number, url in self.addresses.items():
             if number not in self._listed:
                 bucket = Bucket(url)
                 self._listed[number] = bucket, bucket.objects()
 
     def lines(self) -> Iterator[bytes]:
-        """A line for each object, with an address signed now; then `end`. Raises UsageError."""
+        """Yield a line per object, with an address signed now; then `end`. Raises UsageError."""
         for number, (bucket, objects) in self._listed.items():
             for start in range(0, len(objects), _AT_ONCE):
                 some = objects[start : start + _AT_ONCE]
@@ -59,9 +59,9 @@ def _line(number: int, each: BucketObject, address: str) -> bytes:
 
 @dataclass(eq=False, repr=False)
 class AddressSender(threading.Thread):
-    """Sends them beside everything else; `failed` is called with what went wrong.
+    """Sends the addresses in parallel; `failed` is called with what went wrong.
 
-    Where none can be had the box hears that, and does not wait.
+    If there are none, that is reported to the box, which then does not wait.
     """
 
     wire: Wire
@@ -76,7 +76,7 @@ class AddressSender(threading.Thread):
         super().__init__(name="addresses", daemon=True)
 
     def run(self) -> None:
-        """Send; a lost link is no error here, since following logs in again and sends again."""
+        """Send; a lost link is no error here: following the setup logs in and sends again."""
         try:
             try:
                 self.items.list()
@@ -95,7 +95,7 @@ class AddressSender(threading.Thread):
     def _send(self, lines: Iterator[bytes]) -> None:
         query = build_query("take_addresses", workdir=self.workdir, setup_id=self.setup)
         stream = self.wire.start(shell_command(query))
-        with suppress(BrokenPipeError):  # its own words say why
+        with suppress(BrokenPipeError):  # the box's own message says why
             for piece in lines:
                 stream.write(piece)
         stream.close_write()
@@ -104,7 +104,7 @@ class AddressSender(threading.Thread):
             if not (piece := stream.read(PIECE)):
                 break
             answer += piece
-        if not self.wire.alive():  # it is we who left, or the link did
+        if not self.wire.alive():  # this side closed the link, or it was lost
             raise LinkLost(self.wire.label)
         if _ARRIVED not in answer:
             said = sanitize(stream.read_err()).strip()[-_LONGEST:]

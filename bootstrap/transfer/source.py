@@ -1,4 +1,4 @@
-"""What travels of a file or a folder here: every file once, by a name, size and time."""
+"""List what is sent of a file or a folder here: each file with its path, size and time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bootstrap.errors import UsageError
 from bootstrap.paths import real
 
 PARTS = ".boxstrap-parts"
-"""Where files lie while they come."""
+"""The folder of incomplete files."""
 
 
 class SourceFile(NamedTuple):
-    """One file, by its path below the source's root, as frames have it."""
+    """One file, with its path below the source's root, as in frames."""
 
     path: str
     size: int
@@ -29,26 +29,26 @@ class SourceFile(NamedTuple):
 
 @dataclass
 class SourceFiles:
-    """All that travels, and what does not."""
+    """All that is sent, and what is not."""
 
     root: Path
     files: list[SourceFile] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    """Folders that hold nothing."""
+    """Empty folders."""
     left_out: list[str] = field(default_factory=list)
-    """What can't travel, each with its reason in words."""
+    """What can't be sent, each with its reason in words."""
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
+        """Total size of all files."""
         return sum(file.size for file in self.files)
 
 
 def read_source(source: Path, exclude: Sequence[str] = ()) -> SourceFiles:
-    """Everything at `source`, without what `exclude` names in `.gitignore` style.
+    """List everything at `source`, without what `exclude` names in `.gitignore` style.
 
-    A link is followed where it leads to something in the source. Raises UsageError where there is
-    nothing to read, or a pattern is none.
+    A link is followed if it leads to something in the source. Raises UsageError if there is
+    nothing to read, or a pattern is invalid.
     """
     try:
         found = source.stat()
@@ -69,7 +69,7 @@ def read_source(source: Path, exclude: Sequence[str] = ()) -> SourceFiles:
 
 
 def _excluding(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Whether a path is excluded; a folder's ends in a slash."""
+    """Return a function that says whether a path is excluded; a folder's path ends in a slash."""
     if not patterns:
         return lambda _path: False
     from pathspec import GitIgnoreSpec
@@ -91,7 +91,7 @@ class _Walk:
         self._root = real(found.root)
 
     def folder(self, folder: Path, path: str, above: tuple[Path, ...]) -> None:
-        """`above`: the folders that are being gone through, by which circles are known."""
+        """List a folder. `above`: the folders around it, to detect links in a circle."""
         count = 0
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: os.fsencode(entry.name))

@@ -1,4 +1,4 @@
-"""`--json`: everything is gathered, and exactly one document is printed at the end."""
+"""`--json`: collect everything, and print exactly one document at the end."""
 
 # ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
 
@@ -14,14 +14,14 @@ from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import Steps
 
 VERSION = 1
-MOST = 200  # notes, warnings: no more are kept
+MOST = 200  # of sentences, notes, warnings and logs each; more are dropped
 
 
 class DocumentScreen(Screen):
-    """Silent until `close`; then one JSON object on `out`, after an error too.
+    """Prints nothing until `close`, then one JSON object on `out`, also after an error.
 
-    `v` and `exit` always; `steps`, `said`, `notes`, `warnings`, `logs` and
-    `error` where there is something to tell; beside them the result's own keys.
+    It always has `v` and `exit`; `steps`, `said`, `notes`, `warnings`, `logs`
+    and `error` if they are not empty; and the result's own keys.
     """
 
     def __init__(self, out: TextIO, redact: Redact = str) -> None:
@@ -69,13 +69,13 @@ class DocumentScreen(Screen):
         )
 
     def lost(self, seconds: float) -> None:
-        """Nothing: the document says how it ended."""
+        """Ignore it: the document only says how the task ended."""
 
     def back(self) -> None:
-        """Nothing: the document says how it ended."""
+        """Ignore it: the document only says how the task ended."""
 
     def failed(self, error: BaseException, code: int) -> None:
-        """Keep the error for the document, with the code that the program will exit with."""
+        """Keep the error and the program's exit code for the document."""
         if isinstance(error, BoxstrapError):
             told = {key: self._fair_value(value) for key, value in error.as_dict().items()}
         elif isinstance(error, KeyboardInterrupt):
@@ -117,7 +117,7 @@ class DocumentScreen(Screen):
         ]
 
     def _fair_value(self, value: object) -> object:
-        """The value with each text redacted and cleaned; raises TypeError for no JSON."""
+        """Return the value with each text made safe. Raises TypeError if it is not JSON."""
         if isinstance(value, str):
             return self.safe_text(value)
         if value is None or isinstance(value, bool | int | float):

@@ -1,4 +1,4 @@
-"""One step in one line of a given width, and rows in columns. Pure; printable ASCII or marks."""
+"""Lay out a step in one line of a given width, and rows in columns. Pure; ASCII and marks only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BAR = 16
 
 
 class Part(NamedTuple):
-    """A piece of a line and its colour's name; an empty name is the terminal's own."""
+    """A piece of a line and its colour's name; "" is the terminal's default colour."""
 
     text: str
     colour: str = ""
@@ -41,9 +41,9 @@ def line(  # noqa: PLR0913 - a line is made of these
     price: float | None = None,
     turn: int = 0,
 ) -> list[Part]:
-    """The row in exactly `width` columns (40 or more), `price` in dollars an hour.
+    """Lay out the row in exactly `width` columns (40 or more); `price` is in dollars an hour.
 
-    `turn` counts the frames: the mark of a running step goes round with it.
+    `turn` counts the frames and turns the spinner of a running step.
     """
     colour = COLOURS[row.state]
     mark = marks.spinner[turn % len(marks.spinner)] if row.state == RUNNING else marks.of[row.state]
@@ -55,7 +55,7 @@ def line(  # noqa: PLR0913 - a line is made of these
 
 
 def fit(wordings: Sequence[str], room: int, cut: str) -> str:
-    """The longest wording that fits, padded; the shortest is cut if none fits."""
+    """Return the longest wording that fits, padded; if none fits, the shortest is cut."""
     for words in wordings:
         if len(words) <= room:
             return words.ljust(room)
@@ -84,7 +84,7 @@ def _end(seconds: float | None, price: float | None) -> str:
 
 
 def aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """A line for each row, its cells under those of the row above."""
+    """Make a line for each row, with its cells aligned in columns."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""The merged profile, each value with its origin."""
+"""The merged profile as text, each value with its origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bootstrap.profile.origins import DEFAULT, Origin
 from bootstrap.profile.schema import Profile
 from bootstrap.repo.urls import without_user_info
 
-WIDEST = 60  # columns; a longer `key: value` pushes its own remark to the right, not everybody's
+WIDEST = 60  # columns; a longer `key: value` moves only its own remark to the right
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class OriginEntry:
 
 
 def entries(profile: Profile, origins: Mapping[str, Origin]) -> Iterator[OriginEntry]:
-    """Every key of `profile`, in the order of the schema."""
+    """Yield every key of `profile`, in the order of the schema."""
     yield from _walk(profile, origins, "", DEFAULT)
 
 
 def lines(profile: Profile, origins: Mapping[str, Origin], *, described: bool = False) -> list[str]:
-    """`key: value   # where from` for every key, as `plan --show-origin` prints them.
+    """Return `key: value   # origin` for every key, as `plan --show-origin` prints it.
 
-    With `described`, what each key is for follows, as `profiles --show` prints them.
+    With `described`, each key's description follows, as `profiles --show` prints it.
     """
     found = list(entries(profile, origins))
     heads = [f"{entry.key}: {json.dumps(entry.value, ensure_ascii=False)}" for entry in found]

@@ -1,7 +1,7 @@
-"""A page of HTML to look at and to send: one file, no scripts, nothing from elsewhere.
+"""A self-contained HTML page to view and to share: one file, no scripts, no external resources.
 
-Its frame is `templates/page.html.j2`. What a box said is escaped, as everything is: the box may be
-hostile.
+Its frame is `templates/page.html.j2`. Everything is escaped, including a box's output: the box may
+be hostile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bootstrap.paths import shipped, write_users_file
 
 
 def fill(template: str, redact: Callable[[str], str] = str, /, **values: object) -> str:
-    """The page that `templates/<template>` makes of the values, each text redacted. Pure."""
+    """Render `templates/<template>` with the values, each text redacted. Pure."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped("templates")),
         autoescape=True,
@@ -29,7 +29,7 @@ def fill(template: str, redact: Callable[[str], str] = str, /, **values: object)
 
 
 def check_place(file: Path, option: str) -> None:
-    """Refuse a place where no page can be written; `option` named it. Raises UsageError."""
+    """Raise UsageError if no page can be written to `file`, which `option` named."""
     if file.is_dir() or not file.parent.is_dir():
         raise UsageError(
             f"{option}: {file} can't be written: "
@@ -39,7 +39,7 @@ def check_place(file: Path, option: str) -> None:
 
 
 def write_page(file: Path, text: str, option: str) -> None:
-    """Write the page. Raises UsageError where that is not allowed."""
+    """Write the page. Raises UsageError if that fails."""
     try:
         write_users_file(file, text)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Plain lines, one after another, for pipes, files and simple terminals.
+"""A screen of plain lines, for pipes, files and simple terminals.
 
 12:03:04  python     start  new requirements
 12:03:10  python     ...    12 of 90 packages, 4.2/s, 19 s left
@@ -20,14 +20,14 @@ from bootstrap.ui.screen import Paint, Redact, Screen
 from bootstrap.ui.steps import FAILED, OK, SKIPPED, WARNED, StepRow, Steps
 from bootstrap.ui.terminal import write_line
 
-EVERY = 5.0  # seconds between two lines of progress of a step, and of a lost link
-MOST = 100  # lines that one step may take: a box could go on forever
+EVERY = 5.0  # seconds between two progress lines of a step, or of a lost link
+MOST = 100  # lines of one step: a box could report forever
 _STEP = 9
 _WORD = {OK: "ok", WARNED: "ok", SKIPPED: "skip", FAILED: "fail"}
 
 
 class PlainScreen(Screen):
-    """A line for each thing that happens; `clock` gives the time that it shows."""
+    """Prints a line for each thing that happens; `clock` returns the time to print."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class PlainScreen(Screen):
             return
         row = self._steps.rows.get(event.step, self._steps.setup)
         if event.event == "wait" and row.said != self._waits.get(row.step):
-            self._waits[row.step] = row.said  # why it waits is shown at once
+            self._waits[row.step] = row.said  # a new reason to wait is shown immediately
             self._step(row, "...", row.said)
         elif event.event in {"progress", "wait"}:
             self._progress(row)

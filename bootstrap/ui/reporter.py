@@ -1,4 +1,4 @@
-"""What a setup reports on its way. Silent as it is; a screen shows it, a program may take it."""
+"""What a setup reports while it runs. `Reporter` does nothing; screens and programs override it."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ if TYPE_CHECKING:
 
 
 class Reporter:
-    """Override what you want to hear. Some of it comes from threads of ours, one call at a time."""
+    """Override what you need. Some calls come from boxstrap's threads, but never two at a time."""
 
     redact: Callable[[str], str] = str
-    """Takes the secrets out of a text; set once they are known."""
+    """Redacts the secrets in a text; set once they are known."""
     price: float | None = None
     """Dollars an hour that the box costs; set once it is known."""
 
     def plan(self, steps: Sequence[str]) -> None:
-        """The steps to come, in the order in which they are shown."""
+        """Take the planned steps, in the order in which they are shown."""
 
     def event(self, event: Event) -> None:
-        """Something happened on the box."""
+        """Take an event from the box."""
 
     def say(self, text: str) -> None:
-        """A sentence in passing."""
+        """Show a sentence."""
 
     def note(self, label: str, text: str) -> None:
-        """A fact with a name of one word: `note("commit", "1a2b3c4 Fix the loss")`."""
+        """Show a fact with a name of one word: `note("commit", "1a2b3c4 Fix the loss")`."""
 
     def warn(self, text: str) -> None:
-        """Something the user should know, though the task goes on."""
+        """Show a warning; the task continues."""
 
     def log_tail(self, step: str, lines: Iterable[str | bytes]) -> None:
-        """The last lines of a step's log, as the box has them."""
+        """Show the last lines of a step's log, as the box sent them."""
 
     def lost(self, seconds: float) -> None:
-        """The link was lost `seconds` ago. May be called often."""
+        """Show that the link was lost `seconds` ago. May be called often."""
 
     def back(self) -> None:
-        """The link is there again."""
+        """Show that the link is back."""

@@ -1,8 +1,8 @@
-"""The one place through which tasks talk to the user.
+"""The interface through which tasks talk to the user.
 
-Progress and notes go to standard error, results to standard output. Which
-screen it is (a live timeline, plain lines, one JSON document) is no business
-of the task that uses it. The screen redacts and cleans every text it is given.
+Progress and notes go to standard error, results to standard output. A task
+doesn't know which screen it uses (a live timeline, plain lines, one JSON
+document). The screen redacts and sanitizes every text that it is given.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Redact = Callable[[str], str]
 
 
 class Screen(Reporter, ABC):
-    """What a task can show: what a setup reports on its way, and results."""
+    """What a task can show: the reports of a setup, and results."""
 
     def __init__(self, redact: Redact = str) -> None:
         self.redact = redact  # a Redactor's `text`, once the secrets are known
@@ -32,10 +32,10 @@ class Screen(Reporter, ABC):
     def result(
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
-        """What the task was asked for: `data` for programs, `text` for people.
+        """Show the task's result: `data` for programs, `text` for people.
 
-        Called again, the data are merged and the texts follow each other. `paint`
-        puts colours into the text, for terminals that show them.
+        With several calls the data is merged and the texts are shown in order.
+        `paint` adds colours to the text, for terminals that support them.
         """
 
     @abstractmethod
@@ -43,15 +43,15 @@ class Screen(Reporter, ABC):
         """Restore the terminal; print what is only printed at the end."""
 
     def failed(self, error: BaseException, code: int) -> None:
-        """The task ends with this error and exit code; a document holds them."""
+        """Take the error and exit code with which the task ends; a JSON document has them."""
 
     def safe_text(self, text: str | bytes) -> str:
-        """The text as it may be shown: limited, sanitized, redacted."""
+        """Return the text as it may be shown: limited, sanitized, redacted."""
         # Sanitized first: a secret with an escape code in the middle is still a secret.
         return self.redact(sanitize(text[:TEXT_LENGTH]))
 
     def safe_tail(self, lines: Iterable[str | bytes]) -> list[str]:
-        """Log lines as they may be shown; of a progress bar, what it showed last."""
+        """Return the last log lines, made safe; of a progress bar only its last state."""
         tail = (
             self.safe_text(line).rstrip().rpartition("\n")[2] for line in deque(lines, TAIL_LINES)
         )

@@ -1,4 +1,4 @@
-"""Which screen fits the output."""
+"""Choose the screen that fits the output."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def make_screen(  # noqa: PLR0913 - all but the first have one sensible value
     price: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Screen:
-    """The screen that suits: JSON where asked, live on a terminal, plain lines elsewhere.
+    """Make the screen that fits: JSON if asked for, live on a terminal, otherwise plain lines.
 
-    `stream` (default: standard error) takes progress, `out` (default: standard
+    `stream` (default: standard error) gets progress, `out` (default: standard
     output) results; `price` is in dollars an hour. `TERM=dumb` means plain
-    lines; `NO_COLOR` keeps the timeline and takes its colours.
+    lines; `NO_COLOR` gives a timeline without colours.
     """
     stream, out = stream or sys.stderr, out or sys.stdout
     env = os.environ if env is None else env

@@ -1,7 +1,7 @@
-"""What became of each step so far, gathered from events. Pure: no I/O, no drawing.
+"""The state of each step, gathered from events. Pure: no I/O, no drawing.
 
-Steps, codes and reasons come from closed vocabularies, so whatever a box
-sends, the memory taken here is bounded.
+Steps, codes and reasons come from closed vocabularies, so memory use is
+bounded, whatever a box sends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StepRow:
     state: str = WAITING
     why: str = ""
     said: str = ""  # the sentence of the last code
-    noted: str = ""  # that of the last note, which stays
+    noted: str = ""  # the sentence of the last note, kept to the end
     seconds: float | None = None
     started: float | None = None  # on the box's clock
     ended: float | None = None
@@ -49,7 +49,7 @@ class StepRow:
         return self.state not in {WAITING, RUNNING}
 
     def words(self) -> list[str]:
-        """What to say, from the longest wording to the shortest."""
+        """Return what to show, from the longest wording to the shortest."""
         if self.state == SKIPPED:
             return [self.why]
         if self.state == RUNNING:
@@ -61,24 +61,24 @@ class StepRow:
 
 
 class Steps:
-    """The rows of a plan, kept up to date by `take`."""
+    """The rows of a plan, updated by `take`."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.rows: dict[str, StepRow] = {}
         self.setup = StepRow("setup")
         self._now = now
         self._warned: set[tuple[str, str]] = set()
-        self._lag: float | None = None  # this clock less the box's
+        self._lag: float | None = None  # this machine's clock minus the box's
 
     def plan(self, steps: Iterable[str]) -> None:
-        """The steps to come, in the order in which they are shown."""
+        """Set the planned steps, in the order in which they are shown."""
         self.rows = {
             step: self.rows.get(step) or StepRow(step) for step in steps if step != "setup"
         }
 
     def take(self, event: Event) -> bool:
-        """Take in an event; returns whether it changes anything."""
-        # Events that waited for us are older than they look: the newest one shows the lag.
+        """Take an event; returns whether it changes anything."""
+        # Events that waited to be read are older than they seem: the least delayed shows the lag.
         lag = self._now() - event.t
         self._lag = lag if self._lag is None else min(self._lag, lag)
         if self.setup.started is None:
@@ -96,7 +96,7 @@ class Steps:
         return self._end(row, event)
 
     def elapsed(self, row: StepRow) -> float | None:
-        """Seconds that the step took, or has taken until now."""
+        """Return the seconds that the step took, or has taken so far."""
         if row.seconds is not None or row.started is None or row.state != RUNNING:
             return row.seconds
         box_now = self._now() - (self._lag or 0.0)
@@ -117,7 +117,7 @@ class Steps:
     def _progress(self, row: StepRow, event: Event) -> bool:
         if row.state != RUNNING:
             self._start(row, event)
-            row.has_started = False  # objects may be sent before the box begins: its start is news
+            row.has_started = False  # objects may be sent before the step starts: its start is news
         code = event.word("code")
         row.said = explain(code, event.fields).what if code else ""
         done = event.number("done")
@@ -131,7 +131,7 @@ class Steps:
         code = event.word("code")
         row.said = explain(code, event.fields).what if code else row.said
         row.has_warned = True
-        # Each once, for the whole setup: a box could warn forever.
+        # Each warning only once in a setup: a box could warn forever.
         is_news = (row.step, code) not in self._warned
         self._warned.add((row.step, code))
         return is_news
@@ -164,7 +164,7 @@ def _seconds(row: StepRow, event: Event) -> float | None:
 
 
 def progress_words(progress: Progress) -> list[str]:
-    """Done of how much, speed and time left, from the longest wording to the shortest."""
+    """Return amount, speed and time left, from the longest wording to the shortest."""
     if not progress.is_known:
         return []
     left = "" if progress.left is None else f"{sizes.duration(progress.left)} left"

@@ -1,4 +1,4 @@
-"""What a stream can show, and the marks to use on it."""
+"""What a stream can display, and which marks to use on it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ ASCII = Marks(dict(zip(_STATES, ".+-!x", strict=True)), "|/-\\", "#", "-", "~")
 
 
 def marks(stream: TextIO) -> Marks:
-    """The marks that the stream's encoding can show."""
+    """Return the marks that the stream's encoding can show."""
     return UNICODE if _is_utf8(stream) else ASCII
 
 
 def is_live(stream: TextIO, env: Mapping[str, str]) -> bool:
-    """Whether lines on this stream can be drawn over."""
+    """Whether lines on this stream can be overwritten."""
     if env.get("TERM", "" if os.name != "nt" else "windows") in {"", "dumb", "unknown"}:
         return False
     try:
@@ -43,13 +43,13 @@ def is_live(stream: TextIO, env: Mapping[str, str]) -> bool:
 
 
 def write_line(stream: TextIO, text: str) -> None:
-    """Write a line, and at once."""
+    """Write a line and flush it."""
     stream.write(fitting(stream, text) + "\n")
     stream.flush()
 
 
 def fitting(stream: TextIO, text: str) -> str:
-    """The text with `?` for the characters that the stream's encoding lacks."""
+    """Return the text with `?` for characters that the stream's encoding lacks."""
     if _is_utf8(stream):
         return text
     encoding = stream.encoding or "ascii"
@@ -57,11 +57,11 @@ def fitting(stream: TextIO, text: str) -> str:
 
 
 def silence_keys() -> Callable[[], None]:
-    """Stop the terminal from showing what is typed; returns what makes it show it again.
+    """Turn off the terminal's echo; returns a function that turns it on again.
 
-    An Enter pressed out of boredom would else move the timeline by a line. Does
-    nothing without a terminal, on Windows, and in the background, where
-    touching the terminal would stop the program.
+    Otherwise an Enter pressed in the meantime would move the timeline by a line.
+    Does nothing without a terminal, on Windows, and in the background, where
+    changing the terminal would stop the program.
     """
     if os.name == "nt" or sys.stdin is None or not sys.stdin.isatty():
         return lambda: None

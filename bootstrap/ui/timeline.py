@@ -1,4 +1,4 @@
-"""The live timeline: one line a step, drawn over while things happen."""
+"""The live timeline: one line for each step, redrawn as things happen."""
 
 # ruff: noqa: ARG002, D102 - `Screen` gives the methods their arguments and docstrings
 
@@ -27,7 +27,7 @@ _LABEL = 9
 class TimelineScreen(Screen):
     """A timeline on a terminal; `console` is for tests.
 
-    Events only change what the next frame shows: a flood of them costs no drawing.
+    Events only change what the next frame shows, so a flood of them causes no extra drawing.
     """
 
     def __init__(  # noqa: PLR0913 - the terminal is made of these
@@ -48,7 +48,7 @@ class TimelineScreen(Screen):
         self._paints = terminal.is_live(out, env) and not env.get("NO_COLOR")
         self._lock = threading.RLock()
         self._steps = Steps(now)
-        self._left: set[str] = set()  # steps whose last line is above, for good
+        self._left: set[str] = set()  # finished steps, whose last line stays above
         self._lost_at: float | None = None
         self._live: Live | None = None
         self._show_keys: Callable[[], None] = lambda: None
@@ -116,7 +116,7 @@ class TimelineScreen(Screen):
         return terminal.fitting(self._stream, super().safe_text(text))
 
     def frame(self, width: int, height: int | None = None) -> list[Text]:
-        """The lines to show in `width` columns; above `height` lines the least important go."""
+        """Return the lines for `width` columns; over `height`, the least important are left out."""
         with self._lock:
             rows = [row for step, row in self._steps.rows.items() if step not in self._left]
             foot = self._foot(width)
@@ -165,7 +165,7 @@ class TimelineScreen(Screen):
             self._show_keys = terminal.silence_keys()
 
     def _end(self) -> None:
-        """Draw the last frame in full; finished steps stay above and are not drawn again."""
+        """Draw a last, full frame; the finished steps in it stay there and are not redrawn."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
@@ -175,7 +175,7 @@ class TimelineScreen(Screen):
                 self._left.update(row.step for row in rows if row.is_over)
 
     def _draw(self) -> Group:
-        # One column is left free: in the last one some terminals wrap.
+        # One column stays free, because some terminals wrap at the last one.
         size = self._console.size
         height = None if self._live is None else size.height - 1
         return Group(*self.frame(max(20, size.width - 1), height))
@@ -185,7 +185,7 @@ class TimelineScreen(Screen):
 
 
 def _console(stream: TextIO, env: Mapping[str, str]) -> Console:
-    # COLUMNS and LINES tell how large the terminal was when somebody exported them.
+    # Exported COLUMNS and LINES may be outdated, so the terminal's own size is used.
     asked = {name: value for name, value in env.items() if name not in {"COLUMNS", "LINES"}}
     no_color = bool(env.get("NO_COLOR"))
     return Console(file=stream, force_terminal=True, no_color=no_color, _environ=asked)
@@ -199,7 +199,7 @@ def _text(parts: Iterable[Part]) -> Text:
 
 
 def _most_important(rows: list[StepRow], most: int) -> list[StepRow]:
-    """Running first, then failed, then waiting, then finished; each in plan order."""
+    """Choose `most` rows (running, failed, warned, waiting, then the others), in plan order."""
     rank = {"running": 0, "failed": 1, "warned": 2, "waiting": 3}
     chosen = sorted(rows, key=lambda row: rank.get(row.state, 4))[:most]
     return [row for row in rows if row in chosen]

@@ -1,4 +1,4 @@
-"""Boxes at work, shown: a live table on a terminal, plain lines elsewhere, JSON where asked."""
+"""Show boxes at work: a live table on a terminal, JSON if asked for, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 SILENT_S = 10.0
-"""Seconds without a sample after which a box is called silent: a faulty driver hangs."""
+"""Seconds without a sample after which a box is shown as silent: a faulty driver may hang."""
 GIB = 1024**3
 _COLOURS = {"live": "green", "lost": "yellow", "gone": "red"}
 
@@ -28,11 +28,11 @@ Redact = Callable[[str], str]
 
 @dataclass
 class BoxView:
-    """One box, as it is known now."""
+    """The current state of one box."""
 
     name: str
     state: str = "connecting"
-    """connecting, live, lost (it is tried again), gone (it is not)."""
+    """connecting, live, lost (is retried) or gone (is not)."""
     why: str = ""
     sample: Sample | None = None
     sampled: float = 0.0
@@ -40,10 +40,10 @@ class BoxView:
     samples: int = 0
     error: BoxstrapError | None = None
     announced: bool = False
-    """It is in the queue already: a box that sends without end must not fill the memory."""
+    """It is in the queue already, so that a box that sends without end can't fill the memory."""
 
     def age(self) -> float:
-        """Seconds since its last sample."""
+        """Return the seconds since its last sample."""
         return time.monotonic() - self.sampled
 
 
@@ -51,7 +51,7 @@ class TopScreen(Protocol):
     """Where samples are shown."""
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:
-        """A box has something new (`changed`), or only time has passed (None)."""
+        """Show the boxes; `changed` has something new, or is None if only time has passed."""
 
     def close(self) -> None:
         """Restore the terminal."""
@@ -60,7 +60,7 @@ class TopScreen(Protocol):
 def make_top_screen(
     out: TextIO, *, as_json: bool, redact: Redact, env: dict[str, str]
 ) -> TopScreen:
-    """The screen that suits `out`; `redact` redacts secrets in what a training logs."""
+    """Make the screen that fits `out`; `redact` redacts secrets in what a training logs."""
     if as_json:
         return JsonLines(out, redact)
     return LiveTable(out, redact) if terminal.is_live(out, env) else PlainLines(out, redact)
@@ -73,7 +73,7 @@ class JsonLines:
         self._out, self._redact = out, redact
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """One line."""
+        """Print one line."""
         if changed is None:
             return
         line: dict[str, object] = {"v": VERSION, "box": changed.name, "state": changed.state}
@@ -85,7 +85,7 @@ class JsonLines:
         self._out.flush()
 
     def _hidden(self, value: object) -> object:
-        """The value with the secrets in each text redacted."""
+        """Return the value with the secrets in each text redacted."""
         if isinstance(value, str):
             return self._redact(value)
         if isinstance(value, dict):
@@ -99,14 +99,14 @@ class JsonLines:
 
 
 class PlainLines:
-    """A line for each GPU, and one for the box."""
+    """Prints a line for each GPU, and the lines of the box."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
         self._out, self._redact = out, redact
         self._said: dict[str, str] = {}
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """The lines of what is new."""
+        """Print the lines of the box that changed."""
         if changed is None:
             return
         now = time.strftime("%H:%M:%S")
@@ -126,7 +126,7 @@ class PlainLines:
 
 
 class LiveTable:
-    """All boxes in one table that is drawn over."""
+    """Shows all boxes in one table that is redrawn."""
 
     def __init__(self, out: TextIO, redact: Redact) -> None:
         from rich.console import Console
@@ -137,7 +137,7 @@ class LiveTable:
         self._live.start()
 
     def show(self, views: Sequence[BoxView], changed: BoxView | None) -> None:  # noqa: ARG002
-        """Draw."""
+        """Redraw the table."""
         self._live.update(self.table(views), refresh=True)
 
     def close(self) -> None:
@@ -145,7 +145,7 @@ class LiveTable:
         self._live.stop()
 
     def table(self, views: Sequence[BoxView]) -> RenderableType:
-        """The boxes, one below the other."""
+        """Lay out the boxes, one below the other."""
         from rich import box
         from rich.console import Group
         from rich.table import Table
@@ -179,7 +179,7 @@ def _state(view: BoxView) -> str:
 
 
 def card_cells(card: Card) -> tuple[str, ...]:
-    """What is shown of one GPU; "-" means not reported."""
+    """Return the cells of one GPU; "-" means not reported."""
     name = (card.name or "?").removeprefix("NVIDIA ").removeprefix("GeForce ")
     if card.error is not None:
         return (f"{card.index} {name}", f"NVML error {card.error}", "", "", "", "", "")
@@ -195,13 +195,13 @@ def card_cells(card: Card) -> tuple[str, ...]:
 
 
 def card_line(card: Card) -> str:
-    """The same in one line."""
+    """Return the cells of one GPU in one line."""
     name, *cells = card_cells(card)
     return "  ".join([f"GPU {name}", *(cell for cell in cells if cell not in ("", "-"))])
 
 
 def box_lines(sample: Sample) -> list[str]:
-    """The machine; why no GPU can be read; what trains on it."""
+    """Return the lines of the machine, of an NVML error, and of the training run."""
     lines = []
     if sample.host:
         host = sample.host
@@ -215,7 +215,7 @@ def box_lines(sample: Sample) -> list[str]:
         failed = run.state == "finished" and run.rc
         what = f"ended with exit code {run.rc}" if failed else run.state
         lines.append(f"{run.name} {what}" + (f": {run.last}" if run.last else ""))
-        # Where it is not that line: a log may say much between two of its steps.
+        # The metric, unless it is that line: a log may have much between two of them.
         lines += [f"  {run.metric}"] if run.metric not in ("", run.last) else []
     return lines
 

@@ -1,4 +1,4 @@
-"""A verdict as a table for the terminal: the GPUs, every check, then why and what to do."""
+"""A verdict as a table for the terminal: the GPUs, every check, the reasons and what to do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bootstrap.verdict import Verdict, gpus_named
 HEAD = ("check", "read", "expected", "verdict")
 GREEN, YELLOW, RED, DIM, PLAIN = (f"\x1b[{code}m" for code in (32, 33, 31, 2, 0))
 COLOURS = {"pass": GREEN, "warn": YELLOW, "return": RED, "n/a": DIM, "ignored": DIM}
-WIDEST = 60  # of a cell; what is longer is in --json and in the report
+WIDEST = 60  # characters of a cell; --json and the report have longer ones in full
 
 
 def lines(verdict: Verdict, *, refused: bool = False) -> list[str]:
-    """The lines, without colours. `refused`: an error follows, and says what to do."""
+    """Return the lines, without colours. `refused`: an error follows that says what to do."""
     blocks = [_gpu_lines(verdict)] if verdict.gpus else []
     blocks += [_check_lines(verdict)] if verdict.checks else []
     for reason in verdict.reasons:
@@ -27,7 +27,7 @@ def lines(verdict: Verdict, *, refused: bool = False) -> list[str]:
 
 
 def painted(text: str) -> str:
-    """The lines with colours: the outcome at a row's end, and the word before a reason."""
+    """Colour the lines: the outcome at the end of a row, and the word before a reason."""
     text = re.sub(r"(?m)(?<=  )(pass|warn|return|n/a|ignored)$", _paint, text)
     return re.sub(r"(?m)^(warn|return)(?=: )", _paint, text)
 
@@ -37,7 +37,7 @@ def _paint(word: re.Match[str]) -> str:
 
 
 def end(verdict: Verdict) -> str:
-    """The verdict in a sentence."""
+    """Return the verdict in a sentence."""
     warnings = len(verdict.reasons)
     return {
         "keep": "Keep this box.",
@@ -53,7 +53,7 @@ def _gpu_lines(verdict: Verdict) -> list[str]:
 
 
 def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
-    """Name, memory, compute capability, and the GPUs that are alike in them."""
+    """Group the GPUs by name, memory and compute capability."""
     found: dict[tuple[str, ...], list[int]] = {}
     for gpu in verdict.gpus:
         memory = "?" if gpu.memory_mib is None else f"{gpu.memory_mib / 1024:.1f} GiB"
@@ -63,7 +63,7 @@ def kinds(verdict: Verdict) -> dict[tuple[str, ...], list[int]]:
 
 
 def rows(verdict: Verdict) -> list[tuple[str, str, str, str]]:
-    """Check, read, expected, outcome: one row for all GPUs of which a check says the same."""
+    """Return check, read, expected and outcome; GPUs with the same result share a row."""
     merged: dict[tuple[str, str, str, str], list[int]] = {}
     for row in verdict.checks:
         same = merged.setdefault((row.check, row.read, row.expected, row.outcome), [])

@@ -1,4 +1,4 @@
-"""What to do next, printed at the end of a setup. Pure."""
+"""The next commands, printed at the end of a setup. Pure."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from bootstrap.text import sizes
 
 @dataclass(frozen=True)
 class NextCommands:
-    """What there is to do with a box; an empty field leaves its line out."""
+    """What can be done with a box; an empty field leaves its line out."""
 
     box: str
     run: str = ""  # the run's name
     state: str = "running"  # what became of the run: running, finished, failed (exit 1), …
-    attach: str = ""  # the rest are commands, as they are typed
+    attach: str = ""  # this and the following are commands, as they are typed
     follow: str = ""
     stop: str = ""
     shell: str = ""
-    ssh: str = ""  # the same with the person's own ssh
+    ssh: str = ""  # the same with the user's own ssh
     code: str = ""
     pull: str = ""
-    fetch: Sequence[str] = ()  # the same with the person's own scp
+    fetch: Sequence[str] = ()  # the same with the user's own scp
     status: str = ""
-    down: str = ""  # of a box that somebody rents
-    destroy_at: str = ""  # a URL or a sentence, where it is known
+    down: str = ""  # only for a rented box
+    destroy_at: str = ""  # a URL or a sentence, if known
     price: float | None = None  # dollars an hour
 
 
 def what_next(following: NextCommands) -> str:
-    """The block that ends a setup: the state, the commands aligned, the warning of the bill."""
+    """Return the block that ends a setup: state, aligned commands, and the billing reminder."""
     run = f"run {following.run}: {following.state}" if following.run else "set up"
     commands = [
         ("attach", following.attach),
@@ -54,7 +54,7 @@ def what_next(following: NextCommands) -> str:
 
 
 def still_billing(down: str, destroy_at: str = "", price: float | None = None) -> str:
-    """The reminder of the bill, and how it is ended."""
+    """Return the billing reminder, with how to end it."""
     costs = "still billing" if price is None else f"still billing {sizes.dollars(price)} an hour"
     place = f"at {destroy_at}" if destroy_at else "where you rented it"
     return f"{costs}: give it back with {down}, or destroy it {place}"

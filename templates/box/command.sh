@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# command: what the shell of a run's command reads first.
-# Asked to end, it waits for the command at work, ends as that did, and begins no other.
+# command: sourced first by the shell that runs a run's command.
+# On TERM that shell waits for the current command, exits with its exit code, and starts no other.
 trap exit TERM
 
-# boxstrap_end CODE PART...: of a pipeline what each part ended with. Where the runner was killed nobody else is left who
-# could write down the exit code; there is room for it on a full disk too.
+# boxstrap_end CODE PART...: writes how each part of a pipeline ended. If the runner was killed, it also writes the exit
+# code, since nobody else is left to do it; there is room for it even on a full disk.
 boxstrap_end() {
   local runner=none stat=''
   case $(<"$BOXSTRAP_RUN/command") in *'|'*) printf 'pipeline %s\n' "${*:2}" >"$BOXSTRAP_RUN/ended" ;; esac

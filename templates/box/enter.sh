@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # enter: a shell, or one command, in a repository's folder and environment.
 # usage: bash enter.sh FOLDER [COMMAND ARGUMENT...]
-# FOLDER may be a name beside boxstrap's folder. `box_home` and `venv` are set first where this is sent.
+# FOLDER may be a name next to boxstrap's folder. When this is sent, `box_home` and `venv` are set in front of it.
 {
   box_home=${box_home:-$(cd "${0%/*}/.." && pwd -P)}
   case $1 in /*) folder=$1 ;; *) folder=${box_home%/*}/$1 ;; esac
   shift
   cd -- "$folder" || exit
   venv=${venv:-$folder/.venv}
-  # What was built for this folder, wherever it lies.
+  # The environment that was built for this folder, wherever it is.
   for note in "$box_home"/steps/*/{,beside/*/}repo.dir; do
     made=${note%/*}/python.venv
-    # A tree beside has the main tree's, unless it has its own.
+    # A tree beside uses the main tree's environment unless it has its own.
     [ -r "$made" ] || made=${note%/beside/*}/python.venv
     if [ -r "$made" ] && [ "$(cat "$note")" = "$folder" ]; then venv=$(cat "$made"); fi
   done
@@ -22,7 +22,7 @@
   [ ! -r "$venv/etc/conda/activate.sh" ] || . "$venv/etc/conda/activate.sh"
   [ "$#" -eq 0 ] || exec -- "$@"
 
-  # A shell reads rc files of its own; images' own ones activate other environments, so ours comes after.
+  # The shell reads its own rc files, and those of images activate other environments, so ours is activated afterwards.
   shell=${SHELL:-/bin/bash}
   printf -v place ' %q' "$box_home/env" "$venv" "$folder"
   # shellcheck disable=SC2016,SC2086 # for that shell; three words

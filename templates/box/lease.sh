@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# lease: sees to it that the box's monitor is there as long as there is a lease, also where that was killed.
+# lease: keeps the box's monitor running as long as there is a lease, and starts it again if it was killed.
 # usage: bash lease.sh BOX_HOME
 {
   # library: process
 
   box_home=$1
-  # One a box.
+  # One per box.
   exec 7>>"$box_home/lease.lock"
   flock -n 7 || exit 0
   identity $$ >"$box_home/lease.pid"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lease_look: for the lease's monitor: what of this box is nowhere else, as `made` tells it, and what goes on there.
+# lease_look: reports to the lease's monitor what exists only on this box, as `made` does, and what still runs there.
 # usage: bash lease_look.sh BOX_HOME | bash lease_look.sh BOX_HOME empty-queue
 # shellcheck disable=SC2034,SC2154,SC2317 # the library reads, sets and calls it
 {
@@ -7,7 +7,7 @@
 
   box_home=$1
 
-  # A run goes on: it lives, waits for its turn, or left processes behind.
+  # Reports each run that is alive, waits for its turn, or left processes behind.
   look_at_runs() {
     local run
     for run in "$box_home"/runs/*/*/; do
@@ -19,7 +19,7 @@
     done
   }
 
-  # A folder that somebody moved: what is in it nobody looks at.
+  # Reports each repository's folder that somebody moved: nobody looks at what is in it.
   look_at_folders() {
     local key
     for key in "$box_home"/steps/*/; do
@@ -29,7 +29,7 @@
     done
   }
 
-  # Those that wait come first: else one would begin where another was ended.
+  # Queued runs are ended first: otherwise one would start as soon as another is stopped.
   empty_queue() {
     local note
     for note in "$box_home"/runs/*/*/queue; do
@@ -37,7 +37,7 @@
     done
   }
 
-  # Where its folder lies is known here.
+  # box_home is set already.
   find_home() { :; }
 
   if [ "${2-}" = empty-queue ]; then

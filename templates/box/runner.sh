@@ -8,9 +8,9 @@
 
   # library: process
 
-  # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any name, ours too.
+  # begin RUN_DIR ENV_FILE VENV COMMAND, in a process of its own: the profile may set any variable, ours too.
   begin() {
-    # Nothing runs that is not noted. What is noted first had room, so this has.
+    # Nothing runs without being recorded. The runner's own line in this file had room, so this one has too.
     identity "$BASHPID" >>"$1/pid" || exit 125
     bash "${0%/*}/processes.sh" track "$1" "$BASHPID" 2>/dev/null # full
     # boxstrap works in the C locale; the training gets the box's own, or UTF-8.
@@ -23,7 +23,7 @@
     # shellcheck disable=SC1091 # of an environment of conda's packages
     [ ! -r "$3/etc/conda/activate.sh" ] || . "$3/etc/conda/activate.sh" # full
     export BOXSTRAP_RUN="$1"
-    # What stands in its command line is looked for by others: of a simple command its own process has it alone.
+    # Keeps a simple command out of this shell's command line: a search there finds only its own process.
     # shellcheck disable=SC2016 # for the command's own shell
     [[ $4 = *[\;\&\|$'\n']* ]] || set -- "${@:1:3}" 'eval "$(<"$BOXSTRAP_RUN/command")"' # full
     set -- "${@:1:3}" ". \"\$1\"; shift; $4" "${0%/*}/command.sh" # full
@@ -31,11 +31,11 @@
     exec setsid bash -o pipefail -c "$4" bash "${@:5}"
   }
 
-  # Before the exit code what decided it: `exit 7`, `pipeline 1 0`, `stop`.
+  # end CODE: writes what decided the exit code (`exit 7`, `pipeline 1 0`, `stop`), then the code itself.
   end() {
     [ "$1" = 0 ] || bash "${0%/*}/processes.sh" keep_kills "$run" "$1" 2>/dev/null # full
     [ -s "$run/ended" ] || echo "exit $1" >"$run/ended" # full
-    # Into the room that was kept, and no code is lost.
+    # Into the room that was reserved, until it succeeds: no exit code is lost.
     until echo "$1" 1<>"$run/exit.new" && mv -f "$run/exit.new" "$run/exit"; do sleep 1; done
     bash "${0%/*}/processes.sh" keep_left "$run" 2>/dev/null # full
     kill "$keeper" 2>/dev/null # full
@@ -54,22 +54,22 @@
     done
     kill -KILL -- "-$child" 2>/dev/null
     rc=143
-    # Its own exit code; what is stuck in a driver has none yet. `ended` tells that it was stopped.
+    # The command's own exit code; a process stuck in a driver has none yet. `ended` says that it was stopped.
     kill -0 "$child" 2>/dev/null || { wait "$child"; rc=$?; } # full
     echo stop >"$run/ended" # full
     end "$rc"
   }
 
   cd "$(<"$run/dir")" || end 125
-  # Who ends the session closes a window; the command goes on, and is ended by Ctrl-C or `boxstrap stop`.
+  # Ending the session only closes a window: the command continues, until Ctrl-C or `boxstrap stop` ends it.
   trap : HUP
-  # A run of the queue was claimed by its waiter, which this process was.
+  # A queued run was already claimed by its waiter, which became this process.
   { [ -f "$run/pid" ] && [ "$(<"$run/pid")" = "$(identity $$)" ]; } || # full
     claim "$run" || exit 1
   begin "$run" "$env_file" "$(<"$run/venv")" "$(<"$run/command")" >>"$run/log" 2>&1 </dev/null &
   child=$!
   trap stop TERM INT
-  # In a session of its own: it goes on where this one is killed.
+  # In a session of its own: it continues if this process is killed.
   find_identity "$child" || _identity= # full
   setsid bash "${0%/*}/keep_log.sh" "$_identity" "$run" </dev/null >/dev/null 2>&1 & # full
   keeper=$! # full
@@ -80,7 +80,7 @@
   while :; do
     wait "$child"
     rc=$?
-    # A hang-up interrupts the waiting.
+    # A hang-up interrupts `wait`.
     if [ "$rc" -ne 129 ] || ! kill -0 "$child" 2>/dev/null; then break; fi
   done
   end "$rc"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# waiter: waits for the turn of a run of the queue, and then is its runner.
+# waiter: waits for a queued run's turn, then becomes its runner.
 # usage: bash waiter.sh RUN_DIR ENV_FILE
 # shellcheck disable=SC2154,SC2317 # the library sets it, and calls it
 {
@@ -11,12 +11,12 @@
 
   note() { printf '%s\n' "$me" >"$run/waiter.$$" && mv -f "$run/waiter.$$" "$run/waiter"; }
 
-  # take_turn: 1 where it has to wait.
+  # take_turn: claims the run if its turn has come; 1 if it has to wait.
   take_turn() {
     {
       flock 7
       [ "$(run_state "$run")" = queued ] && attended "$run" && [ "$_waiter" = "$me" ] || exit 0
-      # Who was killed, or lost its box, is not left behind: it would stand in the way of those after it.
+      # Replaces waiters that were killed or lost in a restart of the box: their runs would block the ones after them.
       revive_queue "${run%/*/*}" "${0%/*}" "$env_file"
       may_begin "$run"
       case $? in
@@ -27,7 +27,7 @@
     } 7>>"${run%/*/*/*}/queue.lock"
   }
 
-  # A session named as the run, or where another repository's has that name, longer: a window onto it.
+  # show NAME: opens a session of this name, a window onto the run; fails if another repository's session has the name.
   show() {
     tmux -u -L boxstrap -f /dev/null new-session -d -x 200 -y 50 -s "$1" bash "${0%/*}/window.sh" "$run" \; \
       set-option remain-on-exit on && printf '%s\n' "$1" >"$run/session"

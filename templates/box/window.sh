@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# window: what a run says, for a session that took the place of the run's own.
+# window: shows a run's log, in a session that replaces the run's own.
 # usage: bash window.sh RUN_DIR
 {
   # library: process run_state log_times

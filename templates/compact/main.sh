@@ -5,7 +5,7 @@ main() {
   local lacks
   HOME=${HOME:-$(cd ~ && pwd)} && export HOME
   begin_script
-  # What a step reports is read here, and not in a process of its own.
+  # Events of a step are read in this process, not in a subshell.
   shopt -s lastpipe
   SETUP_DIR='' GATHERED=() PRIVATE=$(mktemp -d)
   trap 'rm -rf "$PRIVATE"' EXIT
@@ -17,14 +17,14 @@ main() {
     printf 'boxstrap: nothing to do, the box is as the profile says\n'
   else
     gather
-    # Where git has to be installed first, that comes before the question whether the repository opens.
+    # If git has to be installed first, that comes before the check whether the repository can be read.
     ! have git || gain_access
     set_up
   fi
   closing_words
 }
 
-# Nothing is to be done: then nothing is written. In a process of its own, since it remembers what it finds.
+# Whether nothing is to be done; then nothing is written. Called in a subshell, since it remembers what it finds.
 all_right() {
   local name
   for name in "${STEPS[@]}"; do
@@ -60,7 +60,7 @@ end_early() {
   exit "$1"
 }
 
-# One step, and its events as lines. A terminal that is gone ends nothing.
+# run_step STEP: runs one step and prints its events as lines. A terminal that is gone ends nothing.
 run_step() {
   local step event rest words word rc=137
   (one_step "$1") 3>&1 >"$SETUP_DIR/logs/$1.log" 2>&1 </dev/null |

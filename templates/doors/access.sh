@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # set here, read elsewhere; the capitals are rendered
-# access: may this box read the repository by its address? A private one asks for a token, kept in memory alone.
+# access: can this box read the repository at its URL? A private one needs a token, which is kept only in memory.
 
 can_read() { with_token box_git ls-remote -q --end-of-options "$REPO_URL" HEAD >/dev/null 2>"$PRIVATE/said"; }
 
-# Before anything else is done: may this box read the repository?
+# Called before anything else: ends here unless the box can read the repository, with a token if necessary.
 gain_access() {
   [ "$(work_git rev-parse -q --verify HEAD 2>/dev/null)" != "$REPO_COMMIT" ] || return 0
   ! can_read || return 0

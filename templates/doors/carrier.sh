@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here, read elsewhere; the capitals are rendered
-# carrier: starts the full script on the box that it lies on, as a login over SSH would, and shows its events.
+# carrier: starts the full script on this box, as a login over SSH would, and shows its events.
 
 main() {
   set -eu
@@ -17,13 +17,13 @@ main() {
   full_script >"$PRIVATE/setup.sh"
   look
   GATHERED=()
-  # An image or a machine that is only made ready holds no secret.
+  # An image, or a machine that is only prepared, must contain no secret.
   case $WORDS in *without=train*) ;; *) gather ;; esac
   start_setup
   wait_for_training
 }
 
-# Nothing to do, or nothing that can be done: nothing is written.
+# Ends here, with nothing written, if there is nothing to do or the box can't be set up.
 look() {
   local lacks plan
   lacks=$(bash --norc "$PRIVATE/setup.sh" preflight | cut -f3)
@@ -40,14 +40,14 @@ look() {
 }
 
 start_setup() {
-  # Where git has to be installed first, that comes before the question whether the repository opens.
+  # If git has to be installed first, that comes before the check whether the repository can be read.
   if [ -n "$REPO_URL" ] && ! have git; then run_script only=tools; fi
   if [ -n "$REPO_URL" ]; then gain_access; fi
   # shellcheck disable=SC2086 # words of our own
   run_script $WORDS
 }
 
-# run_script [WORD...]: a setup of its own, apart from this terminal; its events as lines.
+# run_script [WORD...]: runs a setup detached from this terminal, and prints its events as lines.
 run_script() {
   local id leader
   id=$(date -u +%Y%m%d-%H%M%S)-d$RANDOM
@@ -74,7 +74,7 @@ end_of_setup() {
   end_failed "${rc:-1}" "$SETUP_DIR"/logs/*.log "$SETUP_DIR/output"
 }
 
-# Where the machine ends with this command, the command lasts as long as the training.
+# If the machine ends with this command (`wait`), the command lasts as long as the training.
 wait_for_training() {
   local dir rc
   [ -n "$WAIT" ] || return 0

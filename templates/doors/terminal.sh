@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
-# terminal: what a script behind a door asks and says on the box itself, where no machine of the person's talks to it.
+# terminal: how a script behind a door asks and reports on the box itself, with no machine of the user's connected.
 
-# box_value NAME: what the box's own environment has for it; providers keep that in several places.
+# box_value NAME: prints its value in the box's own environment; providers keep that in several places.
 box_value() {
   local pair file
   if [ -n "${!1-}" ]; then
@@ -19,7 +19,7 @@ box_value() {
   sed -nE "s/^(export )?$1=[\"']?([^\"']*)[\"']?\$/\\2/p" /etc/environment /etc/rp_environment 2>/dev/null | tail -n 1
 }
 
-# ask_for NAME: VALUE from the terminal, not shown; fails where there is none.
+# ask_for NAME: reads VALUE from the terminal without showing it; fails if there is no terminal or no answer.
 ask_for() {
   VALUE=
   [ ! -t 0 ] || IFS= read -rsp "$1 (it is not shown): " VALUE
@@ -27,7 +27,7 @@ ask_for() {
   [ -n "$VALUE" ]
 }
 
-# Fills GATHERED with NAME=VALUE; ends here, with nothing changed, where one can't be had.
+# Fills GATHERED with NAME=VALUE of each secret; ends here, with nothing changed, if one can't be had.
 gather() {
   local name
   GATHERED=()
@@ -39,7 +39,7 @@ gather() {
   done
 }
 
-# The setup takes them from its folder. One that changed since the last time makes its step new.
+# Puts the secrets into the setup's folder. If one changed since the last time, the step `shell` runs again.
 hand_over_secrets() {
   [ "${#GATHERED[@]}" -gt 0 ] || return 0
   printf '%s\0' "${GATHERED[@]}" | write_file "$SETUP_DIR/secrets" 600
@@ -57,7 +57,7 @@ not_started() {
   exit 8
 }
 
-# end_failed EXIT LOG...: what the logs said last, and what it means.
+# end_failed EXIT LOG...: prints the end of the logs and what the exit code means, then exits.
 end_failed() {
   tail -n 12 "${@:2}" >&2 || :
   [ "$1" -ne 6 ] || printf 'boxstrap: return this box; nothing was built on it\n' >&2

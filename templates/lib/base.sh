@@ -1,14 +1,14 @@
 # shellcheck shell=bash disable=SC2034,SC2088 # set here, read elsewhere; a profile's ~ is literal
-# base: small words that every other file uses.
+# base: small functions that every other file uses.
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The time in seconds with a fraction, in NOW; no process is started where bash knows it itself.
+# Sets NOW to the time in seconds with a fraction; starts no process if bash knows the time itself.
 now() {
   if [ -n "${EPOCHREALTIME-}" ]; then NOW=$EPOCHREALTIME; else NOW=$(date +%s.%N); fi
 }
 
-# A path as the profile gives it: `~/` is the home of the box, the rest is literal.
+# Prints a path of the profile as the box needs it: `~/` is the box's home, the rest is literal.
 expand_home() {
   case $1 in
     '~') printf '%s\n' "$HOME" ;;
@@ -17,16 +17,16 @@ expand_home() {
   esac
 }
 
-# The arguments in INPUTS, quoted so that no two lists look alike: what a stamp holds, for all to read.
+# Sets INPUTS to the arguments, quoted so that no two lists look alike. A stamp holds this as readable text.
 inputs() { printf -v INPUTS '%q ' "$@"; }
 
-# digest FILE: its SHA-256 in DIGEST.
+# digest FILE: sets DIGEST to its SHA-256.
 digest() {
   DIGEST=$(exec sha256sum <"$1")
   DIGEST=${DIGEST%% *}
 }
 
-# read_text FILE: all of it in TEXT; 1 where it can't be read. Bash reads faster than a process starts.
+# read_text FILE: reads all of it into TEXT; 1 if it can't be read. Faster than starting a process.
 read_text() {
   TEXT=
   [ -r "$1" ] || return
@@ -35,13 +35,13 @@ read_text() {
 
 is_text() { read_text "$1" && [ "$TEXT" = "$2" ]; }
 
-# is_line FILE LINE: the file has it as a whole line.
+# is_line FILE LINE: whether the file has this whole line.
 is_line() { read_text "$1" && [[ $'\n'$TEXT$'\n' == *$'\n'"$2"$'\n'* ]]; }
 
-# The text, or else standard input, becomes the file, whole or not at all: write_file PATH MODE [TEXT].
+# write_file PATH MODE [TEXT]: writes the text, or else standard input, to the file, whole or not at all.
 write_file() {
   local new="$1.new.$BASHPID"
-  # From its beginning nobody else reads it. All of ours works with the umask 022.
+  # Nobody else may read it, from the moment it exists. Everything else here runs with the umask 022.
   [ "$2" = 644 ] || umask 077
   : >"$new"
   umask 022
@@ -49,11 +49,11 @@ write_file() {
     { [[ $2 = 6* ]] || chmod "$2" "$new"; } && mv -f "$new" "$1"
 }
 
-# write_if_changed PATH MODE TEXT: what is right is not touched.
+# write_if_changed PATH MODE TEXT: leaves the file alone if it has this text already.
 write_if_changed() { is_text "$1" "$3" || write_file "$@"; }
 
-# Ends the step: fail CODE SENTENCE... The code travels in its event, with numbers after it where there
-# are some ("dpkg-locked pid=812"); the sentences stay in its log.
+# fail CODE SENTENCE...: ends the step. The code goes into its event, with numbers after it if there are any
+# ("dpkg-locked pid=812"); the sentences stay in its log.
 fail() {
   printf '%s\n' "$1" >"$STEP_CODE"
   shift
@@ -61,16 +61,16 @@ fail() {
   exit 1
 }
 
-# Goes on, and says so: caution CODE SENTENCE...
+# caution CODE SENTENCE...: warns, and continues.
 caution() {
   emit warn "code=$1"
   shift
   printf '%s\n' "$@" >&2
 }
 
-# Runs a command again after 2 seconds, then every 8, where the network is to blame: a link that is gone for
-# half a minute is waited for. But not where a minute has gone: uv, apt and git try again by themselves, and
-# a server that stalls had its time then.
+# with_retries COMMAND...: runs a command again after 2 seconds, then every 8, if the network is to blame: a link that
+# is down for half a minute is waited for. It gives up after a minute: uv, apt and git retry on their own, and a
+# server that stalls has had its time by then.
 with_retries() {
   local pause=2 rc until=$((SECONDS + 60))
   while :; do

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# bytecode: what the training will import is compiled on idle cores, beside its fetching and whatever comes next.
-# Nothing waits for it, and nothing fails by it.
+# bytecode: compiles what the training will import, on idle cores, while packages are fetched and later steps run.
+# Nothing waits for it, and nothing fails because of it.
 
-# compile_ahead MARK: what uv unpacks is compiled in memory; once the file MARK is there, all of it in the environment.
-# It ends with whoever called, where that is gone before the mark.
+# compile_ahead MARK: compiles what uv unpacks, in memory; once the file MARK exists, everything in the environment.
+# It ends early if its caller is gone before the file exists.
 compile_ahead() {
   [ -n "$TRAIN_COMMAND" ] && ! has_one_core || return 0
   local installer=$BASHPID
@@ -13,10 +13,10 @@ compile_ahead() {
   identity "$!" >"$VENV_NOTES/python.compiling" || :
 }
 
-# has_one_core: then fetching and training want it themselves. What bash reads by itself costs it least.
+# has_one_core: then fetching and training need it themselves. Reading the file in bash costs the least.
 has_one_core() { read_text /proc/self/status && [[ $TEXT =~ Cpus_allowed_list:[[:space:]]*[0-9]+$'\n' ]]; }
 
-# end_compiling: before the environment is changed.
+# end_compiling: called before the environment is changed.
 end_compiling() {
   local who
   { read -r who <"$VENV_NOTES/python.compiling"; } 2>/dev/null && alive "$who" || return 0

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
-# conda: an environment of conda's packages, made by rattler, which uv keeps in its cache. What the file asks of pip
-# comes afterwards.
+# conda: an environment of conda packages, made by rattler, which uv keeps in its cache. The file's pip section is
+# installed afterwards.
 
-# conda_sources: the files that it is made of.
+# conda_sources: adds the files that the environment is made from to SOURCES.
 conda_sources() {
   local file folder=.
   SOURCES=("$CONDA")
@@ -13,7 +13,7 @@ conda_sources() {
   for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do with_included "$file" 8; done
 }
 
-# is_remade: whether the environment that is there goes: one of ours, where conda's packages are in it or wanted.
+# is_remade: whether the existing environment is replaced: it is ours, and has or is to have conda packages.
 is_remade() { { [ -n "$CONDA" ] || [ -d "$VENV_DIR/conda-meta" ]; } && ours; }
 
 make_conda_environment() {
@@ -29,7 +29,7 @@ make_conda_environment() {
   esac
 }
 
-# Where its tools come from the box says, as for our own.
+# The box's settings decide where these tools come from, as for boxstrap's own.
 run_conda() {
   local tool tools=() word first second
   for tool in "${CONDA_TOOLS[@]}"; do tools+=(--with "$tool"); done
@@ -48,20 +48,20 @@ run_conda() {
   return "${PIPESTATUS[0]}"
 }
 
-# add_to_conda: what the file asks of pip, whose paths begin in the file's folder. Nothing is taken out: uv would take
-# conda's packages for what nobody requires.
+# add_to_conda: installs the file's pip section, whose paths are relative to the file's folder. It removes nothing:
+# uv would take the conda packages for ones that nobody requires.
 add_to_conda() {
   local words=() PWD_BEFORE=$PWD
   exact=
   mapfile -t words <"$SETUP_DIR/of_pip"
   case $CONDA in */*) cd "${CONDA%/*}" || return ;; esac
-  # As for a requirements file that names one.
+  # As for a requirements file that names an index.
   case " ${words[*]-}" in *' --extra-index-url'*) words+=(--index-strategy unsafe-best-match) ;; esac
   add_requirements ${words[@]+"${words[@]}"}
   cd "$PWD_BEFORE" || return
 }
 
-# conda_arguments: what the profile requires beside the file; 1 where that is nothing.
+# conda_arguments: adds what the profile requires besides the file; 1 if that is nothing.
 conda_arguments() {
   [ "${#REQUIREMENTS[@]}" -eq 0 ] || requirements_arguments
   [ "${#REQUIREMENTS[@]}" -gt 0 ] || [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ]

@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2153 # the variables are rendered
-# dependencies: private git repositories that the environment is made from. Whoever started this may read them, and
-# sends them into stores of ours; git, as the installer runs it, is led there instead of to its host. A row of
-# DEPENDENCIES is `STORE COMMIT ADDRESS`; for COMMIT stands `-` where the repository names none, for STORE where it is
-# left to the box.
+# dependencies: private git repositories that the environment is made from. The machine that started this may read them,
+# and sends them into stores on the box; git, when the installer runs it, is redirected there instead of to their host.
+# A row of DEPENDENCIES is `STORE COMMIT ADDRESS`; COMMIT is `-` if the repository names none, STORE is `-` if the box
+# fetches the dependency itself.
 
 await_dependencies() {
   local until=$((SECONDS + COMMIT_PATIENCE))
   [ "${#DEPENDENCIES[@]}" -gt 0 ] || return 0
-  # Nobody sends where a hook runs this at boot: what came with the first setup is there.
+  # When a hook runs this at boot, nobody sends anything: what came with the first setup is there.
   if [ -n "${CLIENT_SENDS-}" ] && ! has_dependencies; then
     emit wait code=dependencies
     until [ -f "$SETUP_DIR/dependencies" ]; do
@@ -20,7 +20,7 @@ await_dependencies() {
   lead_git
 }
 
-# Which commit a name is may have changed: it is asked for anew.
+# The commit behind a name may have changed, so a dependency without a commit is asked for again.
 has_dependencies() {
   local row store commit
   for row in "${DEPENDENCIES[@]}"; do
@@ -32,8 +32,8 @@ has_dependencies() {
   done
 }
 
-# For this step's own processes. The longest address counts; so one that is left to the box, and begins as another,
-# leads to itself.
+# For this step's own processes only. git takes the longest address that matches, so an address that is left to the
+# box, and starts like another one, is mapped to itself.
 lead_git() {
   local row store address
   export GIT_CONFIG_COUNT=${GIT_CONFIG_COUNT-0}
@@ -49,7 +49,7 @@ lead_git() {
     esac
     export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=url.$store.insteadOf" "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=$address"
     GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
-    # A git before 2.31 knows this alone, by which `git -c` tells its own children.
+    # git before 2.31 only knows this variable, which `git -c` uses for its own children.
     export GIT_CONFIG_PARAMETERS="${GIT_CONFIG_PARAMETERS:+$GIT_CONFIG_PARAMETERS }'url.$store.insteadOf=$address'"
   done
 }

@@ -9,7 +9,7 @@ MISSING=' '
 one_step() {
   local rc code
   STEP=$1 STEP_LOG="$SETUP_DIR/logs/$1.log" STEP_CODE="$SETUP_DIR/logs/$1.code"
-  # The secrets that came with this setup, see `hide_secrets`.
+  # Descriptor 8 has the secrets that came with this setup, see `hide_secrets`.
   [ "$1" = shell ] || exec 8<&- # full
   case $1 in python | smoke | prepare | train) find_environment ;; esac # full
   find_reason "$1"
@@ -61,7 +61,7 @@ start_ready() {
   done
 }
 
-# What a failed step means for the whole: 5 the box lacks something, 6 return it, else 7.
+# exit_of STEP RC: prints what its failure means for the setup: 5 the box lacks something, 6 return it, else 7.
 exit_of() {
   case $1:$2 in preflight:*) printf '5\n' ;; gpu:6 | smoke:6) printf '6\n' ;; *) printf '7\n' ;; esac
 }
@@ -77,10 +77,10 @@ end_others() {
 end_tree() {
   local child some children=() file
   kill -STOP "$1" 2>/dev/null || : # or it starts another child meanwhile
-  # Each thread has its own children; uv starts builds from whichever it likes.
+  # Each thread has its own children, and uv starts builds from any of its threads.
   for file in "/proc/$1"/task/*/children; do
     some=()
-    # Without a newline at its end.
+    # The file has no newline at its end, so `read` fails.
     { read -ra some <"$file" || :; } 2>/dev/null
     children+=(${some[@]+"${some[@]}"})
   done
@@ -102,17 +102,17 @@ step_over() {
   fi
 }
 
-# A step whose process vanished without a word (killed, out of memory). Its word may still be in the pipe:
-# who is missing is looked for again a second later, when that has been read.
+# Finds steps whose process vanished without a final event (killed, out of memory). The event may still be in the pipe:
+# a missing process only counts if it is still missing at the next look, after the pipe was read.
 find_vanished() {
   local name running missing=' '
   running=$'\n'$(jobs -rp)$'\n'
-  # What one that is gone said last may still be on its way.
+  # The last event of a process that is gone may still be in the pipe.
   ! read -r -t 0 -u 3 || return 0
   for name in "${!CHILD[@]}"; do
     [[ $running != *$'\n'"${CHILD[$name]}"$'\n'* ]] || continue
     if [[ $MISSING == *" ${CHILD[$name]} "* ]]; then
-      # After a failure it was ended by us, and that is no news.
+      # After a failure the engine ended it, so that is no news.
       [ "$SETUP_EXIT" -ne 0 ] || write_event "$name" fail code=killed rc=137
       step_over "$name" failed
     else
@@ -127,21 +127,21 @@ run_graph() {
   for name in "${STEPS[@]}"; do STATE[$name]=waiting; done
   start_ready
   while [ "${#CHILD[@]}" -gt 0 ]; do
-    # Not only in silence: what a killed step leaves behind may go on telling.
+    # Not only in silence: processes that a killed step left behind may still write events.
     if [ "$((SECONDS - looked))" -ge 2 ]; then
       looked=$SECONDS
       find_vanished
     fi
     piece=
     if ! IFS= read -r -t 1 -u 3 piece; then
-      # Time may be up in the middle of a line: what was read of it is kept.
+      # The time may be up in the middle of a line: keep what was read of it.
       line+=$piece
       continue
     fi
     read -r step event rest <<<"$line$piece"
     line=
     read -ra words <<<"$rest"
-    # After a failure the others are ended: their own failing is no news.
+    # After a failure the other steps are ended: that they fail is no news.
     if [ "$event" != fail ] || [ "$SETUP_EXIT" -eq 0 ]; then write_event "$step" "$event" "${words[@]}"; fi
     case $event in
       ok | skip) step_over "$step" ok ;;

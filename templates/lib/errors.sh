@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# errors: what a failed command printed, as one code. First match wins.
+# errors: turns what a failed command printed into one code. The first match wins.
 
-# What stands in a step's log between two tries: what an earlier one said is no reason of the last one's.
+# Separates the attempts in a step's log: what an earlier attempt printed does not explain why the last one failed.
 TRYING_AGAIN='trying again in'
 
-# Patterns of the whole text: one that goes on within a line says so.
+# Patterns match the whole text; one that must stay within a line says so.
 ERRORS=(
   'disk-full|No space left on device'
   'inodes-full|no free inodes' # full
@@ -19,7 +19,7 @@ ERRORS=(
   'build-failed|Failed to build|Failed building wheel|build backend'
 )
 
-# classify_error LOG: prints the code; `command-failed` where nothing matches and the disk has room for words.
+# classify_error LOG: prints the code; `command-failed` if nothing matches and the disk is not full.
 classify_error() {
   local row text
   text=$(exec tail -n 60 "$1" 2>/dev/null) || text=
@@ -30,7 +30,7 @@ classify_error() {
       return
     fi
   done
-  # A full disk takes no words either.
+  # On a full disk the message could not be logged either.
   { read -r _ && read -r _ _ _ text _; } < <(df -Pk -- "${1%/*}" 2>/dev/null) || : # full
   case $text in [0-9] | [0-9][0-9]) printf 'disk-full\n' && return ;; esac # full
   printf 'command-failed\n'

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # events: one writer. Steps report to the engine through a pipe; the engine alone writes the lines.
 
-# emit EVENT [KEY=VALUE...]: from a step.
+# emit EVENT [KEY=VALUE...]: called in a step.
 emit() { printf '%s %s\n' "$STEP" "$*" >&3; }
 
 # write_event STEP EVENT [KEY=VALUE...]: numbers stay bare, everything else is a word of the vocabulary.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# fits: is torch built for this box's GPU and driver? Said before gigabytes are fetched, where that can be told.
+# fits: is torch built for this box's GPU and driver? Reported before gigabytes are fetched, if it can be known then.
 
-# Where no GPU is required, any build will do.
+# If no GPU is required, any build will do.
 any_build_fits() { [[ $GPU_ORDER == *'"require":false'* ]]; }
 
 fits_gpu() {
@@ -22,7 +22,7 @@ fits_before() {
   ! any_build_fits || return 0
   find_sources
   files=(${SOURCES[@]+"${SOURCES[@]}"})
-  # An index of the user's own decides by itself: uv says what it would take, and fetches nothing.
+  # With a package index of the user's own only uv knows: a dry run prints what it would take, and fetches nothing.
   if [ -n "$OWN_INDEX" ] && [ "$INSTALLER" = uv ] && find_arguments && [ "${arguments[0]}" = pip ]; then
     run_uv "${arguments[@]}" --dry-run >"$SETUP_DIR/would" 2>&1 || :
     files+=("$SETUP_DIR/would")

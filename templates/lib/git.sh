@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# git: how it is asked on this box, and how what a kill or a bad disk did to a repository is repaired.
+# git: how it is run on this box, and how a repository is repaired after a kill or a bad disk.
 
-# Hooks and filters of strangers don't run, nothing is asked, and only these transports are spoken.
+# Strangers' hooks and filters don't run, git asks nothing, and only these transports are allowed.
 box_git() {
   local ssh=ssh
   ssh="ssh -o BatchMode=yes -o ConnectTimeout=20 -o ServerAliveInterval=10 -o StrictHostKeyChecking=yes -o UserKnownHostsFile='$BOX_HOME/known_hosts' -o GlobalKnownHostsFile=/dev/null" # full
@@ -12,15 +12,15 @@ box_git() {
 }
 work_git() { box_git -C "$REPO_DIR" "$@"; }
 store_git() { box_git --git-dir="$REPO_STORE" "$@"; }
-# What lib/place.sh placed. The person's git has the commits, where the store lost them.
+# For what lib/place.sh placed. If the store lost commits, the user's git has them.
 placed_git() {
   local -x GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects # full
   box_git -C "$REPO_DIR" --git-dir="$PLACED" --work-tree="$REPO_DIR" "$@"
 }
-# Of a tree that an earlier version placed, its own git tells.
+# If an earlier version placed the tree, its own git has the answer.
 tree_git() { if [ -d "$PLACED" ]; then placed_git "$@"; else work_git "$@"; fi; }
 
-# The token that a door asked for is in this call's environment alone; the helper that git asks holds none.
+# The token that a door asked for is only in the environment of this call; the helper that git asks does not contain it.
 with_token() {
   if [ -z "$TOKEN" ]; then
     "$@"
@@ -31,7 +31,7 @@ with_token() {
   BOXSTRAP_TOKEN=$TOKEN GIT_ASKPASS=$PRIVATE/askpass "$@"
 }
 
-# note_packs DIR LIST: each pack's size.
+# note_packs DIR LIST: writes each pack's size to LIST.
 note_packs() {
   local packs
   packs=$(cd "$1" && exec stat -c '%s %n' -- *.pack *.idx 2>/dev/null) || :
@@ -41,7 +41,7 @@ note_packs() {
 store_right() { packs_right "$REPO_STORE/packs" "$REPO_STORE/objects/pack"; }
 tree_right() { packs_right "$NOTES/repo.packs" "$REPO_DIR/.git/objects/pack"; }
 
-# What tells this repository from others, and which folder is its own: as soon as it is known (lib/repository.sh).
+# Notes what identifies this repository, and which folder is its own, as soon as that is known (lib/repository.sh).
 note_repository() {
   local key
   case " ${STEPS[*]} " in *' repo '*) ;; *) return 0 ;; esac
@@ -50,7 +50,7 @@ note_repository() {
   [ -z "$REPO_ROOT" ] || write_if_changed "$NOTES/repo.root" 600 "$REPO_ROOT"$'\n'
   is_strange || write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
   for key in "$SENT_KEY" "$REPO_USUAL_KEY"; do
-    # One that is a repository's own here stays so.
+    # A key that a repository of this box has as its own stays its own.
     case $key in '' | "$REPO_KEY") continue ;; esac
     if [ -e "$BOX_HOME/steps/$key/setup.sh" ] || [ -e "$BOX_HOME/runs/$key" ]; then continue; fi
     mkdir -p "$BOX_HOME/steps/$key"
@@ -58,14 +58,14 @@ note_repository() {
   done
 }
 
-# Whether something lies in this repository's folder that boxstrap did not make.
+# Whether this repository's folder contains something that boxstrap did not make.
 is_strange() {
   { [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ]; } && # full
     [ ! -e "$NOTES/repo.ok" ] && [ ! -e "$NOTES/repo.placed" ] && [ ! -d "$RUNS" ] &&
     ! placed_by_us "$REPO_DIR" && [ -n "$(ls -A -- "$REPO_DIR" 2>/dev/null)" ]
 }
 
-# begins_like VERSION FILE: what lies there is the file of that version, or no more than its beginning.
+# begins_like VERSION FILE: whether the file in the tree is that version's, or only its first part.
 begins_like() {
   local size
   if [ -L "$REPO_DIR/$2" ]; then
@@ -77,11 +77,11 @@ begins_like() {
   tree_git cat-file --filters "$1:$2" 2>/dev/null | head -c "$size" | cmp -s - "$REPO_DIR/$2"
 }
 
-# Files of the snapshot of which a beginning is left, cut within a line, or nothing at all: so a disk or a
-# lost mount leaves them. Whatever else differs is somebody's edit. 1 where git can't tell.
+# Prints the files of the snapshot that were cut within a line, or to nothing, as a bad disk or a lost mount leaves
+# them. Any other difference is somebody's edit. 1 if git can't tell.
 cut_files() {
   local file end changed=() last
-  # A last word of ours says that git told all; of a substitution's end, `wait` of bash 5.2 now and then knows nothing.
+  # The last word shows that git printed everything: bash 5.2's `wait` sometimes loses a substitution's exit code.
   mapfile -d '' -t changed < <(tree_git diff --name-only --no-ext-diff --ignore-submodules=all --diff-filter=M -z && printf '/\0')
   last=$((${#changed[@]} - 1))
   [ "$last" -ge 0 ] && [ "${changed[last]}" = / ] || return 1
@@ -93,7 +93,7 @@ cut_files() {
   done
 }
 
-# What a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.
+# Repairs what a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.
 mend_tree() {
   local file
   free_git_locks "$REPO_STORE" "$REPO_STORE" || :
@@ -110,7 +110,7 @@ mend_tree() {
   done
 }
 
-# Refs of ours that a power cut left without a commit: git would write none over them. The next placing makes them anew.
+# Removes boxstrap's refs that a power cut left without a commit: git would not overwrite them; placing makes new ones.
 drop_broken_refs() {
   local ref id
   for ref in "$REPO_DIR/.git/refs/boxstrap/placed" "$REPO_STORE/refs/boxstrap"/*; do
@@ -121,18 +121,18 @@ drop_broken_refs() {
   done
 } 2>/dev/null
 
-# Both the index and HEAD, that is; what is staged may differ.
+# Whether git can read both the index and HEAD; what is staged may differ.
 tree_reads() {
   tree_right && { work_git diff-index --cached --quiet HEAD -- || [ "$?" = 1 ]; }
 } 2>/dev/null
 
-# index_begins FILE: by its first word alone, which costs no process.
+# index_begins FILE: checks only an index's first word, which starts no process.
 index_begins() {
   local word=
   { read -r -N 4 word <"$1"; } 2>/dev/null && [ "$word" = DIRC ]
 }
 
-# index_right FILE: git itself reads a cut index without a word. It ends with its own checksum, or zeros where that is off.
+# index_right FILE: checks an index's own checksum, since git reads a cut index without an error. Zeros: it has none.
 index_right() {
   local sum=sha1sum length=20 end
   [ "${#REPO_COMMIT}" -ne 64 ] || sum=sha256sum length=32
@@ -142,7 +142,7 @@ index_right() {
   [ -z "${end//0/}" ] || { sum=$(head -c "-$length" "$1" | "$sum") && [ "${sum%% *}" = "$end" ]; }
 }
 
-# Lost objects are in the store; of the rest, what the last success placed is known.
+# Repairs the user's git: lost objects are in the store; for the rest, the last success noted what it placed.
 mend_git() {
   local git=$REPO_DIR/.git size name head
   printf '%s is damaged\n' "$git" >&2
@@ -171,7 +171,7 @@ mend_git() {
   caution git-mended
 }
 
-# Where HEAD stood last, the box's own commits included, as far as it can be read.
+# Prints the commit where HEAD was last, including the box's own commits, as far as it can be read.
 last_head() {
   local last
   last=$(tail -n 1 "$REPO_DIR/.git/logs/HEAD" 2>/dev/null | cut -d' ' -f2) || :
@@ -182,7 +182,7 @@ last_head() {
   fi
 }
 
-# What was placed is told by the index, else by HEAD, else by our note; without any of them by the person's git.
+# What was placed is known from the index, else from HEAD, else from the note; without any of these from the user's git.
 mend_placed() {
   local head
   [ -d "$PLACED" ] || return 0
@@ -193,7 +193,7 @@ mend_placed() {
   fi
   if index_right "$PLACED/index"; then
     if placed_git diff-index --cached --quiet HEAD -- 2>/dev/null; then return; fi
-    # A switch that ended before HEAD was written, too.
+    # Also if a switch ended before HEAD was written.
     if placed_git ls-files >/dev/null 2>&1; then
       placed_as_index
       return
@@ -203,34 +203,34 @@ mend_placed() {
   placed_git read-tree HEAD || rm -rf -- "$PLACED"
 }
 
-# A switch that was cut short leaves files of the new snapshot that git takes for edits. Those of which no more lies
-# there than git itself wrote go back to what the index says; an edit stays.
+# A switch that was cut short leaves files of the new snapshot, which git takes for edits. Those that contain no more
+# than git itself wrote go back to what the index says; an edit stays.
 undo_half_switch() {
   local new commit file switched=()
   [ -d "$PLACED" ] || take_over
-  # One that a power cut left empty was not on the disk yet, and no file was switched.
+  # A note that a power cut left empty was not on the disk yet, so no file was switched.
   read -r new commit <"$NOTES/repo.switch" || { rm -f "$NOTES/repo.switch" && return; }
   mapfile -d '' -t switched < <(placed_git diff-index --cached --name-only --no-renames -z "$new" --)
   for file in ${switched[@]+"${switched[@]}"}; do
     begins_like "$new" "$file" || continue
     rm -f -- "$REPO_DIR/$file"
-    # A folder may stand where a file was.
+    # A folder may be where a file was.
     case $file in */*) (cd "$REPO_DIR" && rmdir -p -- "${file%/*}") 2>/dev/null || : ;; esac
   done
   for file in ${switched[@]+"${switched[@]}"}; do
     [ -e "$REPO_DIR/$file" ] || [ -L "$REPO_DIR/$file" ] || printf '%s\0' "$file"
   done | placed_git checkout-index -f -q -z --stdin 2>/dev/null || :
-  # The person's index may be ahead of HEAD; an earlier version noted one commit.
+  # The user's index may be ahead of HEAD; an earlier version noted only one commit.
   work_git read-tree -i -m "${commit:-$new}" HEAD || :
   rm -f "$NOTES/repo.switch"
 }
 
-# A snapshot of ours builds on its commit: where it is whole, that is.
+# A snapshot builds on its commit: if the snapshot is whole, so is the commit.
 fetch_from_store() {
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" # full
-  # As a pack, which git brings to the disk.
+  # As a pack, which git syncs to the disk.
   local -x GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=fetch.unpackLimit GIT_CONFIG_VALUE_0=1 # full
   work_git fetch -q --no-tags --update-shallow "$REPO_STORE" "refs/boxstrap/$REPO_COMMIT"
-  # The tree is the same, whichever way the commit came in.
+  # So that the tree is the same, whichever way the commit came in.
   rm -f -- "$REPO_DIR/.git/FETCH_HEAD"
 }

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# git_locks: a git that was killed leaves its locks behind, and every later one refuses. POSIX sh.
+# git_locks: a git that was killed leaves its locks behind, and every later git refuses to work. POSIX sh.
 
-# git_lock DIR: one of the locks in a git folder, if there are any.
+# git_lock DIR: prints one of the locks in a git folder, if there are any.
 git_lock() {
   find "$1" \( -path "$1/objects" -o -path "$1/lfs" \) -prune -o -type f -name '*.lock' -print -quit 2>/dev/null
 }
 
-# git_at_work DIR: does a git work in this folder, or for it?
+# git_at_work DIR: is a git process working in this folder, or for it?
 git_at_work() {
   for _dir in /proc/[0-9]*; do
     { read -r _comm <"$_dir/comm"; } 2>/dev/null || continue
@@ -18,7 +18,7 @@ git_at_work() {
   return 1
 }
 
-# free_git_locks GIT_DIR FOLDER: takes away locks that nobody holds; 1 when a git at work in FOLDER keeps one.
+# free_git_locks GIT_DIR FOLDER: removes locks that nobody holds; 1 if a git at work in FOLDER keeps one.
 free_git_locks() {
   _tries=0
   while [ -n "$(git_lock "$1")" ]; do

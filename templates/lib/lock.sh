@@ -8,14 +8,14 @@ take_lock() {
   until flock -n 9; do
     read_holder
     if [ "$HOLDER_SCRIPT" = "$SCRIPT_ID" ] && alive "$HOLDER"; then return 2; fi
-    # Its leader is gone, but what it started still holds the lock: end that, it is ours.
+    # The holder is gone, but processes that it started still hold the lock: end them, they are boxstrap's.
     end_leftovers # full
     [ "$SECONDS" -lt "$until" ] || return 1
     [ -n "$said" ] || write_event setup wait code=busy
     said=yes
     sleep 0.2
   done
-  # Killed all at once, it left the lock free, and perhaps a uv or a git that still writes.
+  # A setup that was killed left the lock free, but perhaps a uv or a git that is still writing.
   read_holder
   end_leftovers # full
   find_identity $$
@@ -27,7 +27,7 @@ read_holder() {
   { read -r HOLDER && read -r HOLDER_SCRIPT && read -r HOLDER_SETUP; } <"$BOX_HOME/lock" || :
 }
 
-# What a setup left behind that was killed. A package manager among it is waited for: it is never interrupted.
+# Ends what a killed setup left running. If a package manager is part of it, that is waited for and never interrupted.
 end_leftovers() {
   local pids=() pid
   [ -n "$HOLDER_SETUP" ] && ! alive "$HOLDER" || return 0
@@ -42,8 +42,8 @@ end_leftovers() {
   [ "${#pids[@]}" -eq 0 ] || kill -KILL "${pids[@]}" 2>/dev/null || :
 }
 
-# Numbers are used again, after a restart all at once: the session's number is not enough, each must name
-# the setup too. A training is in a session of its own.
+# Process numbers are reused, above all after a restart: the session's number is not enough, each process must also
+# name the setup. A training is in a session of its own.
 leftovers() {
   local pid
   members "${HOLDER%% *}" | while read -r pid; do

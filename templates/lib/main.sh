@@ -1,13 +1,13 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
 # main: what the script can be asked to do.
-#   preflight        what this box lacks, a line each; writes nothing
-#   plan [WORD...]   which steps would run, and why; writes nothing
-#   run ID SECONDS [WORD...]   the set-up itself; waits that long for another one to end
-# Words: `restart` begins the training again, `revive` does where it died with the box, `resume` lets such runs go on
-# by their own commands; `queue=after:train-1` lets a new run wait for its turn; `only=gpu,smoke`
-# takes steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
-# `run=ID` begins a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`.
-# BOXSTRAP_TOKEN in the environment opens a private repository; what is started never sees it.
+#   preflight        prints what this box lacks, one line each; writes nothing
+#   plan [WORD...]   prints which steps would run, and why; writes nothing
+#   run ID SECONDS [WORD...]   the setup itself; waits that long for another one to end
+# Words: `restart` starts the training again, `revive` does so if it died with the box, `resume` continues such runs
+# with their own commands; `queue=after:train-1` makes a new run wait for its turn; `only=gpu,smoke`
+# runs these steps and what they need, `without=gpu` leaves one out; `adopt` takes a tree that boxstrap did not make.
+# `run=ID` starts a new run whatever ran before, once for that id: `command=BASE64`, `session=NAME`, `gpus=0,1`.
+# BOXSTRAP_TOKEN in the environment opens a private repository; trainings and other commands never see it.
 
 main() {
   begin_script
@@ -56,14 +56,14 @@ read_words() {
   done
 }
 
-# A run may be asked for where the profile has no training of its own.
+# A run may be asked for although the profile has no training of its own.
 with_train() {
   case " ${STEPS[*]} " in *' train '*) return ;; esac
   NEEDS[train]=${STEPS[*]}
   STEPS+=(train) REPO_STEPS+=' train'
 }
 
-# keep_only STEP,STEP: they and what they need, in their order.
+# keep_only STEP,STEP: keeps these steps and what they need, in their order.
 keep_only() {
   local name kept=() wanted
   wanted=" $(for name in ${1//,/ }; do closure_of "$name"; done | tr '\n' ' ') "
@@ -94,7 +94,7 @@ plan() {
     for need in ${NEEDS[$name]}; do
       case " $later " in *" $need "*) WHY=after ;; esac
     done
-    # Whether a training would begin again is known as soon as its commit is there.
+    # Whether a training would start again is known as soon as its commit is there.
     case $name:$WHY:$later in train:after:*' repo'*) ;; train:after:*) WHY= ;; esac
     [ -n "$WHY" ] || find_reason "$name" 2>/dev/null
     if [ -n "$WHY" ] && left_alone "$name"; then WHY=alive; fi
@@ -109,7 +109,7 @@ plan() {
 setup() {
   local taken=0
   open_setup "$1"
-  # Who asks for a run does not ask for the same as who asks for a setup, or for another run.
+  # A request for a run is not the same as a request for a setup, or for another run.
   [ -z "$RUN_ID" ] || SCRIPT_ID+=+$RUN_ID
   take_lock "$2" || taken=$?
   case $taken in
@@ -120,13 +120,13 @@ setup() {
   prepare_box
   ! is_begun || finish 0
   [ -z "$RUN_ID" ] || choose_tree
-  # From here on a look at the box asks this script whether it is still right.
+  # From here on a probe asks this script whether the box is still right.
   [ -n "$ONLY" ] || install_script
   [ -z "$REVIVE" ] || ! last_run_died || RESTART=yes
   [ -z "$RESTART" ] || stop_alive_run
   [ -z "$RUN_ID" ] || RESTART=yes
   ALIVE_RUN=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || :
-  # A pipe of our own, to which the steps write.
+  # The pipe to which the steps write their events.
   exec 3<> <(:)
   run_graph
   forget_secrets
@@ -134,21 +134,21 @@ setup() {
   finish "$SETUP_EXIT"
 }
 
-# finish EXIT [CODE]: the last line of the events, then the end.
+# finish EXIT [CODE]: writes the last event, then ends.
 finish() {
   end_setup "$@"
   exit 0
 }
 
 cancel() {
-  # It comes in the middle of anything, of an `IFS= read` too.
+  # The signal may come in the middle of anything, even of an `IFS= read`.
   local IFS=$' \t\n'
   trap '' TERM INT
   end_others
   finish 7 cancelled
 }
 
-# One for each repository; `setup.sh` is the last. That of a run in a tree beside is `run.sh`: a setup is of the main tree.
+# Each repository has its own; the box's `setup.sh` links to the last. A run in a tree beside has `run.sh` instead.
 install_script() {
   local own=$BOX_HOME/steps/$REPO_KEY/setup.sh beside=''
   [ -d "${own%/*}" ] || mkdir -p "${own%/*}"

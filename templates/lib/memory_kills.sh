@@ -1,16 +1,16 @@
 # shellcheck shell=sh
-# memory_kills: processes that the kernel killed for memory while a run lived. POSIX sh: the runner calls it through
-# processes.sh. The nearest cgroup (v1 or v2) that counts them has the number; others' in the same container count too.
-# The kernel's log, where it can be read, has the name, and what it held.
+# memory_kills: processes that the kernel killed for memory while a run was alive. POSIX sh: the runner calls it through
+# processes.sh. The number is from the nearest cgroup (v1 or v2) that counts, others in the same container included.
+# The name, and how much memory it held, are from the kernel's log, if that can be read.
 
-# note_kills RUN PID: how many there were when the run began.
+# note_kills RUN PID: notes how many there were when the run started.
 note_kills() {
   find_counter /proc/mounts "/proc/$2/cgroup"
   ! count_kills "$_counter" || printf '%s %s %s\n' "$_kills" "$(limit_of "${_counter%/*}")" "$_counter" >"$1/kills"
 }
 
-# keep_kills RUN RC: notes in `killed` how many there were since, the limit, what the last one held, and its name. None
-# is worth a word only where something killed the run.
+# keep_kills RUN RC: notes in `killed` how many there were since, the limit, what the last one held, and its name. Zero
+# is noted only if something killed the run.
 keep_kills() {
   _before='' _counter='' _count='' _limit=-
   { read -r _before _limit _counter <"$1/kills"; } 2>/dev/null || :
@@ -22,7 +22,7 @@ keep_kills() {
   printf '%s %s %s %s\n' "$_count" "$_limit" "$_held" "$_name" >"$1/killed"
 }
 
-# find_counter MOUNTS CGROUPS: sets _counter to the file that counts, from where a process is up to the root.
+# find_counter MOUNTS CGROUPS: sets _counter to the nearest file that counts, from a process's cgroup up to the root.
 find_counter() {
   _counter='' _v1='' _v2=''
   while read -r _ _at _type _options _; do
@@ -39,7 +39,7 @@ find_counter() {
   done <"$2"
 }
 
-# nearest POINT PATH FILE: a container may not see the path that it has, only what lies above.
+# nearest POINT PATH FILE: sets _counter. A container may not see its own path, only what is above it.
 nearest() {
   _path=${2%/}
   until [ -r "$1$_path/$3" ]; do
@@ -49,7 +49,7 @@ nearest() {
   _counter=$1$_path/$3
 }
 
-# count_kills FILE: sets _kills; 1 where it doesn't say.
+# count_kills FILE: sets _kills; 1 if the file doesn't say.
 count_kills() {
   _kills=''
   [ -r "$1" ] || return 1
@@ -57,7 +57,7 @@ count_kills() {
   [ -n "$_kills" ]
 }
 
-# limit_of CGROUP: bytes, or `-`; v1 has a number of 19 digits where there is none.
+# limit_of CGROUP: prints bytes, or `-`; v1 has a number of 19 digits if there is no limit.
 limit_of() {
   _limit=''
   { read -r _limit <"$1/memory.max" || read -r _limit <"$1/memory.limit_in_bytes"; } 2>/dev/null || :
@@ -65,15 +65,15 @@ limit_of() {
   printf '%s\n' "$_limit"
 }
 
-# find_last_kill RUN: sets _name and _held (bytes) of the last one since the run began, `-` where none is known;
-# _is_child where it was the run's own first process.
+# find_last_kill RUN: sets _name and _held (bytes) of the last one since the run started, `-` if unknown;
+# _is_child if it was the run's own first process.
 find_last_kill() {
   _name=- _held=- _is_child='' _child=''
   { { read -r _ && read -r _child; } <"$1/pid"; } 2>/dev/null || :
   _line=$(dmesg 2>/dev/null | grep 'Killed process' | tail -n 1)
   _at=${_line%%.*} _at=${_at#*[} _at=${_at##* } _began=${_child#* } _began=${_began%% *}
   _held=${_line##*anon-rss:} _held=${_held%%kB*}
-  # The log counts seconds since the start, processes hundredths of them.
+  # The log counts seconds since boot, process start times are in hundredths of them.
   case "$_at $_began $_held" in *[!0-9\ ]* | ' '* | *' ' | *'  '*) _held=- && return ;; esac
   [ "$_at" -ge $((_began / 100 - 1)) ] || { _held=- && return; }
   _line=${_line##*Killed process } _held=$((_held * 1024))

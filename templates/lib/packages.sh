@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# packages: the box's own package manager, where root or sudo allows.
+# packages: the box's own package manager, if root or sudo allows it.
 
-# Manager and its install command; the first that is here is used.
+# The first one that is installed is used.
 MANAGERS=(apt-get dnf yum microdnf zypper pacman apk)
 
 manager() {
@@ -24,7 +24,7 @@ as_root() {
   if [ "$EUID" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
 }
 
-# A lock of another package run is waited for, LOCK_PATIENCE seconds, and never broken.
+# apt waits LOCK_PATIENCE seconds for the lock of another package run, and never breaks it.
 APT=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=a apt-get -qq -o DPkg::Lock::Timeout="$LOCK_PATIENCE"
   -o Acquire::Retries=3 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 -o Dpkg::Use-Pty=0
   -o Dpkg::Options::=--force-confold)
@@ -44,8 +44,8 @@ install_packages() {
   esac
 }
 
-# A run that was cut short leaves its journal, or packages half-way; until that is worked off, other runs
-# refuse. While another run holds the lock it is that one's own business.
+# A package run that was cut short leaves its journal, or packages half-installed; until that is finished, other runs
+# refuse to work. While another run holds the lock, finishing is that run's business.
 mend_dpkg() {
   local out
   [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || [ -n "$(dpkg --audit 2>/dev/null)" ] || return 0
@@ -56,7 +56,7 @@ mend_dpkg() {
   [ -z "$(dpkg --audit 2>/dev/null)" ] || apt_install --fix-broken
 }
 
-# Another package run is waited for, LOCK_PATIENCE seconds, and never broken. Who it is, the kernel says.
+# Waits for another package run, LOCK_PATIENCE seconds, and never breaks its lock. The kernel says which process it is.
 await_other_package_run() {
   local until=$((SECONDS + LOCK_PATIENCE)) pid told=
   while pid=$(lock_holder) && [ -n "$pid" ]; do
@@ -73,7 +73,7 @@ await_other_package_run() {
 
 name_of() { cat "/proc/$1/comm" 2>/dev/null || printf 'ended\n'; }
 
-# The process that holds a lock of dpkg or apt, out of /proc/locks (proc(5)): number 5 is it, 6 ends in the inode.
+# Prints the process that holds a lock of dpkg or apt, by /proc/locks (proc(5)): field 5; field 6 ends in the inode.
 lock_holder() {
   local inodes
   inodes=$(stat -c %i /var/lib/dpkg/lock-frontend /var/lib/dpkg/lock /var/lib/apt/lists/lock /var/cache/apt/archives/lock 2>/dev/null)
@@ -81,7 +81,7 @@ lock_holder() {
     { n = split($6, at, ":"); if ($2 != "->" && $5 > 0 && at[n] in wanted) { print $5; exit } }' /proc/locks 2>/dev/null
 }
 
-# The lists are fetched where there are none, or where they are over a day old.
+# Fetches the lists if there are none, or if they are over a day old.
 refresh_apt() {
   [ -n "$(find /var/lib/apt/lists -maxdepth 1 -name '*_Packages*' -mtime -1 -print -quit 2>/dev/null)" ] ||
     with_retries apt_update
@@ -92,7 +92,7 @@ apt_update() {
   await_other_package_run # full
   out=$(as_root "${APT[@]}" update 2>&1 9>&-) || rc=$?
   printf '%s\n' "$out" >&2
-  # apt calls a half-fetched index a warning; what it lacks then looks like a missing package.
+  # apt only warns of a half-fetched index; a package that is not in it then looks like a missing one.
   case $rc:$out in 0:*'Failed to fetch'*) return 1 ;; *) return "$rc" ;; esac
 }
 

@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# packs: is what git keeps still as long as it was? POSIX sh: the queries use it too.
+# packs: do git's packs still have the sizes that they had? POSIX sh: the queries use it too.
 
-# packs_right LIST DIR: each file of the list (SIZE NAME) that is still in DIR has its size. A pack never
-# changes; one that is gone was packed anew, or its commit can't be read and that is seen elsewhere.
+# packs_right LIST DIR: whether each file of the list (SIZE NAME) that is still in DIR has its size. A pack never
+# changes; one that is gone was repacked, or its commit can't be read, which is noticed elsewhere.
 packs_right() {
   [ -s "$1" ] || return 0
   _list=$1 _dir=$2 _listed=' '

@@ -1,20 +1,20 @@
 # shellcheck shell=bash
-# place: a snapshot's files in the tree. The step `repo` and the query `sync` place with these functions alone.
+# place: puts a snapshot's files into the tree. The step `repo` and the query `sync` place only with these functions.
 #
-#   place_snapshot   the tree holds REPO_SNAPSHOT's files, and its HEAD is REPO_COMMIT; ends with `fail` and a list
-#                    where something of the box's own is in the way. The store must have REPO_SNAPSHOT by then.
-#   is_placed        whether the snapshot placed last is this one: no process is started
-#   $NOTES/repo.switch    a file that is there while files are switched, and after a switch that was cut short
+#   place_snapshot   makes the tree hold REPO_SNAPSHOT's files, with REPO_COMMIT as HEAD; ends with `fail` and a list
+#                    if something of the box's own is in the way. The store must have REPO_SNAPSHOT by then.
+#   is_placed        whether this snapshot was the last one placed; starts no process
+#   $NOTES/repo.switch    a file that exists while files are switched, and after a switch that was cut short
 #
-# Two git folders look at one tree. `$REPO_DIR/.git` is the person's: HEAD is the commit, so that their git shows what
-# the snapshot changes. $PLACED is ours, a worktree of the store: its index is what boxstrap placed, byte for byte. A
-# file is written over or goes only if it is in that index and its content is unchanged. The shorter editions make none
-# beside a tree, and ask the person's git; the full script takes such a tree over.
+# Two git folders track one tree. `$REPO_DIR/.git` is the user's: HEAD is the commit, so that their git shows what the
+# snapshot changes. $PLACED is boxstrap's, a worktree of the store: its index is what boxstrap placed, byte for byte. A
+# file is overwritten or removed only if it is in that index and its content is unchanged. The shorter editions make
+# no such folder, and ask the user's git; the full script takes such a tree over.
 #
 # Needs base, git, git_locks, packs and repository (lib/); the names of `settle_names` and the script's REPO_ variables;
-# STEP_CODE, the file that takes `fail`'s code; STEP_LOG, where standard error goes; `emit`, which tells a caution.
-# `set -e` must be on, and the setup's lock held. Who places outside of a setup writes COMMIT, or COMMIT+SNAPSHOT where
-# these differ, as second word into the stamp NOTES/repo.ok.
+# STEP_CODE, the file for `fail`'s code; STEP_LOG, where standard error goes; `emit`, which reports a caution.
+# `set -e` must be on, and the setup's lock held. Code that places files outside a setup writes COMMIT, or
+# COMMIT+SNAPSHOT if these differ, as the second word into the stamp NOTES/repo.ok.
 
 place_snapshot() {
   raw_store # full
@@ -32,14 +32,14 @@ place_snapshot() {
   note_placed
 }
 
-# An earlier version's tree has no folder of ours beside it: there HEAD tells what was placed.
+# An earlier version's tree has no $PLACED: there HEAD says what was placed.
 is_placed() {
   local placed=$REPO_COMMIT
   [ ! -d "$PLACED" ] || { read -r placed <"$PLACED/HEAD"; } 2>/dev/null || return
   [ "$placed" = "$REPO_SNAPSHOT" ]
 }
 
-# Files are taken from the store as they are, whatever .gitattributes says: they travelled so. Its index is one file.
+# Files are taken from the store byte for byte, as they were sent, whatever .gitattributes says. Its index is one file.
 raw_store() {
   [ ! -f "$REPO_STORE/info/attributes" ] || return 0
   mkdir -p "$REPO_STORE/info"
@@ -47,9 +47,9 @@ raw_store() {
   write_file "$REPO_STORE/info/attributes" 600 $'* -text -ident -filter -working-tree-encoding\n'
 }
 
-# Somebody else's tree is taken only where they say so. Nothing in it is repaired: that may be their work.
+# Somebody else's tree is taken only if the user says so. Nothing in it is repaired: it may be their work.
 adopt_tree() {
-  # A file named .git is a worktree's or a submodule's: its repository lies elsewhere.
+  # A file named .git is a worktree's or a submodule's: its repository is elsewhere.
   [ -d "$REPO_DIR/.git" ] || fail tree-in-the-way "$REPO_DIR is there already and is not a git repository" "move it away on the box, or choose another box.workdir" # full
   [ "${ADOPT:-no}" = yes ] || # full
     fail tree-not-ours "boxstrap did not make $REPO_DIR" "--adopt takes it; or move it away, or choose another box.workdir"
@@ -67,7 +67,7 @@ check_out_whole() {
   mkdir -p "${REPO_DIR%/*}"
   rm -rf -- "$PLACED" "$NOTES/repo.adopted" "$NOTES/repo.switch"
   box_git init -q --template= ${format:+"$format"} "$REPO_DIR"
-  # On the same disk the objects are linked, not copied; else, or of a shallow history, git fetches.
+  # On the same disk objects are linked, not copied; on another one, or with a shallow history, git fetches them.
   cp -Rl "$REPO_STORE/objects/." "$REPO_DIR/.git/objects/" 2>/dev/null || : # full
   rm -f -- "$BOX_HOME"/trees/boxstrap-"$BASHPID"/.git/objects/pack/*.keep # full
   { [ ! -f "$REPO_STORE/shallow" ] && work_git cat-file -e "$REPO_COMMIT^{commit}" 2>/dev/null; } || # full
@@ -79,28 +79,28 @@ check_out_whole() {
   [ "$REPO_SNAPSHOT" = "$REPO_COMMIT" ] || work_git read-tree -i -m "$REPO_COMMIT" # full
   move_head
   mv -T "$REPO_DIR" "$tree"
-  # Where others' are beside it, it ends as after a kill, whose leavings the next setup sweeps.
+  # If another tree is still in there, this fails, as after a kill, and the next setup sweeps the leftovers.
   rmdir -- "${REPO_DIR%/*}"
 }
 
-# A worktree's git folder as git knows it, outside of the list that git keeps of its own.
+# Makes a worktree's git folder as git expects it, but not in git's own list of worktrees.
 begin_placed() {
   mkdir -p "$PLACED"
   name_store
   printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
 }
 
-# Where the store lies from there: both lie on the same volume, wherever that is.
+# Notes where the store is, relative to $PLACED: both are on the same volume, wherever that is mounted.
 name_store() { realpath -m --relative-to="$PLACED" -- "$REPO_STORE" >"$PLACED/commondir"; }
 
-# A tree of an earlier version, of the minimal edition or of a person: what stands in it is HEAD's, and what differs
-# from that is somebody's. The index has the files' times, so that nothing is read or written again.
+# For a tree of an earlier version, of the minimal edition or of a user: what HEAD has counts as placed, and what
+# differs from it as somebody's edit. The index has the files' times, so that nothing is read or written again.
 take_over() {
   local own=$PLACED commit placed
   local PLACED=$own.new.$BASHPID
   begin_placed
   commit=$(work_git rev-parse -q --verify 'HEAD^{commit}') || :
-  # Ours was there, and is lost.
+  # There was a $PLACED, and it is lost.
   ! placed=$(lost_snapshot "$commit") || commit=$placed
   [ -n "$commit" ] || { placed_as_index && commit=$(<"$PLACED/HEAD"); }
   cp -p "$REPO_DIR/.git/index" "$PLACED/index" 2>/dev/null || :
@@ -110,14 +110,14 @@ take_over() {
   mv -T "$PLACED" "$own"
 }
 
-# lost_snapshot COMMIT: what was placed last with this HEAD, by our note, where its objects are here.
+# lost_snapshot COMMIT: prints what was placed last with this HEAD, by the note, if its objects are here.
 lost_snapshot() {
   local commit snapshot
   { read -r commit && read -r snapshot; } 2>/dev/null <"$NOTES/repo.placed" && [ "$commit" = "$1" ] &&
     placed_git rev-parse -q --verify "$snapshot^{commit}"
 }
 
-# The index is what was placed: HEAD becomes a commit of it, whether or not its blobs are here.
+# The index is what was placed: makes HEAD a commit of it, whether or not its blobs are here.
 placed_as_index() {
   local tree commit
   printf 'ref: refs/heads/none\n' >"$PLACED/HEAD"
@@ -126,11 +126,11 @@ placed_as_index() {
   write_file "$PLACED/HEAD" 600 "$commit"$'\n'
 }
 
-# What was edited, added or committed on the box is never overwritten: git refuses, and we say what it found.
+# What was edited, added or committed on the box is never overwritten: git refuses, and the step lists what it found.
 update_in_place() {
   local old said refs
   local placed # full
-  # Where HEAD stands, the branch, and what was placed last; of what isn't there that it is missing.
+  # The commits of HEAD, of the branch, and of what was placed last; for one that does not exist git says `missing`.
   mapfile -t refs < <(work_git cat-file --batch-check='%(objectname)' <<<"HEAD^{commit}"$'\n'"refs/heads/$REPO_BRANCH^{commit}"$'\nrefs/boxstrap/placed')
   old=${refs[0]-}
   old=${old##* missing}
@@ -156,7 +156,7 @@ update_in_place() {
   case $said in *'error: unable to '*) printf '%s\n' "$said" >&2 && drop_unwritten "$placed" ;; esac # full
   switch_index "$old"
   move_head
-  # Before the note goes: a power cut takes back what is not on the disk, and its name may be there long before.
+  # Before the note goes: after a power cut, a file's name may be on the disk long before its content.
   to_disk "$PLACED/HEAD" "$PLACED/index" # full
   [ "$old" = "$REPO_COMMIT" ] || # full
     (cd "$REPO_DIR/.git" && to_disk HEAD index refs/boxstrap/placed ${REPO_BRANCH:+"refs/heads/$REPO_BRANCH"}) # full
@@ -165,8 +165,8 @@ update_in_place() {
 
 to_disk() { sync -- "$@" 2>/dev/null || :; }
 
-# Of files that it could not write git tells in words alone, and takes them for placed. They are taken out of what was
-# placed, so that they are written once there is room.
+# git only prints a message about files that it could not write, and takes them for placed. They are removed from what
+# was placed, so that they are written once there is room.
 drop_unwritten() {
   local file lost=()
   while IFS= read -r -d '' file; do
@@ -183,14 +183,14 @@ drop_unwritten() {
   not_written
 }
 
-# Ends the step where that is why git failed; else 1.
+# Ends the step if that is why git failed; else 1.
 no_room() { [ "$(classify_error "$STEP_LOG")" = disk-full ] && not_written; }
 
 not_written() {
   fail disk-full "not every file could be written (listed above)" "make room on the box, then run the same command again"
 }
 
-# A folder that somebody made a link on the box, to a larger disk say: git would put a folder in its place.
+# Finds folders that somebody replaced with a link, to a larger disk for example: git would put a folder in its place.
 linked_folders() {
   local file folder found=
   while IFS= read -r -d '' file; do
@@ -213,7 +213,7 @@ box_edits() {
     "on the box: commit or stash them, or discard them with \`git checkout HEAD -- FILE\`; then set up again"
 }
 
-# must_know NAME COMMIT: it holds nothing but what was sent to this box, or what the new commit builds on.
+# must_know NAME COMMIT: fails unless it was sent to this box, or the new commit builds on it.
 must_know() {
   case $2 in '' | *missing | "$REPO_COMMIT" | "${refs[2]-}") return 0 ;; esac
   ! store_git show-ref -q --verify "refs/boxstrap/$2" || return 0
@@ -224,7 +224,7 @@ must_know() {
   fi
 }
 
-# Ignored files too are the box's own, and may be worth more than all others. Prints what git said.
+# Ignored files are the box's own too, and may be worth more than all others. Prints what git said.
 switch_files() {
   local said
   said=$(tree_git checkout -q --no-overwrite-ignore --detach "$REPO_SNAPSHOT" -- 2>&1) ||
@@ -233,8 +233,8 @@ switch_files() {
   printf '%s\n' "$said" # full
 }
 
-# Of the files in the way, those that stand here as the snapshot has them, or as HEAD does, which is known: edits that
-# went home and came back, or were discarded here. They are taken for placed; 1 where there are none.
+# Files in the way that are as the snapshot has them, or as HEAD does, are known: edits that were brought home and came
+# back, or were discarded here. They count as placed; 1 if there are none.
 take_known() {
   local tree taken=1
   for tree in "$REPO_SNAPSHOT" "$(work_git rev-parse -q --verify HEAD)"; do
@@ -252,7 +252,7 @@ take_known() {
 }
 known_git() { GIT_INDEX_FILE=$PLACED/index.known placed_git "$@"; }
 
-# changed_in TREE: its entries that differ from what was placed, of files that are there, as update-index reads them.
+# changed_in TREE: prints its entries that differ from what was placed, if the file exists, as update-index reads them.
 changed_in() {
   local row file fields
   while IFS= read -r -d '' row && IFS= read -r -d '' file; do
@@ -262,11 +262,11 @@ changed_in() {
   done < <(placed_git diff-index --cached --no-renames -z "$1" --)
 }
 
-# switch_index OLD [-n]: the person's index follows; what they staged stays. With -n it is only tried.
+# switch_index OLD [-n]: moves the user's index along; what they staged stays. With -n it is only tried.
 switch_index() { [ "$1" = "$REPO_COMMIT" ] || work_git read-tree -i -m ${2+"$2"} ${1:+"$1"} "$REPO_COMMIT"; }
 
-# HEAD, its branch, and what marks a tree of ours. `origin` is the real one, without a user in it; the store never
-# shows. No remote is ever removed, and in an adopted tree none is changed.
+# Moves HEAD and its branch, and marks the tree as boxstrap's. `origin` is the real one, without a user in it; the store
+# never shows. No remote is ever removed, and in an adopted tree none is changed.
 move_head() {
   if [ -n "$REPO_URL" ] && [ ! -e "$NOTES/repo.adopted" ]; then
     [ "$(work_git config --get remote.origin.url)" = "$REPO_URL" ] || # full
@@ -282,12 +282,12 @@ $to $REPO_COMMIT"
   fi
 }
 
-# After success: what the checks compare with.
+# After success: notes what the checks compare with.
 note_placed() {
   note_packs "$REPO_STORE/objects/pack" "$REPO_STORE/packs" # full
   note_packs "$REPO_DIR/.git/objects/pack" "$NOTES/repo.packs" # full
   write_if_changed "$NOTES/repo.placed" 600 "$REPO_COMMIT"$'\n'"$REPO_SNAPSHOT"$'\n'
-  # Nobody here knew it, and the box fetched it by itself.
+  # The first commit was not known before, and the box fetched it itself.
   [ "$NOTES" = "${NOTES%/beside/*}" ] || return 0 # full
   [ -s "$NOTES/repo.root" ] || root_of "$REPO_STORE" | write_file "$NOTES/repo.root" 600
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# process: is a process that was written down still the same one? POSIX sh: the queries use it too.
+# process: is a recorded process still the same one? POSIX sh: the queries use it too.
 
-# A process by number, start time and boot, since numbers are used again: find_identity PID sets _identity.
+# find_identity PID: sets _identity to number, start time and boot, since process numbers are reused.
 find_identity() {
   { read -r _stat <"/proc/$1/stat"; } 2>/dev/null || return 1
   { read -r _boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || _boot=none
@@ -13,21 +13,21 @@ find_identity() {
 # identity PID: prints it.
 identity() { find_identity "$1" && printf '%s\n' "$_identity"; }
 
-# claim RUN: this process is its runner from now on, whose end will have room on a disk that is full by then.
+# claim RUN: makes this process its runner, and reserves room for the exit code in case the disk is full by then.
 claim() {
   [ ! -e "$1/pid" ] &&                                 # full
     { [ -f "$1/exit.new" ] || echo >"$1/exit.new"; } && # full
     identity $$ >"$1/pid.new" && mv "$1/pid.new" "$1/pid"
 }
 
-# alive "PID START BOOT": it runs, and it is no zombie.
+# alive "PID START BOOT": whether it runs and is no zombie.
 alive() {
   [ -n "$1" ] || return 1
   find_identity "${1%% *}" && [ "$_identity" = "$1" ] || return 1
   case ${_stat##*) } in Z*) return 1 ;; *) return 0 ;; esac
 }
 
-# The processes of a session, but this one: members SID.
+# members SID: prints the processes of a session, except this one.
 members() {
   for _dir in /proc/[0-9]*; do
     { read -r _stat <"$_dir/stat"; } 2>/dev/null || continue

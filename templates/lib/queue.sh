@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC3013 # every sh there is knows -nt
-# queue: runs that wait for their turn on this box; the first made is the first begun. POSIX sh: the queries use it too.
-# What a run waits for stands in its `queue`: `after RUN` (that ended with 0), `after-any RUN` (it ended), `gpus` (no
-# other run has its GPUs). A process waits for each, noted in `waiter`. One decides at a time, with the lock held: a run
-# leaves the queue by `pid`, when it begins, or by `exit`.
+# queue: runs that wait for their turn on this box; the first made starts first. POSIX sh: the queries use it too.
+# A run's `queue` says what it waits for: `after RUN` (that ended with 0), `after-any RUN` (it ended), `gpus` (no other
+# run has its GPUs). A process waits for each, noted in `waiter`. Only the holder of the lock decides: a run leaves the
+# queue by `pid`, when it starts, or by `exit`.
 
-# may_begin RUN: 0 its turn has come, 1 not yet, 2 never, for the run before it failed.
+# may_begin RUN: 0 its turn has come, 1 not yet, 2 never, because the run before it failed.
 may_begin() {
   read -r _for _before <"$1/queue"
   case $_for in gpus) has_gpus "$1" && return || return 1 ;; esac
@@ -13,16 +13,16 @@ may_begin() {
   _state=gone
   [ ! -d "$_before" ] || _state=$(run_state "$_before")
   case $_for:$_state in
-    # One that died may yet go on.
+    # A run that died may still be resumed.
     *:running | *:queued | *:waiting | after:died) return 1 ;;
-    # One that was stopped in time for its own end may have 0, and did not do its work.
+    # A run that was stopped may have ended with 0, and did not do its work.
     after:'finished 0') ! grep -qsx stop "$_before/ended" || return 2 ;;
     after-any:*) return 0 ;;
     *) return 2 ;;
   esac
 }
 
-# last_of RUN: the run that in the end went on from it; itself where none did.
+# last_of RUN: prints the last run that resumed it, directly or not; itself if none did.
 last_of() {
   _last=$1 _next=$1
   while [ -n "$_next" ]; do
@@ -37,7 +37,7 @@ last_of() {
   printf '%s\n' "$_last"
 }
 
-# has_gpus RUN: no run that lives has one of its GPUs, and none that is before it in the queue wants one.
+# has_gpus RUN: whether no live run has one of its GPUs, and none before it in the queue wants one.
 has_gpus() {
   for _other in "${1%/*/*}"/*/*/; do
     _other=${_other%/}
@@ -49,7 +49,7 @@ has_gpus() {
   done
 }
 
-# share_gpus RUN RUN: one that names none has all.
+# share_gpus RUN RUN: a run that names no GPUs has all of them.
 share_gpus() {
   _mine=all _theirs=all
   { read -r _mine <"$1/gpus"; } 2>/dev/null || :
@@ -62,8 +62,8 @@ share_gpus() {
   return 1
 }
 
-# missing_gpu BOX_HOME NUMBERS: the first that no GPU of this box has; 1 where each is there, or none was seen. CUDA
-# shows none from such a number on, so that a program computes without, and says nothing.
+# missing_gpu BOX_HOME NUMBERS: prints the first that this box does not have; 1 if it has all, or no GPU was seen. CUDA
+# hides all GPUs from such a number on, and a program then silently computes without them.
 missing_gpu() {
   _count=0
   { while read -r _word _number; do [ "$_word" != gpus ] || _count=$_number; done <"$1/gpu.said"; } 2>/dev/null
@@ -74,13 +74,13 @@ missing_gpu() {
   return 1
 }
 
-# is_before RUN RUN: of those that wait for GPUs; who waits for a run wants none yet.
+# is_before RUN RUN: for runs that wait for GPUs; a run that waits for another run wants none yet.
 is_before() {
   read -r _for _ <"$1/queue"
   [ "$_for" = gpus ] && [ "$2/queue" -nt "$1/queue" ]
 }
 
-# take_out RUN WHY: it will never begin; 1 where it has begun, or is over.
+# take_out RUN WHY: takes it out of the queue; 1 if it has started, or is over.
 take_out() {
   {
     flock 7
@@ -88,24 +88,24 @@ take_out() {
   } 7>>"${1%/*/*/*}/queue.lock"
 }
 
-# leave_queue RUN WHY: with the lock held. Written where room was kept for it: the disk may be full.
+# leave_queue RUN WHY: with the lock held. Writes into room that was reserved: the disk may be full.
 leave_queue() {
   printf '%s\n' "$2" >"$1/ended"
   printf '143\n' 1<>"$1/exit.new" && mv -f "$1/exit.new" "$1/exit"
 }
 
-# revive_queue RUNS PROGRAMS ENV_FILE: each that is queued has its waiter again. With the lock held.
+# revive_queue RUNS PROGRAMS ENV_FILE: gives each queued run a waiter again. With the lock held.
 revive_queue() {
   for _note in "$1"/*/*/queue; do
     _queued=${_note%/queue}
     if [ ! -f "$_note" ] || [ -f "$_queued/exit" ] || [ -f "$_queued/pid" ] || attended "$_queued"; then continue; fi
-    # One that can't be had is no reason to leave the others alone.
+    # If one can't be started, the others still are.
     start_waiter "$_queued" "$2" "$3" || :
   done
 }
 
-# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own, without our locks and pipes. One that can't be noted
-# doesn't stay, so none is started.
+# start_waiter RUN PROGRAMS ENV_FILE: in a session of its own, without our locks and pipes. A waiter that can't be noted
+# would not stay, so none is started.
 start_waiter() {
   echo >"$1/waiter" || return
   detached bash "$2/waiter.sh" "$1" "$3" </dev/null >/dev/null 2>&1 3>&- 6>&- 7>&- 8>&- 9>&- &

@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC3013,SC2154 # every sh there is knows -ef; set in run_state
 # repository: which repository of this box is meant, and which folder is its own. POSIX sh: the queries use it too.
-# Of each is noted in steps/KEY: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
-# `repo.key`, the key that it has here, where somebody else calls it KEY.
+# steps/KEY notes for each one: `repo.root`, the first commit of its main line; `repo.dir`, its folder;
+# `repo.key`, the key that it has here, if somebody else calls it KEY.
 
-# find_repository BOX_HOME KEY ROOT NAME: sets repo_key and repo_dir. Equal first commits are one repository, whoever
-# comes with it; where one knows no first commit (""), its key decides.
+# find_repository BOX_HOME KEY ROOT NAME: sets repo_key and repo_dir. Equal first commits mean one repository, from
+# whichever client; if a first commit is not known (""), the key decides.
 find_repository() {
   repo_key=$2
   { read -r repo_key <"$1/steps/$2/repo.key"; } 2>/dev/null || :
@@ -27,7 +27,7 @@ find_repository() {
   fi
 }
 
-# is_rooted BOX_HOME KEY ROOT: its first commit is this one. What is known of it is in _root.
+# is_rooted BOX_HOME KEY ROOT: whether its first commit is this one. Sets _root to what is known of it.
 is_rooted() {
   _root=
   { read -r _root <"$1/steps/$2/repo.root"; } 2>/dev/null ||
@@ -37,27 +37,27 @@ is_rooted() {
   [ "$_root" = "$3" ]
 }
 
-# root_of GIT_DIR: the first commit of the main line of what was sent; nothing where the history is cut off.
+# root_of GIT_DIR: prints the first commit of the main line of what was sent; nothing if the history is shallow.
 root_of() {
   [ -d "$1" ] && [ ! -f "$1/shallow" ] || return 0
   _sent=$(git --git-dir="$1" -c safe.directory='*' for-each-ref --count=1 --format='%(objectname)' refs/boxstrap 2>/dev/null)
   git --git-dir="$1" -c safe.directory='*' rev-list --first-parent --max-parents=0 "${_sent:-HEAD}" -- 2>/dev/null
 }
 
-# has_folder BOX_HOME KEY: it has one already, in _folder; an earlier version's is called as its key.
+# has_folder BOX_HOME KEY: whether it has one already; sets _folder. An earlier version named it after the key.
 has_folder() {
   { read -r _folder <"$1/steps/$2/repo.dir"; } 2>/dev/null && return
   _folder=${1%/*}/${2%-*}
   [ -e "$1/steps/$2/repo.ok" ] || [ -e "$1/steps/$2/repo.placed" ] || [ -d "$1/runs/$2" ]
 }
 
-# is_taken BOX_HOME FOLDER ROOT: it is another repository's of this box.
+# is_taken BOX_HOME FOLDER ROOT: whether it belongs to another repository of this box.
 is_taken() {
   for _other in "$1"/steps/*/ "$1"/runs/*/; do
     _other=${_other%/}
     has_folder "$1" "${_other##*/}" && [ "$_folder" = "$2" ] && return
   done
-  # A tree of ours without a note: of an earlier box whose volume this is.
+  # A tree of boxstrap's without a note: from an earlier box that had this volume.
   [ -n "$3" ] && placed_by_us "$2" && [ "$(root_of "$2/.git")" != "$3" ]
 }
 
@@ -66,8 +66,8 @@ placed_by_us() {
   [ -e "$1/.git/refs/boxstrap/placed" ] || grep -qs ' refs/boxstrap/placed$' "$1/.git/packed-refs"
 }
 
-# alive_in BOX_HOME KEY FOLDER: the run that lives in this tree, or waits for its turn there; 1 where none does. One of
-# the repository that is in no tree beside (lib/trees.sh) is in its folder: an earlier version noted none.
+# alive_in BOX_HOME KEY FOLDER: prints the run that is alive in this tree or waits for its turn there; 1 if none does.
+# A run of the repository that is in no tree beside (lib/trees.sh) is in its folder: an earlier version noted none.
 alive_in() {
   for _run in "$1"/runs/*/*/; do
     _run=${_run%/} _where=

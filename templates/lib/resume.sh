@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2153 # RUN_DIR is read elsewhere; PLACED is set elsewhere
-# resume: a run that ended before its time goes on as a new one, in the same tree, by the command in its `resume`.
+# resume: a run that ended early continues as a new one, in the same tree, with the command in its `resume`.
 
-# why_not_resumed RUN: alive, over, unknown (how), held (its tree), changed (its tree); nothing where it can go on.
+# why_not_resumed RUN: alive, over, unknown (how), held (its tree), changed (its tree); nothing if it can continue.
 why_not_resumed() {
   local dir placed='' made=''
   case $(run_state "$1") in
@@ -19,7 +19,7 @@ why_not_resumed() {
   [ "$placed" = "$made" ] || printf 'changed\n'
 } 2>/dev/null
 
-# resume_run RUN [ID]: sets RUN_DIR.
+# resume_run RUN [ID]: starts the new run, and sets RUN_DIR to it.
 resume_run() {
   local file name=${1##*/} tmp=${1%/*}/.new.$BASHPID number=1
   while [ -e "${1%/*}/${name%-*}-$number" ]; do number=$((number + 1)); done
@@ -38,7 +38,7 @@ resume_run() {
   begin_run "$RUN_DIR"
 }
 
-# died_runs: of each tree the run that was begun last, where it died and can go on.
+# died_runs: prints the last started run of each tree, if it died and can continue.
 died_runs() {
   local dir tree
   local -A last=()
@@ -52,7 +52,7 @@ died_runs() {
   done
 }
 
-# Those that died with the box go on, all of them: they ran side by side before.
+# Resumes all runs that died with the box: they ran in parallel before.
 resume_died() {
   local dir dirs
   mapfile -t dirs < <(died_runs)

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# reuse: what the image brings of the environment is copied where that is quicker than fetching it. Nothing here
-# fails a setup: what can't be reused is fetched.
+# reuse: copies packages that the image already has, if that is faster than fetching them. Nothing here fails a
+# setup: what can't be reused is fetched.
 
-# find_image: what there is, in $SETUP_DIR/images; in `image_path`, where its interpreters lie, to be asked first. Of two
-# places that bring the same, the first is taken.
+# find_image: writes what there is to $SETUP_DIR/images, and to `image_path` the folders of its interpreters, which are
+# tried first. If two places have the same, the first one counts.
 find_image() {
   [ "$REUSE" = auto ] && [ "$INSTALLER" = uv ] && [ -z "$IS_LOCAL$CONDA" ] || return 0
   find_roots "${VIRTUAL_ENV-}" "${CONDA_PREFIX-}" /venv/* /opt/venv /opt/conda /opt/conda/envs/* /usr/local /usr \
@@ -12,8 +12,8 @@ find_image() {
   reuse find "$BOX_HOME/gpu.json" "$BOX_HOME" "$VENV_DIR" "$SETUP_DIR/images" "${ROOTS[@]}" >"$SETUP_DIR/image_path"
 }
 
-# find_roots PLACE...: the environments that hold something to copy, in ROOTS: among those, else that of the Python that a
-# login shell would start.
+# find_roots PLACE...: sets ROOTS to those environments that have something to copy; if there are none, to that of the
+# Python that a login shell would start.
 find_roots() {
   local root
   ROOTS=()
@@ -25,13 +25,13 @@ find_roots() {
   ! holds_packages "$ROOT" || ROOTS=("$ROOT")
 }
 
-# holds_packages ENVIRONMENT: pip or uv installed something, and it isn't ours. A look that starts nothing; what can be
-# copied is judged by image_packages.py.
+# holds_packages ENVIRONMENT: whether pip or uv installed something in it, and it isn't ours. Starts no process;
+# image_packages.py decides what can be copied.
 holds_packages() {
   local info by
   [ -n "$1" ] && [ ! -e "$1/.boxstrap" ] || return
   for info in "$1"/lib/python3.*/{site,dist}-packages/*.dist-info; do
-    # With these an environment begins.
+    # A new environment has these.
     case ${info##*/} in pip-* | setuptools-* | wheel-*) continue ;; esac
     { read -r by <"$info/INSTALLER"; } 2>/dev/null || continue
     case $by in pip | uv) return 0 ;; esac
@@ -39,8 +39,8 @@ holds_packages() {
   return 1
 }
 
-# find_login_root FILE: the environment of the Python that a login shell would start, in ROOT; what it says goes into FILE.
-# That of the system was looked at, and is not begun for it. Whatever its start-up files print or start, three seconds are all.
+# find_login_root FILE: sets ROOT to the environment of the Python that a login shell starts; its output goes to FILE.
+# The system's was checked already and is not started. Start-up files get three seconds, whatever they print or start.
 find_login_root() {
   local line
   ROOT=
@@ -56,7 +56,7 @@ find_login_root() {
 
 reuse() { "$BOX_HOME/agent/bin/python" -B "$PROGRAMS/reuse.py" "$@" 3>&- 9>&-; }
 
-# reuse_image NOTE: into the environment that was just made. By the shadow uv says what it would keep of the image's.
+# reuse_image NOTE: copies into the environment that was just made. uv says of a shadow what it would keep.
 reuse_image() {
   local shadow=$SETUP_DIR/shadow
   [ -s "$SETUP_DIR/image_path" ] || return 0
@@ -65,13 +65,13 @@ reuse_image() {
   rm -rf -- "$shadow"
 }
 
-# would_install ENVIRONMENT: what uv would do to it; it does nothing.
+# would_install ENVIRONMENT: prints what uv would do to it, without doing it.
 would_install() {
   local arguments=() VENV_DIR=$1
   find_arguments && run_uv "${arguments[@]}" --exact --dry-run
 }
 
-# copy_packages NOTE: what was reused is noted, for a profile that says `never` later.
+# copy_packages NOTE: notes what was reused, for a profile that says `never` later.
 copy_packages() {
   local word first second third note=$1
   reuse copy "$BOX_HOME/gpu.json" "$VENV_DIR" "$SETUP_DIR/images" "$SETUP_DIR/kept" |

@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC2154 # set in process
 # run_processes: every process of a run, wherever it went, and how they end. POSIX sh: the queries use it too.
-# Known by the run's cgroup, by the mark in their environment, and by descent: a box may allow no cgroup, a program
-# may write over its environment, and an orphan has no parent that could tell.
+# They are known by the run's cgroup, by the mark in their environment, and by descent: a box may allow no cgroup, a
+# program may overwrite its environment, and an orphan has lost the parent that would show its run.
 
-# track RUN PID: the mark that its processes carry, and a cgroup (v2) of its own around the first, where the box
-# lets us make one; else that is empty. A runner that tracks its run ends all of it.
+# track RUN PID: notes the mark that its processes carry, and a cgroup (v2) of its own around the first, if the box
+# lets us make one; else an empty line. A runner that tracks its run ends all of it.
 track() {
   _point='' _path='' _id=$2
   while read -r _ _at _type _; do [ "$_type" != cgroup2 ] || _point=$_at; done </proc/mounts
@@ -21,7 +21,7 @@ track() {
   note_kills "$1" "$2"
 }
 
-# processes_of RUN: its processes, a line each, as `identity` writes them.
+# processes_of RUN: prints its processes, one a line, as `identity` writes them.
 processes_of() {
   _all=' ' _grown=yes
   for _pid in $(first_of "$1"); do
@@ -45,7 +45,7 @@ processes_of() {
   done
 }
 
-# first_of RUN: those that are known by themselves, by number or by a file in /proc.
+# first_of RUN: prints those that are known directly, by number or by a file in /proc.
 first_of() {
   _group='' _child='' _mark=$1
   { read -r _group <"$1/cgroup"; } 2>/dev/null || :
@@ -53,14 +53,14 @@ first_of() {
   { { read -r _ && read -r _child; } <"$1/pid"; } 2>/dev/null || :
   ! alive "$_child" || printf '%s\n' "${_child%% *}"
   { read -r _mark <"$1/mark"; } 2>/dev/null || :
-  # The same folder may go by another path.
+  # The same folder may have another path.
   grep -lszxF -e "BOXSTRAP_RUN=$_mark" -e "BOXSTRAP_RUN=$(readlink -f "$1")" /proc/[0-9]*/environ
 }
 
-# signal_all SIGNAL: to the processes on its standard input.
+# signal_all SIGNAL: sends it to the processes on standard input.
 signal_all() { while read -r _pid _; do kill -s "$1" "$_pid" 2>/dev/null || :; done; }
 
-# living RUN KNOWN: its processes, and those known before that live yet.
+# living RUN KNOWN: prints its processes, and those known before that are still alive.
 living() {
   processes_of "$1"
   [ -z "$2" ] || printf '%s\n' "$2" | while IFS= read -r _one; do
@@ -68,16 +68,16 @@ living() {
   done
 }
 
-# grace_of RUN: the second until which its processes may end by themselves, if they are asked now.
+# grace_of RUN: prints the second until which its processes may end on their own, if they are asked now.
 grace_of() {
   _grace=''
   { read -r _grace <"$1/grace"; } 2>/dev/null || :
-  # An earlier version's run says none.
+  # An earlier version's run has none noted.
   printf '%s\n' "$(($(date +%s) + ${_grace:-10}))"
 }
 
-# reap RUN KNOWN KILL: waits for their end, and kills what is left at the second KILL. What lives on even so
-# (another user's, or stuck in a driver), a line each: number, user, name.
+# reap RUN KNOWN KILL: waits for them to end, and kills what is left at the second KILL. Prints what is alive even then
+# (another user's, or stuck in a driver), one a line: number, user, name.
 reap() {
   _kill=$3
   while _left=$(living "$1" "$2") && [ -n "$_left" ]; do
@@ -105,38 +105,38 @@ end_all() {
   reap "$1" "$_known" "$(grace_of "$1")" >/dev/null
 }
 
-# keep_left RUN: notes what a run that ended by itself left alive.
+# keep_left RUN: notes what a run that ended on its own left alive.
 keep_left() {
   _left=$(processes_of "$1")
   if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else drop_group "$1"; fi
 }
 
-# stop_run RUN: ends a run as a whole, whichever runner it has, or none any more; says what `reap` says.
+# stop_run RUN: ends a run as a whole, whichever runner it has, or if it has none any more; prints what `reap` prints.
 stop_run() {
-  # With what was left before: another user's process may be known by nothing else any more.
+  # With what was left before: another user's process may not be found in any other way now.
   _known=$(living "$1" "$(cat "$1/left" 2>/dev/null)") _runner='' _child='' _own=' ' _until=$(grace_of "$1")
   { { read -r _runner && read -r _child; } <"$1/pid"; } 2>/dev/null || :
   if alive "$_runner"; then
     kill -TERM "${_runner%% *}" 2>/dev/null
-    # One that does not track its run (an earlier version's, a shorter script's) ends its command's session.
+    # A runner that does not track its run (an earlier version's, a shorter script's) only ends its command's session.
     if [ -f "$1/mark" ]; then _own=all; else _own=" $(members "${_child%% *}" | tr '\n' ' ')"; fi
   else
-    # No runner is there to write it: who follows the log must not read that it died.
+    # There is no runner to write it: a reader that follows the log must not conclude that the run died.
     printf '%s\n' "$_known" >"$1/left"
     end_of_stop "$1"
   fi
   [ "$_own" = all ] || printf '%s\n' "$_known" | while read -r _pid _; do
     case $_own in *" $_pid "*) ;; *) printf '%s\n' "$_pid" ;; esac
   done | signal_all TERM
-  # It kills, and writes down, a moment after that.
+  # The runner kills, and writes the exit code, a moment after that.
   while alive "$_runner" && [ "$(date +%s)" -lt $((_until + 5)) ]; do sleep 0.1; done
   reap "$1" "$_known" "$_until"
-  # What lives on can be stopped again.
+  # What is still alive can be stopped again.
   if [ -n "$_left" ]; then printf '%s\n' "$_left" >"$1/left"; else rm -f "$1/left"; fi
   end_of_stop "$1"
 }
 
-# end_of_stop RUN: where no runner is there to write it, or one that does not.
+# end_of_stop RUN: writes the end if there is no runner to do it, or one that does not.
 end_of_stop() {
   { [ -f "$1/exit" ] && [ -f "$1/ended" ]; } || printf 'stop\n' >"$1/ended"
   [ -f "$1/exit" ] || printf '143\n' >"$1/exit"

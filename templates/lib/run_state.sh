@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # run_state: what became of a run. POSIX sh: the queries use it too.
 
-# run_state DIR: running | finished RC | died | waiting (made, never begun) | queued (waits for its turn, see queue.sh).
+# run_state DIR: running | finished RC | died | waiting (made, not started) | queued (waits for its turn, see queue.sh).
 run_state() { find_state "$1" && printf '%s\n' "$_state"; }
 
-# in_state DIR WORD: without a process of its own.
+# in_state DIR WORD: starts no process.
 in_state() { find_state "$1" && [ "$_state" = "$2" ]; }
 
 # find_state DIR: sets _state.
@@ -27,27 +27,27 @@ find_state() {
   fi
 }
 
-# queue_of DIR: whether a process waits for its turn (waits, alone), and for what.
+# queue_of DIR: prints whether a process waits for its turn (waits, alone), and for what.
 queue_of() {
   read -r _why <"$1/queue"
   if attended "$1"; then printf 'waits %s\n' "$_why"; else printf 'alone %s\n' "$_why"; fi
 }
 
-# attended DIR: a process waits for its turn.
+# attended DIR: whether a process waits for its turn.
 attended() {
   _waiter=''
   { read -r _waiter <"$1/waiter"; } 2>/dev/null || :
   alive "$_waiter"
 }
 
-# left_of DIR: how many processes live on of a run that ended.
+# left_of DIR: prints how many processes of an ended run are still alive.
 left_of() {
   _count=0
   while read -r _one; do ! alive "$_one" || _count=$((_count + 1)); done <"$1/left"
   printf '%s\n' "$_count"
 }
 
-# run_with_id RUNS ID: the run that was made under this id, the same however often it is asked for; 1 where none was.
+# run_with_id RUNS ID: prints the run made under this id, the same however often it is asked for; 1 if there is none.
 run_with_id() {
   for _run in "$1"/*/; do
     _run=${_run%/} _id=

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# runs: one folder for each training command that was begun; never two for the same work by accident.
+# runs: one folder for each training command that was started; never two for the same work by accident.
 
-# Whether a run of ours lives on the box, of whichever repository: what it uses is no fault.
+# Whether any run of boxstrap's is alive on the box, of any repository: what it uses is no fault of the box.
 any_alive_run() {
   local dir
   for dir in "$BOX_HOME"/runs/*/*/; do
@@ -10,26 +10,26 @@ any_alive_run() {
   return 1
 }
 
-# is_newer RUN OTHER: whether it was begun later; OTHER may be empty. A folder is as new as what was last written there.
+# is_newer RUN OTHER: whether it was started later; OTHER may be empty. A folder's own time is its last write.
 is_newer() {
   [ -z "$2" ] || [ "$1/started" -nt "$2/started" ]
 }
 
-# Whether the newest run of this repository ended with the box, and not by itself.
+# Whether the newest run of this repository ended with the box, and not on its own.
 last_run_died() {
   local dir newest=
   for dir in "$RUNS"/*/; do
-    # What was begun in a tree beside is no setup's.
+    # A run in a tree beside was not started by a setup.
     ! grep -qs '@[0-9]*$' "${dir}dir" || continue # full
     if [ -d "$dir" ] && is_newer "$dir" "$newest"; then newest=${dir%/}; fi
   done
   [ -n "$newest" ] && in_state "$newest" died
 }
 
-# A folder of its own, whole or not at all.
+# new_run WORK: makes a run's folder, whole or not at all, and sets RUN_DIR to it.
 new_run() {
   local number=1 tmp gpu
-  # Made under this id, and never begun: the power went.
+  # One that was made under this id, but never started: the power failed.
   [ -z "$RUN_ID" ] || ! RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") || rm -rf -- "$RUN_DIR" # full
   [ -z "$RUN_GPUS" ] || ! gpu=$(missing_gpu "$BOX_HOME" "$RUN_GPUS") || fail gpu-not-there "this box has no GPU $gpu: they count from 0" # full
   while [ -e "$RUNS/$TRAIN_SESSION-$number" ]; do number=$((number + 1)); done
@@ -57,25 +57,25 @@ new_run() {
   mv -T "$tmp" "$RUN_DIR"
 }
 
-# Whether the run of RUN_ID, in RUN_DIR, was begun, or is being begun at this moment.
+# Whether the run of RUN_ID was started, or is just being started; sets RUN_DIR.
 is_begun() {
   [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
     { ! in_state "$RUN_DIR" waiting || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
 }
 
-# The folders of `results` are there before training begins; none that a link puts outside the tree.
+# Makes the folders of `results` before training starts, but none that a link puts outside the tree.
 make_results() {
   local path tree
   [ "${#RESULTS[@]}" -gt 0 ] || return 0
   tree=$(realpath -- "$REPO_DIR")
   for path in ${RESULTS[@]+"${RESULTS[@]}"}; do
-    # What ends in no slash may be a file.
+    # A path that does not end in a slash may be a file.
     case $path in */*) path=${path%/*} ;; *) continue ;; esac
     case $(realpath -m -- "$tree/$path") in "$tree"/*) mkdir -p -- "$tree/$path" || : ;; esac
   done
 }
 
-# `python` is the environment's, by its absolute path: no PATH decides.
+# `python` becomes the environment's, by its absolute path: PATH does not matter.
 absolute_command() {
   set -- "${1-$TRAIN_COMMAND}"
   case $1 in
@@ -84,8 +84,8 @@ absolute_command() {
   esac
 }
 
-# A server of our own, apart from the provider's tmux and the person's settings. It shows its environment
-# to whoever asks, so the secrets that rc files put into ours stay out: a run reads them from their file.
+# A tmux server of our own, apart from the provider's and from the user's settings. It shows its environment to
+# anyone who asks, so secrets that rc files set are kept out of it: a run reads them from their file.
 our_tmux() { (without_secrets tmux -u -L boxstrap -f /dev/null "$@"); }
 
 # Becomes the program: a shell that waited for it would hold our lock and our link.
@@ -97,7 +97,7 @@ without_secrets() {
   exec env "${hidden[@]}" "$@" 3>&- 9>&-
 }
 
-# The profile's name for the session, in SESSION; where a live one has it, another run's, ours is longer.
+# Sets SESSION to the profile's name for the session; if a live session of another run has that name, to a longer one.
 find_session_name() {
   local number=1 more=''
   SESSION=$TRAIN_SESSION
@@ -108,13 +108,13 @@ find_session_name() {
   done
 }
 
-# In tmux where it is, else in a session of the kernel's own: same log, same exit code.
+# In tmux if it is installed, else in a session of the kernel's: same log, same exit code.
 begin_run() {
   make_results # full
   revive_all # full
   revive_uploads # full
   [ ! -f "$1/queue" ] || { wait_for_turn "$1" && return; } # full
-  # A setup that was killed may have begun it a moment ago.
+  # A setup that was killed may have started it a moment ago.
   ! has_runner "$1" || { await_begin "$1" && return; } # full
   if have tmux; then
     new_session "$1" runner.sh "$1" "$ENV_FILE" || fail no-tmux 'tmux would not start a session'
@@ -124,7 +124,7 @@ begin_run() {
   await_begin "$1"
 }
 
-# join_queue RUN: what it waits for is in QUEUE. It can be taken out when the disk is full.
+# join_queue RUN: QUEUE says what it waits for. Reserves room so that it can be taken out when the disk is full.
 join_queue() {
   case $QUEUE in
     after*/*) [ -d "$BOX_HOME/runs/${QUEUE#* }" ] ;;
@@ -135,16 +135,16 @@ join_queue() {
   : >>"$BOX_HOME/queue.lock"
 }
 
-# A run of the queue is begun by its waiter, which makes its session too.
+# A queued run is started by its waiter, which also makes its session.
 wait_for_turn() {
   ! in_state "$1" queued || attended "$1" ||
     fail run-not-begun "no process could be started that waits for the turn of $1"
 }
 
-# As waiters start each other: see queue.sh.
+# This is how waiters start each other too: see queue.sh.
 detached() { without_secrets setsid "$@"; }
 
-# is_queue_attended, revive_all: those whose box was started anew, or whose waiters were killed, have them again.
+# is_queue_attended, revive_all: start waiters again after a restart of the box, or if they were killed.
 is_queue_attended() {
   local dir
   for dir in "$BOX_HOME"/runs/*/*/; do
@@ -157,14 +157,14 @@ revive_all() {
     { flock 7 && revive_queue "$BOX_HOME/runs" "$PROGRAMS" "$ENV_FILE"; } 7>>"$BOX_HOME/queue.lock"
 }
 
-# The runs whose results are not all in their bucket, while nobody puts them there, in IDLE_UPLOADS: the box was started
-# anew, or the bucket could not be reached for a day.
+# Sets IDLE_UPLOADS to the runs whose results are not all in their bucket while nobody uploads them: the box was
+# restarted, or the bucket could not be reached for a day.
 find_idle_uploads() {
   local note dir
   IDLE_UPLOADS=()
   for note in "$BOX_HOME"/runs/*/*/results_to; do
     dir=${note%/*}
-    # Who puts them there takes the lock before it notes anything.
+    # The uploader takes the lock before it notes anything.
     if [ -f "$dir/uploaded" ] && ! grep -q '^whole ' "$dir/uploaded" && flock -n "$dir/upload.lock" true; then
       IDLE_UPLOADS+=("$dir")
     fi
@@ -185,12 +185,12 @@ revive_uploads() {
 # new_session RUN_DIR PROGRAM ARGUMENT...: a session in which a program of box/ runs.
 new_session() {
   local dir=$1 pause
-  # A server whose last session was just ended is on its way out, and takes nothing more; and the name may be taken by
-  # another setup of this account since it was looked for.
+  # A server whose last session was just ended is shutting down, and accepts nothing more; and another setup of this
+  # account may have taken the name since it was checked.
   for pause in 0.1 0.5 1 0; do
     find_session_name
     write_file "$dir/session" 644 "$SESSION"$'\n'
-    # One that is dead, if the look for the name saw any.
+    # A dead session of that name, if find_session_name saw one.
     [ -z "$TEXT" ] || # full
       our_tmux kill-session -t "=$SESSION" 2>/dev/null || :
     ! our_tmux new-session -d -x 200 -y 50 -s "$SESSION" -c "$(<"$dir/dir")" bash "$PROGRAMS/$2" "${@:3}" \; \
@@ -201,7 +201,7 @@ new_session() {
   done
 }
 
-# has_runner RUN_DIR: a program of box/ is at work for it.
+# has_runner RUN_DIR: whether a program of box/ is at work for it.
 has_runner() {
   local file words=()
   for file in /proc/[0-9]*/cmdline; do
@@ -211,8 +211,8 @@ has_runner() {
   return 1
 }
 
-# A session is a window onto a run: where somebody ended it, or tmux itself died, the run goes on. Before its work
-# begins, a run of the queue has its turn, and no session yet.
+# A session is only a window onto a run: if somebody ended it, or tmux itself died, the run continues. A queued run has
+# no session yet between getting its turn and starting its work.
 has_session() {
   ! in_state "$1" running || [ -z "$_child" ] || ! have tmux || our_tmux has-session -t "=$(<"$1/session")" 2>/dev/null
 }
@@ -225,7 +225,7 @@ await_begin() {
   done
 }
 
-# Ends the live run as a whole, and waits for its runner too: until then it has its session.
+# Ends the live run as a whole, and also waits for its runner: until then it has its session.
 stop_alive_run() {
   local dir left
   dir=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") || return 0
@@ -233,7 +233,7 @@ stop_alive_run() {
   [ -z "$left" ] || write_event setup warn code=run-left "count=$(wc -l <<<"$left")" "pid=${left%%$'\t'*}"
 }
 
-# The same work may live in a tree beside.
+# The same work may be alive in a tree beside.
 stop_alive_work() {
   find_run_of "$WORK" && in_state "$RUN_OF" running || return 0
   stop_run "$RUN_OF"

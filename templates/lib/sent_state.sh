@@ -1,17 +1,17 @@
 # shellcheck shell=bash disable=SC2034,SC2154,SC2317 # set here, read elsewhere; the variables stand in front when it is sent
-# sent_state: a state of the repository that comes outside of a setup, received into the store and placed in its folder.
-# What becomes of it is told on descriptor 6, a line of a word, a tab and a value.
+# sent_state: a state of the repository that comes outside a setup, received into the store and placed in its folder.
+# What becomes of it is reported on descriptor 6, one line each: a word, a tab and a value.
 
 tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
-# read_header LINE: what comes. `base` is what its objects build on; `-` is none, and for `bytes` all that comes.
+# read_header LINE: what is coming. `base` is what its objects build on, or `-`; `bytes` may be `-`: all that comes.
 read_header() {
   read -r base REPO_SNAPSHOT REPO_COMMIT REPO_TREE REPO_BRANCH bytes <<<"$1"
   [ "$REPO_BRANCH" != - ] || REPO_BRANCH=
 }
 
-# Before anything comes, since the way here takes its time. What places tells its cautions here, and looks only where
-# that is asked for.
+# Called before anything arrives, since sending takes time. Placing reports its cautions on descriptor 6, and looks for
+# damage only if it is asked to.
 await_states() {
   open_store "$REPO_STORE" "$OBJECT_FORMAT"
   umask 022
@@ -22,10 +22,10 @@ await_states() {
   }
 }
 
-# Whether the tree that is meant was placed before, so that a state can take the place of another.
+# Whether this tree was placed before, so that one state can replace another.
 is_tree() { [ -d "$REPO_DIR/.git" ] && [ -e "$NOTES/repo.placed" ]; }
 
-# Objects that build on what isn't here are not taken: the other side makes others of what is.
+# Objects that build on something that isn't on the box are refused: the other side makes others from what is.
 receive() {
   local said
   said=$(umask 077 && receive_objects "$REPO_STORE" 2>&1 >/dev/null)
@@ -42,29 +42,29 @@ receive() {
   return 1
 }
 
-# Where there is no room, git may not say so, and no code can be noted.
+# On a full disk git may not say so, and no code can be noted.
 is_disk_full() {
   local free=1
   read -r _ _ _ free _ < <(df -Pm "$BOX_HOME" | tail -n 1)
   [ "$free" = 0 ]
 }
 
-# The setup's own lock. What stands in it stays: it says which setup was the last.
+# Takes the setup's own lock. Its content stays: it says which setup was the last.
 hold_box() {
   exec 9>>"$BOX_HOME/lock"
   read_holder
-  # What a setup left behind may hold it yet, though nobody is at work.
+  # Leftovers of a setup may still hold it, although nobody is at work.
   flock -n 9 || { end_leftovers && flock -n 9; } ||
     { tell waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { tell busy "$HOLDER_SETUP" && return 1; }
   read_holder
   is_over || end_leftovers
 }
 
-# Whether the last setup ended by itself: then it left nothing behind.
+# Whether the last setup ended on its own: then it left nothing behind.
 is_over() { [[ $(<"$BOX_HOME/setups/$HOLDER_SETUP/status.json") == *'"state":"over"'* ]]; } 2>/dev/null
 
-# What a kill or a bad disk did is looked for where a switch of files was cut short, and where placing fails; a
-# setup always looks. Never call this left of `&&` or in an `if`: that would switch `set -e` off inside.
+# Damage from a kill or a bad disk is looked for only if a switch of files was cut short, or placing fails; a setup
+# always looks. Never call this left of `&&` or in an `if`: that would switch `set -e` off inside.
 place_state() {
   local placed=() rc
   STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
@@ -85,7 +85,7 @@ place_state() {
   return 1
 }
 
-# Its code, and the last lines of what was done.
+# Reports its code, and the last lines of the log.
 tell_failure() {
   local code
   code=$(<"$STEP_CODE")
@@ -94,7 +94,7 @@ tell_failure() {
   tell failed "${code:-$(classify_error "$STEP_LOG")}"
 }
 
-# The next setup finds the step `repo` done, if it was before.
+# Updates the stamp of the step `repo`, if there is one: the next setup finds the step done.
 stamp_placed() {
   local stamp state=$REPO_COMMIT
   [ -s "$NOTES/repo.ok" ] || return 0

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2154 # set here, read elsewhere; a profile's ~ is literal
-# setup: what every edition's setup begins and ends with.
+# setup: how every edition's setup starts and ends.
 
 begin_script() {
   set -eu
@@ -9,7 +9,7 @@ begin_script() {
   umask 022
   case $WORKDIR in '~'*) WORKDIR=$(expand_home "$WORKDIR") ;; esac
   BOX_HOME=$WORKDIR/.boxstrap SENT_KEY=$REPO_KEY PRIVATE=$WORKDIR/.boxstrap
-  # The compact edition's programs can less: they have a folder of their own.
+  # The compact edition's programs can do less: they have a folder of their own.
   PROGRAMS=$BOX_HOME/compact/box
   PROGRAMS=$BOX_HOME/box # full
   settle_names
@@ -17,7 +17,7 @@ begin_script() {
   SETUP_EXIT=0 RESTART='' REVIVE='' ADOPT='' ONLY='' ALIVE_RUN='' WORK=''
 }
 
-# The names that the steps share, once the box's own folders are known.
+# Sets the names that the steps share, once the box's own folders are known.
 settle_names() {
   find_repository "$BOX_HOME" "$SENT_KEY" "$REPO_ROOT" "$REPO_NAME"
   REPO_KEY=$repo_key MAIN_DIR=$repo_dir
@@ -27,7 +27,7 @@ settle_names() {
   use_tree 1
 }
 
-# open_setup ID: its folder, and in it who it is.
+# open_setup ID: makes its folder, and notes there which process it is.
 open_setup() {
   SETUP_ID=$1 SETUP_DIR=$BOX_HOME/setups/$1 SEQ=0
   mkdir -p "$SETUP_DIR/logs"
@@ -41,7 +41,7 @@ open_setup() {
   write_status running 0
 }
 
-# The secrets of a door lie in a file yet. Without its name nothing of them stays behind where a kill ends this.
+# The secrets of a door are still in a file. Once its name is gone, nothing stays behind if this is killed.
 hide_secrets() {
   local secrets=$SETUP_DIR/secrets
   if [ -f "$secrets" ] && [ ! -L "$secrets" ]; then
@@ -50,9 +50,9 @@ hide_secrets() {
   fi
 }
 
-# What the steps find on the box, once the lock is ours.
+# Prepares what the steps need on the box, once the lock is ours.
 prepare_box() {
-  # Whoever held the lock before may have brought this very repository.
+  # The previous holder of the lock may have brought this same repository.
   settle_names
   sweep
   link_home
@@ -60,8 +60,8 @@ prepare_box() {
   note_repository
 }
 
-# What lies in box/ from standard input, each file after a form feed and a line with its name: bash takes lines
-# together more slowly than it starts a program. What is right is not touched, and what is new moves in at once.
+# Unpacks the files of box/ from standard input, each after a form feed and a line with its name (joining lines in bash
+# takes longer than starting a program). Unchanged files are kept; new ones are moved in together.
 unpack_programs() {
   local name body file files=() new=$PROGRAMS
   local own=' ' new=$BOX_HOME/box.new.$BASHPID # full
@@ -77,15 +77,15 @@ unpack_programs() {
     mv -f "$new"/* "$PROGRAMS" # full
     rmdir "$new" # full
   fi # full
-  # Python of other versions: what lies there is imported. A live runner may still ask for their shell.
+  # Removes Python of other versions, which would be imported. Shell scripts stay: a live runner may still call them.
   for name in "$PROGRAMS"/*.py; do # full
-    # Those of the steps `data` and `lease` come with profiles that have some: another repository's setup leaves them.
+    # Files of the steps `data` and `lease` only come with profiles that use them: other repositories' setups keep them.
     case ${name##*/} in data_* | fetch_data.py | lease*) continue ;; esac # full
     case $own in *" ${name##*/} "*) ;; *) rm -f -- "$name" ;; esac # full
   done # full
 }
 
-# end_setup EXIT [CODE]: what it was, for `status` and a second setup. Secrets that no step took go.
+# end_setup EXIT [CODE]: writes the result, for `status` and a second setup. Secrets that no step took are removed.
 end_setup() {
   ! { [ -e "$SETUP_DIR/secrets" ] || [ -L "$SETUP_DIR/secrets" ]; } || # full
     rm -f "$SETUP_DIR/secrets"
@@ -93,24 +93,24 @@ end_setup() {
   write_event setup "done" "rc=$1" ${2+"code=$2"}
 }
 
-# What was being written when a setup was killed; nobody else writes here while the lock is ours.
+# Removes files that a killed setup was writing; nobody else writes here while the lock is ours.
 sweep() {
   local beside=()
   beside=("$BOX_HOME"/steps/*/beside/*/*.new.*) # full
   rm -rf -- "$BOX_HOME"/trees "$BOX_HOME"/*.new.* "$PROGRAMS"/*.new.* "$BOX_HOME"/{bin,steps}/*.new.* "$BOX_HOME"/steps/*/*.new.* "$BOX_HOME"/runs/*/.new.* "${beside[@]}"
 }
 
-# `~/.boxstrap` points to the folder beside the work, which a provider keeps.
+# `~/.boxstrap` points to the folder next to the work, which a provider keeps.
 link_home() { home_linked || ln -sfn "$BOX_HOME" "$HOME/.boxstrap" 2>/dev/null || :; }
 
-# The home of the person's own machine stays as it is, and so does a folder that is no link of ours.
+# The home of the user's own machine stays as it is, and so does a folder that is no link of ours.
 home_linked() {
   [ -n "$IS_LOCAL" ] || # full
     [ "$BOX_HOME" -ef "$HOME/.boxstrap" ] || [ ! -w "$HOME" ] ||
     { [ -e "$HOME/.boxstrap" ] && [ ! -L "$HOME/.boxstrap" ]; }
 }
 
-# A setup that was killed leaves its copy; one that waits, or is being launched now, needs it yet.
+# Removes what killed setups left; a setup that waits, or is just being launched, still needs its file.
 forget_secrets() {
   local file
   for file in "$BOX_HOME"/setups/*/secrets; do [ -e "$file" ] || [ -L "$file" ] || return 0; done
@@ -120,7 +120,7 @@ forget_secrets() {
 }
 
 forget_old_setups() {
-  # Names begin with the time, so the order of names is the order of time.
+  # Names start with the time, so the order of names is the order of time.
   local setups=("$BOX_HOME"/setups/*/)
   [ "${#setups[@]}" -le 20 ] || rm -rf -- "${setups[@]:0:${#setups[@]}-20}"
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # set here, read elsewhere
-# sources: what the environment is made of, and how uv or pip is told.
+# sources: what the environment is made from, and the arguments for uv or pip.
 
-# SOURCE_KIND, in this order: the profile's words, uv.lock, requirements.txt, pyproject.toml.
+# Sets SOURCE_KIND, in this order: what the profile says, uv.lock, requirements.txt, pyproject.toml.
 find_kind() {
   SOURCE_KIND=nothing
   if [ -n "$CONDA" ]; then SOURCE_KIND=conda && return; fi # full
@@ -18,7 +18,7 @@ find_kind() {
   fi
 }
 
-# The files that say what the environment is made of, in SOURCES.
+# Sets SOURCES to the files that say what the environment is made from.
 find_sources() {
   local file=${LOCK:-uv.lock} folder=.
   SOURCES=()
@@ -49,7 +49,7 @@ holds_project() {
   ) 2>/dev/null
 }
 
-# with_included FILE DEPTH: a requirements file and those that it names.
+# with_included FILE DEPTH: adds a requirements file, and those that it names, to SOURCES.
 with_included() {
   local line folder=.
   SOURCES+=("$1")
@@ -61,19 +61,19 @@ with_included() {
   done < <(sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null)
 }
 
-# Whether a file may name others. Most name none, and bash sees that without a process.
+# Whether a file may name others. Most name none, and bash sees that without starting a process.
 may_name() {
   local text
   [ -f "$REPO_DIR/$1" ] && text=$(<"$REPO_DIR/$1") && [[ $text == *-[rc]* ]]
 }
 
-# DRIVER, which NVML saw; it decides which build of torch fits.
+# Sets DRIVER to the one that NVML saw; it decides which build of torch fits.
 find_driver() {
   DRIVER=
   [ ! -r "$BOX_HOME/gpu.driver" ] || DRIVER=$(<"$BOX_HOME/gpu.driver")
 }
 
-# UV_SETTINGS for torch. An index of the user's own carries what it carries; only the default is chosen from.
+# Adds the settings for torch to UV_SETTINGS. For `auto`, a user's own index is used as it is, without choosing a build.
 choose_settings() {
   OWN_INDEX=
   [ "${#PYTHON_INDEX[@]}" -eq 0 ] || put_indexes_first
@@ -92,7 +92,7 @@ choose_settings() {
   esac
 }
 
-# The profile's indexes are asked before those of the box.
+# The profile's indexes come before those of the box.
 put_indexes_first() {
   local setting others=${UV_INDEX-}
   for setting in "${UV_SETTINGS[@]}"; do # full
@@ -116,19 +116,19 @@ install_sources() {
   if [ -n "$CONDA" ]; then add_to_conda; fi # full
   if find_arguments; then run_installer; fi
   exact=
-  # A lock knows nothing of what the profile names beside it.
+  # A lock does not contain what the profile adds to it.
   [ "$SOURCE_KIND" != lock ] || add_requirements "${ADDED_TO_LOCK[@]}"
   add_requirements "${BUILT_LAST[@]}"
 }
 
-# add_requirements WORD...: for uv's and pip's `install`; none, nothing.
+# add_requirements WORD...: installs with these arguments of uv's and pip's `install`; without any, does nothing.
 add_requirements() {
   [ "$#" -gt 0 ] || return 0
   arguments=(pip install --python "$VENV_DIR/bin/python" "$@")
   run_installer
 }
 
-# Does what `arguments` say; where `exact` is set, an environment of ours has nothing else afterwards.
+# Runs uv or pip with `arguments`; if `exact` is set, an environment of ours has nothing else afterwards.
 run_installer() {
   local uv
   if [ "$INSTALLER" = pip ]; then
@@ -141,13 +141,13 @@ run_installer() {
   fi
 }
 
-# Boxstrap made it, for this repository alone: it is made to match. One that was adopted, or shared, only gains.
+# Whether boxstrap made it for this repository alone: then it is made to match. An adopted or shared one only gains.
 ours() {
   [ -f "$VENV_DIR/.boxstrap" ] &&
     ! grep -lxF -- "$VENV_DIR" "$BOX_HOME"/steps/*/python.venv 2>/dev/null | grep -qvF "/$REPO_KEY/"
 }
 
-# These fill `arguments`, as uv takes them; with_pip translates. 1 where nothing is to be installed.
+# These fill `arguments`, as uv takes them; with_pip translates them. 1 if there is nothing to install.
 find_arguments() {
   arguments=(pip install --python "$VENV_DIR/bin/python")
   find_sources
@@ -159,7 +159,7 @@ find_arguments() {
     nothing) [ "${#ADDED_ARGUMENTS[@]}" -gt 0 ] || return 1 ;;
   esac
   arguments+=("${ADDED_ARGUMENTS[@]}")
-  # A file may name them too: uv passes over them, since an override says that no Python needs them.
+  # A file may name them too: uv skips them there, since the override says that no Python needs them.
   if [ "${#BUILT_LAST[@]}" -gt 0 ]; then # full
     printf "%s; python_version < '0'\n" "${NAMES_OF_LAST[@]}" >"$SETUP_DIR/last" # full
     arguments+=(--override "$SETUP_DIR/last") # full
@@ -176,7 +176,7 @@ lock_arguments() {
 project_arguments() {
   local names
   names=$(IFS=, && printf '%s' "${EXTRAS[*]-}")
-  # A project that can be built is installed as a link to its folder; else its dependencies alone.
+  # A project that can be built is installed as a link to its folder; of any other only the dependencies are installed.
   if grep -q '^\[build-system\]' pyproject.toml; then
     arguments+=(-e ".${names:+[$names]}")
   else
@@ -188,7 +188,7 @@ project_arguments() {
 requirements_arguments() {
   local file
   for file in "${REQUIREMENTS[@]}"; do arguments+=(-r "$file"); done
-  # pip looks into every index that a file names and takes the best; uv does so when told.
+  # pip looks into every index that a file names and takes the best; uv does so with this option.
   if cat -- "${SOURCES[@]}" | grep -qE '^[[:space:]]*--extra-index-url'; then
     arguments+=(--index-strategy unsafe-best-match)
   fi
@@ -209,7 +209,7 @@ with_pip() {
 
 our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
 
-# pip takes nothing out by itself. What it would not install anew goes, but for what an environment begins with.
+# pip removes nothing on its own. Removes what pip would not install again, except what every environment starts with.
 take_out_others() {
   local others=() report=$SETUP_DIR/would.json
   [ "${words[${#words[@]} - 1]}" != --force-reinstall ] || unset "words[-1]"

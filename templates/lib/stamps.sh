@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
-# stamps: a step is left out only when its inputs are those of its last success and its check agrees.
+# stamps: a step is skipped only if its inputs are those of its last success and its check agrees.
 
 find_stamp() {
   if [ "$1" = python ]; then STAMP=$VENV_NOTES/python.ok && return; fi # full
@@ -9,7 +9,7 @@ find_stamp() {
   esac
 }
 
-# find_reason STEP: WHY it would run (asked, new, changed, broken); empty if it is right.
+# find_reason STEP: sets WHY to why it would run (asked, new, changed, broken); empty if it is right.
 find_reason() {
   WHY=
   find_stamp "$1"
@@ -29,7 +29,7 @@ find_reason() {
 
 declare -A CHECKING=() # full
 
-# What takes longest is looked at beside the rest: thousands of folders, and what git says.
+# Starts the slowest checks in parallel with the rest: thousands of folders, and what git says.
 begin_checks() {
   local name
   for name in "${STEPS[@]}"; do
@@ -37,20 +37,20 @@ begin_checks() {
   done
 }
 
-# Whether a step's check agrees; it may have been begun.
+# Whether a step's check agrees; it may have been started already.
 is_right() {
   if [ -n "${CHECKING[$1]-}" ]; then wait "${CHECKING[$1]}" && return; fi # full
   "check_$1"
 }
 
-# why_right STEP: why one that is right is left as it is, in WHY: a training that died with the box is not begun
-# again by itself.
+# why_right STEP: sets WHY to why a step that is right is left as it is: a training that died with the box is not
+# started again automatically.
 why_right() {
   WHY='done'
   [ "$1" != train ] || ! find_run_of "$WORK" || ! in_state "$RUN_OF" died || WHY=died
 }
 
-# what_changed STEP STAMP: WHY in a person's word, where that alone changed; else in the general one.
+# what_changed STEP STAMP: sets WHY to the one thing that changed, in the user's terms; else to `changed`.
 what_changed() {
   local dir last='' noted
   WHY=changed
@@ -78,14 +78,14 @@ what_changed() {
   esac
 }
 
-# before_sums INPUTS: what stands before the digests of files, in BEFORE.
+# before_sums INPUTS: sets BEFORE to what comes before the digests of files.
 before_sums() {
   BEFORE=$1
   [[ ! $1 =~ \ (\$.)?[0-9a-f]{64}[\ \\] ]] || BEFORE=${1%%"${BASH_REMATCH[0]}"*}
 }
 
-# While a run is alive its tree and environment stay as they are, and no other run is begun; the run of this
-# very work may lack its stamp or its session. No GPU is tried while anything of ours computes on the box.
+# While a run is alive, its tree and environment stay as they are, and no other run is started; the run of this same
+# work may lack its stamp or its session. The GPUs are not tested while any run of ours computes on the box.
 left_alone() {
   case $1:" $REPO_STEPS " in
     smoke:*) any_alive_run ;; # full

@@ -1,14 +1,14 @@
 # shellcheck shell=sh
 # store: the bare repository on the box that takes git objects as they are sent. POSIX sh: the queries use it.
 
-# open_store STORE FORMAT: it is there, and as whole as it was; FORMAT is how it names objects.
+# open_store STORE FORMAT: makes sure that it exists and is undamaged; FORMAT is how it names objects.
 open_store() {
   umask 077
   mkdir -p "${1%/*}"
   identity $$ >"$1.sender"
-  # What a broken transfer left lies in the way of nothing; it only takes room.
+  # Leftovers of a broken transfer do no harm; they only take room.
   find "$1/objects" -maxdepth 2 \( -name 'tmp_objdir-incoming-*' -o -name 'tmp_pack_*' \) -mmin +60 -exec rm -rf {} + 2>/dev/null
-  # A damaged store has nothing that the repository here hasn't: it is begun anew.
+  # A damaged store has nothing that the sender's repository doesn't have: it is made again.
   packs_right "$1/packs" "$1/objects/pack" ||
     { mv -T "$1" "$1.damaged.$$" && rm -rf "$1.damaged.$$"; }
   free_git_locks "$1" "$1" || printf 'another git is at work in %s\n' "$1" >&2
@@ -21,7 +21,7 @@ open_store() {
   mv -T "$1.new.$$" "$1" 2>/dev/null || rm -rf "$1.new.$$"
 }
 
-# receive_objects STORE: from standard input, as ObjectStream sends them; its report, then its errors.
+# receive_objects STORE: from standard input, as ObjectStream sends them; prints git's report, then its errors.
 receive_objects() {
   unset GIT_PROTOCOL
   rm -f "$1.refused"
@@ -30,7 +30,7 @@ receive_objects() {
     -c safe.directory="$1" receive-pack --stateless-rpc "$1" 2>&1 >&4) || :
   exec 4>&-
   printf '%s\n' "$_said" >&2
-  # Sent again it would be refused again: the step that waits for it ends.
+  # If it were sent again, it would be refused again: the step that waits for it ends.
   case $_said in
     *'No space left'* | *'Disk quota exceeded'*) printf 'disk-full\n' >"$1.refused.new" && mv -f "$1.refused.new" "$1.refused" ;;
   esac

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2088,SC2153,SC2154 # set here or elsewhere; rendered; a profile's ~ is literal
 # trees: a repository's main tree, its folder, and trees beside it for runs of other work: NAME@2, NAME@3, …
-# One tree has one live run, so that results never mix. What is noted of a tree lies in NOTES.
+# A tree has one live run, so that results never mix. Notes about a tree are in NOTES.
 
-# use_tree NUMBER: this one is meant from now on; 1 is the main tree.
+# use_tree NUMBER: makes this the current tree; 1 is the main tree.
 use_tree() {
   REPO_DIR=$MAIN_DIR NOTES=$BOX_HOME/steps/$REPO_KEY
   case $VENV in
@@ -15,8 +15,8 @@ use_tree() {
   PLACED=$NOTES/placed
 }
 
-# find_environment: of a tree beside, once its files are placed. The main tree's, VENV_DIR, where it is as it was made,
-# of the same, and the repository itself is not in it; else one of its own.
+# find_environment: for a tree beside, once its files are placed. Uses the main tree's environment if it is unchanged,
+# made from the same, and does not contain the repository itself; else one of its own. Sets VENV_DIR.
 find_environment() {
   if [ "$TREE_NUMBER" = 1 ] || is_shared_venv; then return; fi
   VENV_DIR=$MAIN_VENV VENV_NOTES=$BOX_HOME/steps/$REPO_KEY PYTHON_INPUTS='' WORK=''
@@ -26,11 +26,11 @@ find_environment() {
   VENV_DIR=$REPO_DIR/$VENV VENV_NOTES=$NOTES
 }
 
-# Whether the profile says where the environment lies: then it is that one for each tree.
+# Whether the profile says where the environment is: then all trees share it.
 is_shared_venv() { [[ $VENV == [/~]* ]]; }
 
-# choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree where it is free, else
-# the one beside in which the same ran last, else one that no run has used, else a new one.
+# choose_tree: for a new run of REPO_TREE and TRAIN_COMMAND, with the lock held: the main tree if it is free, else the
+# one beside it in which the same ran last, else one that no run has used, else a new one.
 choose_tree() {
   local notes unused=''
   use_tree 1
@@ -52,7 +52,7 @@ choose_tree() {
   write_if_changed "$NOTES/repo.dir" 600 "$REPO_DIR"$'\n'
 }
 
-# link_shared: the profile's shared folders, which a tree beside has from the main one. A tracked file is never shared.
+# link_shared: links the profile's shared folders from the main tree into a tree beside. A tracked file is never shared.
 link_shared() {
   local folder link
   for folder in ${SHARED[@]+"${SHARED[@]}"}; do
@@ -86,10 +86,10 @@ nothing_shared_is_tracked() {
   done
 }
 
-# is_held FOLDER: prints the run that holds this tree: it lives there or waits for its turn, or its environment is there.
+# is_held FOLDER: prints the run that holds this tree: it is alive or queued there, or its environment is there.
 is_held() { alive_in "$BOX_HOME" "$REPO_KEY" "$1" || user_of "$1"; }
 
-# user_of FOLDER: the run whose environment is this folder, or lies in it; 1 where none uses it.
+# user_of FOLDER: prints the run whose environment is this folder, or is in it; 1 if none uses it.
 user_of() {
   local dir venv
   for dir in "$BOX_HOME"/runs/*/*/; do
@@ -103,7 +103,7 @@ user_of() {
   return 1
 }
 
-# last_run_in FOLDER: the newest run that was made in it; 1 where none was.
+# last_run_in FOLDER: prints the newest run that was made in it; 1 if there is none.
 last_run_in() {
   local dir where newest=''
   for dir in "$BOX_HOME"/runs/*/*/; do
@@ -115,14 +115,14 @@ last_run_in() {
   [ -n "$newest" ] && printf '%s\n' "$newest"
 }
 
-# is_same_again RUN: its tree stands as it was placed for this very content, and its command is this one.
+# is_same_again RUN: whether its tree is as it was placed, for this same content, and its command is this one.
 is_same_again() {
   local VENV_DIR command
   { read -r VENV_DIR <"$1/venv" && command=$(<"$1/command"); } 2>/dev/null || return
   [ -n "$REPO_TREE" ] && is_content "$1" && [ "$command" = "$(absolute_command)" ] && placed_git diff --quiet --no-ext-diff
 } 2>/dev/null
 
-# One that no tree has or had: what the records of runs say of it goes on being true.
+# Prints a number that no tree has or had, so that the records of old runs stay true.
 free_number() {
   local number=2
   while [ -e "$MAIN_DIR@$number" ] || [ -L "$MAIN_DIR@$number" ] || [ -e "$BOX_HOME/steps/$REPO_KEY/beside/$number" ] ||

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# uv: found on the box, or fetched from the index that the box uses anyway, against a known SHA-256.
+# uv: found on the box, or fetched from the index that the box uses anyway and checked against a known SHA-256.
 
-# find_uv: UV is the one to use; 1 where none is new enough.
+# find_uv: sets UV to the one to use; 1 if none is new enough.
 find_uv() {
   local version
   for UV in "$BOX_HOME/bin/uv" "$(command -v uv || :)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv"; do
@@ -10,17 +10,17 @@ find_uv() {
   return 1
 }
 
-# known_uv: UV is the one that the step `agent` chose, and it is still there.
+# known_uv: sets UV to the one that the step `agent` chose; 1 if it is gone.
 known_uv() { { read -r UV <"$BOX_HOME/uv"; } 2>/dev/null && [ -x "$UV" ]; }
 
-# at_least VERSION OLDEST: of three numbers each.
+# at_least VERSION OLDEST: compares versions of three numbers.
 at_least() {
   local IFS=. here least
   # shellcheck disable=SC2086 # the numbers
   printf -v here '%05d' $1 && printf -v least '%05d' $2 && [[ ! $here < $least ]]
 }
 
-# find_wheel: uv's file for this machine in WHEEL, its SHA-256 in WHEEL_SUM; empty where there is none.
+# find_wheel: sets WHEEL to uv's file for this machine, WHEEL_SUM to its SHA-256; both are empty if there is none.
 find_wheel() {
   local row machine
   machine=$(uname -sm)
@@ -54,7 +54,7 @@ uv_failed() {
   fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"
 }
 
-# Whoever started this over a login sends the wheel, where their machine can get it; an empty one says that it can't.
+# The machine that started this over a login sends the wheel if it can get it; an empty file says that it can't.
 await_uv() {
   local until=$((SECONDS + COMMIT_PATIENCE)) sent=$SETUP_DIR/uv.whl
   [ -n "${CLIENT_SENDS-}" ] || return
@@ -67,7 +67,7 @@ await_uv() {
   [ -s "$sent" ] && unpack_wheel "$sent" "$WHEEL_SUM"
 }
 
-# Without python: the member is cut out of the wheel, which is a zip, with od and gzip.
+# Without Python: uv is cut out of the wheel, which is a zip, with od and gzip.
 fetch_uv_plainly() {
   local page link sum wheel=$BOX_HOME/bin/uv.whl
   page=$(download "${INDEX%/}/uv/") || return 1
@@ -81,11 +81,11 @@ fetch_uv_plainly() {
     /*) link=$(sed -E 's|^(https?://[^/]*).*|\1|' <<<"$INDEX")$link ;;
     *) link=${INDEX%/}/uv/$link ;;
   esac
-  # Digested while it comes. What says where uv lies in it comes last, so that is unpacked afterwards.
+  # The digest is computed while it arrives. A zip's directory comes last, so it is unpacked afterwards.
   sum=$(set -o pipefail && download "$link" | tee "$wheel" | sha256sum) && unpack_wheel "$wheel" "$2" "${sum%% *}"
 }
 
-# unpack_wheel FILE SHA256 [ITS]: uv out of it, and it is gone.
+# unpack_wheel FILE SHA256 [ITS]: takes uv out of the wheel, and removes the wheel. ITS is its SHA-256 if known.
 unpack_wheel() {
   [ -n "${3-}" ] || digest "$1"
   if [ "${3:-$DIGEST}" != "$2" ]; then
@@ -101,23 +101,23 @@ download() {
   if have curl; then curl -fsSL --compressed --retry 2 --connect-timeout 20 --speed-limit 1 --speed-time 20 "$1"; else wget -nv -O- -T 20 -t 3 "$1"; fi
 }
 
-# cut_member ZIP NAME: the zip's directory says where the member lies and how long it is. Its entry for `uv` is
-# followed by another one, that for `uvx` by an x.
+# cut_member ZIP NAME: prints a member; the zip's directory says where it is and how long. There the name `uv` is
+# followed by another entry, `uvx` by an x.
 cut_member() {
   local at fields start
   at=$(grep -abo "$2[^a-z]" "$1" | tail -n 1 | cut -d: -f1)
   # Central directory header: 46 bytes before its name; sizes at 20, offset at 42 (APPNOTE 4.3.12).
   read -ra fields <<<"$(od -An -v -tu4 -j "$((at - 26))" -N 4 "$1") $(od -An -v -tu4 -j "$((at - 4))" -N 4 "$1")"
-  # Local header: 30 bytes, then name and extra, whose lengths stand at 26 (APPNOTE 4.3.7).
+  # Local header: 30 bytes, then name and extra, whose lengths are at 26 (APPNOTE 4.3.7).
   read -ra start <<<"$(od -An -v -tu2 -j "$((fields[1] + 26))" -N 4 "$1")"
   {
-    # A gzip header before the raw deflate stream; the missing trailer is all that gzip misses.
+    # A gzip header before the raw deflate stream; gzip only complains that the trailer is missing.
     printf '\037\213\010\0\0\0\0\0\0\377'
     tail -c "+$((fields[1] + 30 + start[0] + start[1] + 1))" "$1" | head -c "${fields[0]}"
   } | gzip -dc 2>/dev/null || :
 }
 
-# The indexes that the box's pip is set to; uv does not read pip's settings by itself.
+# Reads the indexes that the box's pip is set to; uv does not read pip's settings itself.
 read_indexes() {
   local name value
   UV_SETTINGS=()

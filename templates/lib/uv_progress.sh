@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere
-# uv_progress: what uv says while it installs, as progress and warnings.
+# uv_progress: turns what uv prints while it installs into progress and warnings.
 
-# uv, while what it says becomes progress: packages resolved, and bytes as the network counts them.
+# Runs uv, and turns its output into progress: packages resolved, and bytes as the network counts them.
 told_uv() {
   local line sizes=0 total=0 sampler rc
   : >"$SETUP_DIR/sizes"
@@ -31,12 +31,12 @@ told_uv() {
   return "$rc"
 }
 
-# What compiles for CUDA is known to take minutes, and is warned of before it does.
+# These compile for CUDA, which takes minutes: warned of before they start.
 LONG_BUILDS=' apex auto-gptq bitsandbytes causal-conv1d deepspeed detectron2 flash-attn flash-attn-3 flashinfer-python
   gsplat llama-cpp-python mamba-ssm mmcv natten nvdiffrast pytorch3d sageattention spconv tinycudann torch-cluster
   torch-scatter torch-sparse transformer-engine vllm xformers '
 
-# note_build LINE: of uv's, as in `Building flash-attn==2.8.3`.
+# note_build LINE: a line of uv's such as `Building flash-attn==2.8.3`.
 note_build() {
   local name=${1#*Building }
   case ${LONG_BUILDS//$'\n'/ } in
@@ -45,7 +45,7 @@ note_build() {
   esac
 }
 
-# Most that has no wheel is built in a moment; what is not is compiled, and that takes minutes.
+# Most packages without a wheel are built in a moment; one that isn't is compiled, and that takes minutes.
 warn_of_builds() {
   local since
   { read -r since <"$SETUP_DIR/builds"; } 2>/dev/null && [ "$((SECONDS - since))" -ge "${BUILD_PATIENCE-20}" ] || return 0
@@ -53,8 +53,8 @@ warn_of_builds() {
   emit warn code=compiling
 }
 
-# tell_bytes: what came since it began, twice a second. No process is started for it: each would take its time from
-# uv, on one core most of all.
+# tell_bytes: reports twice a second how much came since the start. It starts no process: each would take time from uv,
+# most of all on one core.
 tell_bytes() {
   local quiet before came=0 total rc
   # A pipe that nobody writes to.
@@ -64,11 +64,11 @@ tell_bytes() {
   while :; do
     rc=0
     read -rt 0.5 -u "$quiet" _ || rc=$?
-    # Time was up: anything else would come at once again and again.
+    # Only a timeout continues: any other error would come back immediately, again and again.
     [ "$rc" -gt 128 ] || return
     warn_of_builds
     bytes_received
-    # A card that is gone took its count along.
+    # A network card that disappeared takes its byte count with it.
     [ "$BYTES" -lt "$before" ] || came=$((came + BYTES - before))
     before=$BYTES
     { read -r total <"$SETUP_DIR/sizes"; } 2>/dev/null || total=
@@ -76,7 +76,7 @@ tell_bytes() {
   done
 }
 
-# bytes_received: in BYTES, over all cards but the loopback.
+# bytes_received: sets BYTES to the sum over all network cards but the loopback.
 bytes_received() {
   local name bytes
   BYTES=0
@@ -85,7 +85,7 @@ bytes_received() {
   done 2>/dev/null </proc/net/dev || :
 }
 
-# in_bytes "803.2MiB)": a whole number, in BYTES.
+# in_bytes "803.2MiB)": sets BYTES to a whole number.
 in_bytes() {
   local number=${1%%[!0-9.]*}.0 unit=1
   case $1 in *GiB*) unit=1073741824 ;; *MiB*) unit=1048576 ;; *KiB*) unit=1024 ;; esac

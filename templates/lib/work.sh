@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# work: what a run trains, by its content; which run is of it, and what differs.
+# work: what a run trains, by its content; which run has it, and what differs.
 
-# The work: content, command, environment. Started once, whoever asks, however often.
+# Sets WORK to the digest of content, command and environment. The same work starts once, however often it is asked for.
 find_work() {
   [ -n "$WORK" ] && return
-  # A box that clones by itself finds the tree once it has the commit.
+  # A box that clones on its own finds the tree once it has the commit.
   [ -n "$REPO_TREE" ] || # full
     REPO_TREE=$(tree_of "$REPO_SNAPSHOT") || :
   inputs_python
@@ -13,10 +13,10 @@ find_work() {
   WORK=$DIGEST
 }
 
-# digest_work TREE: what it is called, in DIGEST. An earlier version named its commit in the tree's place.
+# digest_work TREE: sets DIGEST to the work's name. An earlier version used its commit in place of the tree.
 digest_work() { digest <(printf '%s\0' "$1" "$TRAIN_COMMAND" "$MADE_WITH" "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}"); }
 
-# tree_of COMMIT: its content, where this box has the commit; without the profile, whose words come by the script.
+# tree_of COMMIT: prints its content's digest, if this box has the commit; without the profile: the script has that.
 tree_of() {
   local listed
   listed=$(work_git ls-tree "$1" 2>/dev/null) || # full
@@ -25,7 +25,7 @@ tree_of() {
   printf '%s\n' "$DIGEST"
 }
 
-# is_content RUN: its files were those of this snapshot. An earlier version and the minimal edition noted the commit alone.
+# is_content RUN: whether its files were this snapshot's. Earlier versions and the minimal edition noted commits.
 is_content() {
   local id tree
   [ ! -f "$1/tree" ] || { is_line "$1/tree" "$REPO_TREE" && return; } || return # full
@@ -34,7 +34,7 @@ is_content() {
   [ "$id" = "$REPO_SNAPSHOT" ]
 }
 
-# find_run_of WORK: its newest run in RUN_OF, whoever began it: the folder is part of the work. 1 where there is none.
+# find_run_of WORK: sets RUN_OF to its newest run, under any key, since the folder is part of the work. 1 if none.
 find_run_of() {
   local dir
   RUN_OF=
@@ -46,7 +46,7 @@ find_run_of() {
   [ -n "$RUN_OF" ]
 }
 
-# is_work RUN WORK. The minimal edition knows a work by its commit and command, and notes `python:` and variables.
+# is_work RUN WORK. The minimal edition identifies work by commit and command, and notes `python:` and variables.
 is_work() {
   local work commit
   read_text "$1/work"
@@ -62,13 +62,13 @@ is_work() {
   is_content "$1"
 }
 
-# What the minimal edition can tell: how the profile has `python:`, and the variables.
+# What the minimal edition can compare: the profile's `python:`, and the variables.
 python_and_variables() {
   digest <(printf '%s\0' "${ENV_NAMES[@]-}" "${ENV_VALUES[@]-}")
   printf 'python %s\nvariables %s\n' "$PYTHON_ID" "$DIGEST"
 }
 
-# What a run is made of beside its commit and command, a digest a line: a later setup names what differs.
+# Prints what a run is made of besides its commit and command, one digest a line: a later setup names what differs.
 made_of() {
   inputs_python
   digest <(printf '%s\n' "$INPUTS")
@@ -77,12 +77,12 @@ made_of() {
   [ -z "$SECRETS_ID" ] || printf 'secrets %s\n' "$SECRETS_ID"
 }
 
-# differences RUN: what of this setup is not as in that run. An earlier version's says nothing of some of it.
+# differences RUN: prints what differs between this setup and that run, as far as that run's version noted it.
 differences() {
   local line known=
   [ ! -f "$1/made_of" ] || known=$(<"$1/made_of")
   if [ -n "$WORK" ] && find_run_of "$WORK" && [ "$RUN_OF" = "$1" ]; then
-    # Of the same work only the secrets may be others.
+    # For the same work only the secrets may differ.
     case $known in *'secrets '*) is_line "$1/made_of" "secrets $SECRETS_ID" || printf ' secrets' ;; esac
     return
   fi

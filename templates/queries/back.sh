@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # the variables stand in front when it is sent
-# back: what was made in the repository's folder on this box: its branches, and its edits as one commit. Then
-# a pack of what the other side wants of it. Writes nothing but a folder of its own, which goes at the end.
+# back: reports what was made in the repository's folder on this box: its branches, and its edits as one commit. Then
+# sends a pack of what the other side wants. Writes only to a folder of its own, which is removed at the end.
 
 theirs() { safe_git --git-dir="$repo_dir/.git" "$@"; }
 store() { safe_git --git-dir="$box_home/store/$repo_key.git" "$@"; }
@@ -12,8 +12,8 @@ safe_git() {
     -c core.bigFileThreshold=64m -c safe.directory='*' "$@"
 }
 
-# A git folder in which all objects of the box can be read, and none are written but here. Files are taken as
-# the bytes that they are.
+# Makes a git folder that can read all objects of the box, and writes none but in itself. Files are taken byte for
+# byte.
 make_work() {
   work=$box_home/steps/$repo_key/back.new.$$
   trap 'rm -rf -- "$work"' EXIT
@@ -34,7 +34,7 @@ make_work() {
   [ -s "$work/shallow" ] || rm "$work/shallow"
 }
 
-# What setup or sync placed here last; an earlier version noted it in the tree's own repository.
+# Sets base to what setup or sync placed here last; an earlier version noted it in the tree's own repository.
 find_base() {
   { read -r base <"$box_home/steps/$repo_key/placed/HEAD" && ours cat-file -e "$base^{commit}"; } 2>/dev/null ||
     base=$(theirs rev-parse -q --verify 'refs/boxstrap/placed^{commit}')
@@ -44,7 +44,7 @@ show_refs() {
   head=$(theirs rev-parse -q --verify 'HEAD^{commit}')
   theirs symbolic-ref -q HEAD >/dev/null || printf 'ref\t%s\tHEAD\n' "$head"
   theirs for-each-ref --count=200 --format='ref%09%(objectname)%09%(refname)' refs/heads
-  # What was sent, and what that is upon: the other side may have it.
+  # What was sent, and its parents: the other side may have them.
   store for-each-ref --count=20 --sort=-creatordate --format='sent%09%(objectname)%0asent%09%(parent)' refs/boxstrap
 }
 
@@ -53,7 +53,7 @@ take_new_files() {
   local fresh=() big=() file
   local -A left=()
   mapfile -d '' -t fresh < <(ours ls-files --others --exclude-standard -z && printf '/\0')
-  # The last word says that git told all.
+  # The last word shows that git printed everything.
   [ "${fresh[*]: -1}" = / ] || return
   fresh=("${fresh[@]::${#fresh[@]}-1}")
   [ "${#fresh[@]}" -gt 0 ] || return 0
@@ -67,16 +67,16 @@ take_new_files() {
   ours update-index --add -z --stdin <"$work/new"
 }
 
-# The edits are a commit upon what was placed, and upon the box's own commits. Same edits, same id.
+# The edits become a commit on top of what was placed, and of the box's own commits. Same edits, same id.
 show_edits() {
   local tree parents=()
   [ -n "$base" ] || return 0
-  # With its times: what is as it was placed is not read again.
+  # With its times: files that are as they were placed are not read again.
   cp -p "$box_home/steps/$repo_key/placed/index" "$work/index" 2>/dev/null || ours read-tree "$base"
   ours add -u && take_new_files && tree=$(ours write-tree) || return
   [ "$tree" != "$(ours rev-parse "$base^{tree}")" ] || return 0
   [ -z "$head" ] || ours merge-base --is-ancestor "$head" "$base" || parents=(-p "$head")
-  # All of it is in their commits.
+  # All of it is in the box's own commits.
   [ "${#parents[@]}" -eq 0 ] || [ "$tree" != "$(ours rev-parse "$head^{tree}")" ] || return 0
   when="$(ours log -1 --format=%ct "$base") +0000"
   printf 'edits\t%s\n' "$(

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# box_id: what the variables `names` are on this box, by which a provider tells it its own id.
+# box_id: prints the variables `names` of this box, in which a provider gives it its own id.
 
 {
   env

@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
-# clean: removes each tree beside a main one whose runs are over and that holds nothing but what was placed, an
-# environment of ours and caches; one that `discard` names whatever it holds. With `look` nothing is removed.
-# Of each tree come lines of what it holds (`holds KIND COUNT NAME...`), then one of what became of it.
+# clean: removes each tree beside a main one whose runs are over and that contains only what was placed, an environment
+# of ours and caches; a tree that `discard` names, whatever it contains. With `look` nothing is removed.
+# Prints for each tree what it holds (`holds KIND COUNT NAME...`), then a line that says what became of it.
 
 CACHES=(__pycache__/ '*.egg-info/' .pytest_cache/ .mypy_cache/ .ruff_cache/)
 
-# What stands in the way of removing the tree, whatever it holds.
+# Prints what prevents removing the tree, whatever it holds.
 who_uses_it() {
   local run dir count point
   if run=$(is_held "$REPO_DIR"); then holds run 1 "${run##*/}"; fi
@@ -21,7 +21,7 @@ who_uses_it() {
   done < <(grep -F -- "${REPO_DIR##*/}" /proc/self/mountinfo)
 }
 
-# What somebody made there; 1 where git can't tell.
+# Prints what somebody made there; 1 if git can't tell.
 what_was_made() {
   local edits staged commits files
   [ -d "$REPO_DIR/.git" ] && [ -f "$PLACED/index" ] || return
@@ -32,7 +32,7 @@ what_was_made() {
   holds_if_whole edits "${edits[@]}" && holds_if_whole staged "${staged[@]}" && holds_if_whole commits "${commits[@]}" && holds_if_whole files "${files[@]}" && own_repositories
 }
 
-# Commits of its branches, tags and stashes that were never sent to this box.
+# Prints commits of its branches, tags and stashes that were never sent to this box.
 own_commits() {
   local heads
   heads=$(work_git rev-parse -q --verify HEAD && work_git for-each-ref --format='%(objectname)') || return
@@ -40,7 +40,7 @@ own_commits() {
   placed_git rev-list --oneline --no-abbrev-commit $heads --not --all
 }
 
-# Files that were not placed, those that git ignores too.
+# Prints files that were not placed, including those that git ignores.
 all_new_files() {
   local file left_out=() line
   for line in "${CACHES[@]}"; do left_out+=("--exclude=$line"); done
@@ -54,7 +54,7 @@ all_new_files() {
   placed_git ls-files --others -z "${left_out[@]}"
 }
 
-# Out of sight in one move: the next setup removes what a kill leaves of it.
+# Moved out of sight in one step: the next setup removes what a kill leaves of it.
 remove_tree() {
   local aside=$BOX_HOME/trees/${REPO_DIR##*/}-$$
   mkdir -p "${aside%/*}"
@@ -81,7 +81,7 @@ clean_tree() {
   tell tree "$REPO_KEY" "${REPO_DIR##*/}" "$became" "${size%%$'\t'*}"
 }
 
-# What `discard` names, and is no tree: then nothing is removed.
+# Reports names in `discard` that are no tree; then nothing is removed.
 find_unknown() {
   local name there
   there=$(cat "$BOX_HOME"/steps/*/beside/*/repo.dir 2>/dev/null)

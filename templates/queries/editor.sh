@@ -1,11 +1,11 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# editor: what an editor's server finds on this box, and its settings as they are. Looks only.
+# editor: what an editor's server finds on this box, and its current settings. Changes nothing.
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# The options of the mount that holds a folder: the longest mount point above it.
+# Prints the options of the mount that holds a folder: the longest mount point above it.
 mount_options() {
   found=
   length=0

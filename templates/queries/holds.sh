@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # set by home.sh
-# holds: how a query tells what a tree holds: `holds KIND COUNT NAME...`.
+# holds: how a query reports what a tree holds: `holds KIND COUNT NAME...`.
 
 FEW=5
 
@@ -8,7 +8,7 @@ tell() {
   printf '%s\n' "$*"
 }
 
-# holds KIND COUNT NAME...: no more names than a person reads, and none that could end a line.
+# holds KIND COUNT NAME...: prints no more names than a person reads, and none that could end a line.
 holds() {
   local names=() name
   for name in "${@:3:FEW}"; do
@@ -18,13 +18,13 @@ holds() {
   tell holds "$1" "$2" ${names[@]+"${names[@]}"}
 }
 
-# holds_if_whole KIND NAME... /: the last word says that git told all.
+# holds_if_whole KIND NAME... /: the last word shows that git printed everything; 1 without it.
 holds_if_whole() {
   [ "$#" -gt 1 ] && [ "${!#}" = / ] || return
   [ "$#" -eq 2 ] || holds "$1" "$(($# - 2))" "${@:2:$#-2}"
 }
 
-# Submodules travel as folders of files. One that became a repository here has commits that nobody sent.
+# Submodules travel as folders of files. One that became a repository on the box has commits that were never sent.
 own_repositories() {
   local entry entries=() found=()
   mapfile -d '' -t entries < <(work_git ls-files -z --stage && printf '/\0')
@@ -37,7 +37,7 @@ own_repositories() {
   holds_if_whole repositories ${found[@]+"${found[@]}"}
 }
 
-# results_of FOLDER: the results of runs that began in this tree, as lines of .gitignore.
+# results_of FOLDER: prints the results of runs that started in this tree, as lines of .gitignore.
 results_of() {
   local run where
   for run in "$box_home"/runs/*/*/; do

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC2034 # the variables stand in front when it is sent
-# home: where boxstrap's folder lies on this box.
+# home: finds boxstrap's folder on this box.
 
 find_home() {
   # shellcheck disable=SC2088 # the profile's own tilde

@@ -1,28 +1,28 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# launch: takes the script from standard input, looks whether this box will do, and starts it apart
+# launch: takes the script from standard input, checks whether this box will do, and starts it detached
 # from this connection.
 
-# Takes the secrets into a file without a name: where a kill ends this or the setup, nothing stays behind.
+# Puts the secrets into a file without a name: if this or the setup is killed, nothing stays behind.
 receive() {
   exec 8<>"$2" && rm -f "$2" && ln -s /proc/self/fd/8 "$2"
   head -c "$1" >&8 && [ "$(wc -c <"$2")" -eq "$1" ]
 }
 
-# What start-up files gave this login: setup and its children need none of it, and each could show it.
+# Prints options of env that drop secrets which start-up files set: the setup needs none, and any child could show them.
 known_secrets() {
   [ -s "$box_home/secrets" ] || return 0
   tr '\0\n' '\n ' 2>/dev/null <"$box_home/secrets" | cut -d= -f1 | sed -n 's/^[A-Za-z_][A-Za-z0-9_]*$/-u &/p'
 }
 
 find_home
-# The first look happens in memory: a box that won't do is left as it was.
+# The first check runs from memory: a box that won't do stays as it was.
 script=$(head -c "$script_bytes" && printf x)
 script=${script%x}
 if [ "$(printf %s "$script" | wc -c)" -ne "$script_bytes" ]; then
   printf 'short\n'
   exit 0
 fi
-# Without the box's files, and in two pieces: one argument of a command takes 128 KiB.
+# Without the box's files, and in two parts: one argument of a command is limited to 128 KiB.
 library=$(printf '%s\n' "$script" | sed '/^# ---- steps/,$d')
 steps=$(printf '%s\n' "$script" | sed -n '/^# ---- steps/,/^# ---- files of the box/p')
 [ -z "$steps" ] || steps="
@@ -46,7 +46,7 @@ fi
 trap '' HUP
 # shellcheck disable=SC2046,SC2086 # words of our own
 CLIENT_SENDS=yes env $(known_secrets) CLOCK_AHEAD=$(($(date +%s) - client_time)) setsid bash "$folder/setup.sh" run "$setup_id" "$wait_seconds" $words </dev/null >"$folder/output" 2>&1 &
-# Not before it stands on its own feet may this connection end.
+# This connection may end only once the setup runs on its own.
 waited=0
 until [ -f "$folder/pid" ]; do
   waited=$((waited + 1))

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; every sh there is knows -nt
-# lease: adds to the box's lease, or ends it; and says how it stands.
+# lease: extends the box's lease, or ends it, and prints its state.
 
 find_home
 file=$box_home/lease.json
@@ -8,7 +8,7 @@ if [ ! -f "$file" ]; then
   exit 0
 fi
 case $what in
-  # What a lost link asks again is added once.
+  # A request that is repeated after a lost link counts once.
   extend)
     grep -qsxF "$id" "$box_home/lease.ids" || {
       printf '%s\n' "$id" >>"$box_home/lease.ids" && printf '%s\n' "$seconds" >>"$box_home/lease.extended"

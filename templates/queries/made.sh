@@ -1,34 +1,34 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154 # read by the library; the variables stand in front when it is sent
 # made: what was made in each tree of this box: edits, new files, and refs with commits that were never sent to it.
-# Looks only. Results of runs are left out: who asks this looks at each of them. Of a tree come lines of what it holds,
-# then the tree; of each run that has results, where they are.
+# Changes nothing. Results of runs are left out: the caller checks each of them. For each tree it prints lines of what
+# the tree holds, then the tree; for each run that has started, where its results are.
 
-# Commits and names of its branches, tags and stashes.
+# Prints commits and names of its branches, tags and stashes.
 all_refs() {
   local peeled='%(if)%(*objectname)%(then)%(*objectname)%(else)%(objectname)%(end)' refs head
   ! head=$(work_git rev-parse -q --verify 'HEAD^{commit}') || printf '%s HEAD\n' "$head"
   refs=$(work_git for-each-ref --format="$peeled %(refname)") || return
   printf '%s\n' "$refs"
-  # The newest stash is a ref, those below it are not.
+  # Only the newest stash is a ref; the ones below it are in its reflog.
   [[ $refs != *' refs/stash'* ]] || work_git reflog show --format='%H refs/stash' refs/stash 2>/dev/null || :
 }
 
-# In another working tree of git's, files are nobody's business here.
+# Whether git has no other working tree: files there would not be checked.
 is_only_tree() {
   { [ -d "$REPO_DIR/.git" ] && [ ! -e "$REPO_DIR/.git/worktrees" ]; } ||
     [ "$(work_git worktree list --porcelain | grep -c '^worktree ')" = 1 ]
 }
 
-# never_sent COMMIT...: one of those that they lead to and that never came from here; 1 where git can't tell.
+# never_sent COMMIT...: prints a commit that these lead to and that never came to this box; 1 if git can't tell.
 never_sent() { GIT_ALTERNATE_OBJECT_DIRECTORIES=$REPO_DIR/.git/objects store_git rev-list -n 1 "$@" --not --all; }
 
-# Those of them that lead to what was never sent to this box; 1 where git can't tell.
+# Prints those that lead to commits which were never sent to this box; 1 if git can't tell.
 own_refs() {
   local refs commit name new commits=()
   refs=$(all_refs) && is_only_tree || return
   refs=$(printf '%s\n' "$refs" | grep -v ' refs/remotes/' | sort -u)
   while read -r commit name; do [ -z "$name" ] || commits+=("$commit"); done <<<"$refs"
-  # Mostly none does, which one git says.
+  # Usually none does, and one call of git shows it.
   [ "${#commits[@]}" -eq 0 ] || new=$(never_sent "${commits[@]}") || return
   if [ -n "${new-}" ]; then
     while read -r commit name; do
@@ -39,12 +39,12 @@ own_refs() {
   own_repositories
 }
 
-# What somebody made in its files; 1 where git can't tell.
+# Prints what somebody made in its files; 1 if git can't tell.
 own_files() {
   local edits staged files
   [ -f "$PLACED/index" ] || return
   mapfile -d '' -t edits < <(placed_git diff --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d && printf '/\0')
-  # In the index alone: what the file has as well is an edit, or was placed.
+  # Changes in the index alone: one that the file also has is an edit, or was placed.
   mapfile -d '' -t staged < <(set -o pipefail && {
     work_git diff --cached --name-only -z --no-ext-diff --ignore-submodules=all --diff-filter=d &&
       work_git diff --name-only -z --no-ext-diff --ignore-submodules=all
@@ -53,7 +53,7 @@ own_files() {
   holds_if_whole edits "${edits[@]}" && holds_if_whole staged "${staged[@]}" && holds_if_whole files "${files[@]}"
 }
 
-# Files that were not placed, and that git doesn't ignore.
+# Prints files that were not placed, and that git doesn't ignore.
 unignored_new_files() {
   local left_out=() line
   while IFS= read -r line; do left_out+=("--exclude=$line"); done < <(results_of "$REPO_DIR")
@@ -86,7 +86,7 @@ look_at_all() {
   done
 }
 
-# Where the results of each run lie that has begun, in one line for those that are in one place.
+# Prints for each started run a digest of where its results are: equal digests, one place.
 tell_results() {
   local run where
   for run in "$BOX_HOME"/runs/*/*/; do
@@ -98,7 +98,7 @@ tell_results() {
   done
 }
 
-# Variables of git's, as of a run's environment, would lead to another repository.
+# git's variables, for example from a run's environment, would lead to another repository.
 unset "${!GIT_@}"
 workdir=$WORKDIR
 find_home

@@ -3,8 +3,8 @@
 
 fact() { printf '%s\t%s\n' "$1" "$2"; }
 
-# What bash can tell, in one process that goes on as `uname`; an old one stops where it does not understand. Of the
-# provider's variables their names, never their values.
+# What bash can tell, in one process that then becomes `uname`; an old bash stops at what it does not understand. Of
+# the provider's variables it prints the names, never the values.
 describe() {
   # shellcheck disable=SC2016,SC2086 # bash reads it; names are words
   bash --norc -c '
@@ -31,17 +31,17 @@ describe() {
 show_commits() {
   store=$box_home/store/$repo_key.git
   [ -d "$store" ] && command -v git >/dev/null 2>&1 && packs_right "$store/packs" "$store/objects/pack" || return 0
-  # What was placed last is what the next one resembles most; a snapshot's date says nothing of its age.
+  # What was placed last comes first: the next snapshot resembles it most, and a snapshot's date does not show its age.
   { read -r placed <"$box_home/steps/$repo_key/placed/HEAD" && [ -f "$store/refs/boxstrap/$placed" ] && fact have "$placed"; } 2>/dev/null || :
   git --git-dir="$store" -c safe.directory='*' \
     for-each-ref --count=20 --sort=-creatordate --format='have	%(objectname)' refs/boxstrap
 }
 
-# Names of the secrets that are kept here, and the id of each; no value. A value may have several lines.
+# Prints names and ids of the secrets that the box keeps, no value. A value may have several lines.
 show_secrets() {
   tr '\0\n' '\n\1' <"$box_home/secrets" | cut -d= -f1 | sed 's/^/secret	/'
   [ ! -f "$box_home/secrets.ids" ] || sed 's/^/secretid	/' "$box_home/secrets.ids"
-  # It can redact by itself; a live run may have been started with others than these.
+  # The box can redact on its own; a live run may have been started with other secrets than these.
   [ ! -x "$box_home/agent/bin/python" ] || fact redacts yes
   for run in "$box_home"/runs/*/*/pid; do
     if [ -f "$run" ] && ! [ "$run" -nt "$box_home/secrets" ] && in_state "${run%/*}" running; then
@@ -51,7 +51,7 @@ show_secrets() {
   done
 }
 
-# What the monitor says of the lease, and whether somebody sees to it that there is one.
+# What the monitor says about the lease, and whether it is kept running.
 show_lease() {
   [ -f "$box_home/lease.json" ] || return 0
   keeper='' state=
@@ -91,11 +91,11 @@ show_runs() {
     fact run "${key##*/}	${run##*/}	$state${ended:+ $ended}	$started	$commit${snapshot:+ $snapshot}	$work	$session	$command"
     show_notes "$run" "$state"
   done
-  # When each was last written to, its size, and that time to a fraction: one process for all.
+  # When each was last written, its size, and that time with a fraction: one process for all.
   (cd "$box_home/runs" && stat -c 'stat	%n	%Y	%s	%y' -- */*/started */*/log */*/pid */*/exit) 2>/dev/null
 }
 
-# show_notes RUN STATE: what lies beside it where it was given GPUs, was killed, or has a log with times; the tree, where
+# show_notes RUN STATE: what is noted with it if it was given GPUs, was killed, or has a log with times; the tree, if
 # that is no main one.
 show_notes() {
   path=${1%/*} path=${path##*/}/${1##*/}
@@ -108,7 +108,7 @@ show_notes() {
   [ "$2" != died ] || ! began_since_boot "$1" || fact note "$path/boot	same"
 }
 
-# began_since_boot RUN: neither the box nor its container was started again since.
+# began_since_boot RUN: whether neither the box nor its container was restarted since.
 began_since_boot() {
   { read -r pid start boot <"$1/pid"; } 2>/dev/null && find_identity 1 || return 1
   # shellcheck disable=SC2086 # number, start, boot
@@ -116,7 +116,7 @@ began_since_boot() {
   [ -n "$pid" ] && [ "$boot" = "$3" ] && [ "$start" -ge "$2" ]
 }
 
-# What this repository is called here, its folder, and the run that lives in it.
+# The key that this repository has on this box, its folder, and the run that is alive in it.
 show_repository() {
   fact key "$repo_key"
   fact dir "$repo_dir"
@@ -151,5 +151,5 @@ show_setups
 show_lease
 show_runs
 [ ! -f "$box_home/secrets" ] || show_secrets
-# Who asks about a script sends the commit that it is for.
+# A caller that asks about a script will send its commit, and needs to know which ones the box has.
 [ -z "$script_id" ] || { show_commits && show_plan; }

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# redacted: standard input without the secrets of this box, by the program that was sent along: those that
-# it keeps, and those that a run was started with.
+# redacted: removes this box's secrets from standard input, with the program that was sent along: those that
+# the box keeps, and those that a run was started with.
 
 redacted() {
   python=$box_home/agent/bin/python

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# report: what a run left on this box, by the program that was sent along. Looks only.
+# report: what a run left on this box, by the program that was sent along. Changes nothing.
 
 find_home
 python=$box_home/agent/bin/python

@@ -1,19 +1,19 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
-# resume: a run that ended before its time goes on as a new one, once for this id, by the script of the last setup.
+# resume: continues a run that ended early as a new one, once for this id, with the script of the last setup.
 
 tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
-# find_begun: the run that was begun under this id.
+# find_begun: sets begun to the run that was started under this id.
 find_begun() { begun=$(run_with_id "$runs" "$run_id") && [ "$(run_state "$begun")" != waiting ]; }
 
 take() {
   local why code
   exec 9>>"$BOX_HOME/lock"
   flock -w "$wait_s" 9 || { tell refused busy && return; }
-  # From here on the link may break: the id tells what was begun.
+  # From here on the link may break: the id shows what was started.
   trap '' HUP PIPE
   ! find_begun || return
-  # Made under this id, and never begun.
+  # Made under this id, but never started.
   [ -z "$begun" ] || rm -rf -- "$begun"
   run=$(last_of "$run")
   why=$(why_not_resumed "$run")
@@ -30,7 +30,7 @@ runs=$box_home/runs/$repo_key run=$box_home/runs/$repo_key/$name
 if ! find_begun; then
   script=$(sed '/^# ---- files of the box/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
   case $script in *'resume_run()'*) ;; *) tell refused script && tell over && exit ;; esac
-  # Not in a function: what it declares would be that function's own.
+  # Not in a function: what it declares would be local to it.
   eval "$script"
   begin_script
   set +e

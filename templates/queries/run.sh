@@ -1,15 +1,15 @@
 # shellcheck shell=bash disable=SC2034,SC2153,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
-# run: a new run of a state of the repository, once for its id. The script of this box's last setup does it where it is
-# the very one of the profile, and its steps are right for that state; else `setup` is told, with what is not, and
-# nothing was begun. STATE and OBJECTS are as for `sync`; `none` asks for what became of the run alone.
+# run: a new run of a state of the repository, once for its id. The script of this box's last setup starts it if that
+# is exactly the profile's and its steps are right for that state; else `setup` is reported, with what is not right,
+# and nothing is started. STATE and OBJECTS are as for `sync`; `none` only asks what became of the run.
 
-# find_script: `script` is the one, without what differs from run to run, and without the box's files.
+# find_script: sets script to that one, without what differs from run to run, and without the box's files.
 find_script() {
   local own
   for own in "$box_home/steps/$repo_key"/{setup,run}.sh; do
     script=$(sed -E "/^($OF_ONE_RUN)=/d" "$own" 2>/dev/null) || continue
     [ "$(printf '%s\n' "$script" | sha256sum)" = "$SCRIPT  -" ] || continue
-    # Through a pipe: of a long text `<<<` makes a file, for which a full disk has no room.
+    # Through a pipe: for a long text `<<<` makes a file, which fails on a full disk.
     script=$(printf '%s\n' "$script" | sed '/^# ---- files of the box/,$d' && printf '}')
     return
   done
@@ -21,7 +21,7 @@ take_run() {
   receive || return
   (
     hold_box || exit
-    # From here on the link may break: what is begun is begun, and the id tells which it was.
+    # From here on the link may break: what was started stays started, and the id shows which run it was.
     trap '' HUP
     trap : PIPE
     ! is_begun || exit
@@ -34,7 +34,7 @@ take_run() {
   )
 }
 
-# Those that a training is made with; what the box is was looked at when it was set up.
+# The steps that a training needs; the box itself was checked when it was set up.
 are_steps_right() {
   local name
   find_environment
@@ -52,7 +52,7 @@ begin_new() {
   : >"$STEP_CODE"
   (
     set -e
-    # For good, and not for one command: bash would keep a copy, and login and lock as long as the run lives.
+    # For good, not for one command: bash would keep a copy, and login and lock would last as long as the run.
     exec 6>&- 9>&-
     find_work
     new_run "$WORK"
@@ -64,7 +64,7 @@ begin_new() {
   [ "$rc" -eq 0 ] || { tell_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
-# has_begun RUNS: the run of this id; 1 where it was not begun yet.
+# has_begun RUNS: sets run to the run of this id; 1 if it was not started yet.
 has_begun() { run=$(run_with_id "$1" "$RUN_ID") && [ "$(run_state "$run")" != waiting ]; }
 
 find_home
@@ -74,7 +74,7 @@ exec 6>&1
 header=$STATE
 if ! has_begun "$box_home/runs/$repo_key" && [ "$header" != none ]; then
   find_script || { tell setup script && tell over && exit; }
-  # Not in a function: what it declares would be that function's own.
+  # Not in a function: what it declares would be local to it.
   eval "$script"
   begin_script
   set +e
@@ -100,7 +100,7 @@ tell venv "$(<"$run/venv")"
 tell started "$(<"$run/started")"
 tell over
 
-# Its first output as soon as there is some, then a zero byte; then what became of it a moment later.
+# Prints its first output as soon as there is some, then a zero byte; then what became of it a moment later.
 [ -n "$show_s" ] || exit
 await_output "$run" "$show_s"
 head -c 4000 "$run/log" 2>/dev/null

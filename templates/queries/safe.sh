@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# safe: notes with a run what lies safe at home of its results, for the lease of this box.
+# safe: notes with a run which of its results are safe at home, for the lease of this box.
 
 find_home
 file=$box_home/runs/$run/safe

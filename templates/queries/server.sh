@@ -13,7 +13,7 @@ server_failed() {
   exit
 }
 
-# A profile's settings of uv and pip are for its own environment.
+# A profile's settings of uv and pip are only for its own environment.
 forget_settings() {
   local name
   while read -r name; do unset "$name"; done < <(sed -nE 's/^export ((UV|PIP)_[A-Z0-9_]+)=.*/\1/p' "$box_home/env" 2>/dev/null)
@@ -28,7 +28,7 @@ make_tool() {
     write_file "$tool/complete" 600 "$package"
 }
 
-# What a kernel needs lies beside the project's environment, in the versions that the project has where it has them.
+# What a kernel needs is next to the project's environment, in the project's own versions where it has them.
 make_kernel() {
   local python=$venv/bin/python
   mkdir -p "$place/share/kernels/python3"
@@ -43,7 +43,7 @@ make_kernel() {
 
 install_kernel() { with_retries run_uv pip install --quiet --python "$venv/bin/python" --target "$place/kernel" "$@" ipykernel; }
 
-# The folder in which those lie that have event files of TensorBoard: a run is called by its name below it.
+# Sets logdir to the folder above all that have TensorBoard's event files: a run is named by its path below it.
 find_events() {
   local dir
   logdir=
@@ -63,7 +63,7 @@ start_server() {
   (
     umask 022
     cd -- "$folder" || exit
-    # For kernels, which are the person's own work; who only shows files is given no secrets.
+    # Only kernels, which run the user's own code, get the secrets; a server that just shows files gets none.
     if [ "$kind" = jupyter ]; then
       # shellcheck disable=SC1091 # written by the step `shell`
       [ ! -r "$box_home/env" ] || . "$box_home/env"
@@ -75,7 +75,7 @@ start_server() {
   identity "$!" >"$place/pid"
 }
 
-# What the server writes once it listens: its port, and how to get in.
+# Waits for what the server writes once it listens: its port, and how to log in.
 await_server() {
   local until=$((SECONDS + 90)) file
   while :; do
@@ -105,7 +105,7 @@ stop_server() {
   tell stopped "$kind"
 }
 
-# TensorBoard keeps nothing that is not in its files: another folder means another one.
+# TensorBoard keeps nothing outside its files: for another folder it is started again.
 is_wanted() {
   is_alive || return
   [ -z "$logdir" ] || is_line "$place/words" "$logdir" || { stop_server 6>/dev/null && return 1; }

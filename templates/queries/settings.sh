@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# settings: an editor's settings from standard input, whole or not at all, if nobody changed them.
+# settings: writes an editor's settings from standard input, whole or not at all, if nobody changed them.
 
 file=$HOME/$settings
 mkdir -p "${file%/*}"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154,SC3013 # the variables stand in front when it is sent; probe.sh comes before it
-# status: after what the probe says, the end of the log of each run that failed, the newest metric of others, trees
+# status: after the probe's lines, the end of the log of each run that failed, the newest metric of others, trees
 # beside, and what the GPUs do.
-# Each part begins with a line that only who asks can know: a log may hold anything.
+# Each part starts with a line that only the caller can know: a log may contain anything.
 
 show_log_ends() {
   find_newest failed
@@ -15,8 +15,8 @@ $found
 E
 }
 
-# find_newest failed|fine: the newest few runs of these, a line each behind when it began, in `found`. What was stopped
-# did not fail.
+# find_newest failed|fine: sets found to the newest few of these runs, one a line, each after its start time. A run
+# that was stopped did not fail.
 find_newest() {
   found='' count=0
   for run in "$box_home"/runs/*/*/; do
@@ -37,8 +37,8 @@ find_newest() {
   [ "$count" -le 1 ] || found=$(printf %s "$found" | sort -rn | head -n "$most")
 }
 
-# The last line with a metric of those that live or ended well. A run may have patterns of its own, each behind its
-# names. However many there are, it takes the same few processes.
+# Prints the last line with a metric of runs that are alive or ended well. A run may have patterns of its own, each
+# after its names. However many runs there are, it takes the same few processes.
 show_metrics() {
   find_newest fine
   set --
@@ -62,7 +62,7 @@ E
     END { tell() }'
 }
 
-# Trees beside the main ones: of each the run that was made in it last, then sizes, as far as a moment is enough.
+# Trees beside the main ones: for each the last run made in it, then sizes, as far as a moment is enough.
 show_trees() {
   set --
   printf '\n%s trees\n' "$mark"
@@ -90,7 +90,7 @@ is_any_alive() {
   return 1
 }
 
-# Where a run lives, and the last look at this box saw a GPU.
+# If a run is alive, and the last check of this box saw a GPU.
 show_gpus() {
   count=0
   { while read -r word number; do [ "$word" != gpus ] || count=$number; done <"$box_home/gpu.said"; } 2>/dev/null

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
-# sync: states of the repository from standard input, each received into the store and placed in its folder. Of each
-# comes a line `BASE SNAPSHOT COMMIT TREE BRANCH BYTES`, then as many bytes for receive-pack.
+# sync: states of the repository from standard input, each received into the store and placed in its folder. Each is
+# a line `BASE SNAPSHOT COMMIT TREE BRANCH BYTES`, then that many bytes for receive-pack.
 
-# The run that uses this tree, if one does: its files stay as they are.
+# Reports the run that uses this tree, if one does: its files stay as they are.
 in_use() { run=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") && tell alive "$run"; }
 
 take_state() {

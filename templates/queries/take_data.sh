@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# take_data: what the setup waits for, a line each; while this lives somebody sends it. Then a word from standard
-# input: `all` where all of it has arrived, else `some`.
+# take_data: prints what the setup waits for, one a line; while this lives, somebody is sending it. Then reads a word
+# from standard input: `all` if all of it has arrived, else `some`.
 
 find_home
 folder=$box_home/setups/$setup_id

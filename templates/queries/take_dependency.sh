@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# take_dependency: what the store has of one, then a line `BYTES FORMAT HEAD` and a bundle from standard input, for
-# the setup that waits for it.
+# take_dependency: prints what the store has of one, then reads a line `BYTES FORMAT HEAD` and a bundle from standard
+# input, for the setup that waits for it.
 
 find_home
 folder=$box_home/setups/$setup_id
@@ -17,9 +17,9 @@ if [ "$head" != - ]; then
   part=$store/sent.$$
   if [ "$bytes" -gt 0 ]; then
     head -c "$bytes" >"$part"
-    # What was cut off comes again.
+    # What was cut off is sent again.
     [ "$(wc -c <"$part")" -eq "$bytes" ] || { rm -f "$part" && exit 1; }
-    # A clone gets branches and tags alone.
+    # A clone gets only branches and tags.
     store_git fetch -q --no-auto-gc --update-head-ok "$part" '+refs/*:refs/*' '+refs/boxstrap/*:refs/heads/boxstrap/*' || is_last=failed
     rm -f "$part"
     (cd "$store/objects/pack" && stat -c '%s %n' -- *.pack *.idx) >"$store/packs"
@@ -28,7 +28,7 @@ if [ "$head" != - ]; then
   case $head in refs/heads/*) store_git symbolic-ref HEAD "$head" ;; esac
   store_git config uploadpack.allowAnySHA1InWant true
 fi
-# What could not be stored is not waited for.
+# The setup does not wait for what could not be stored.
 [ -z "$is_last" ] || : >"$folder/dependencies"
 [ "$is_last" != failed ] || exit 1
 printf '\narrived\n'

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# transfer: files in and out, by a program that comes along; Python answers from here on.
+# transfer: files in and out, by a program that is sent along; Python answers from here on.
 
 find_home
 fits='import sys; sys.exit(sys.version_info < (3, 8))'

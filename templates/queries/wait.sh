@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2154 # the variables stand in front when it is sent
-# wait: what a run is, each time that changes, until it is over or nobody listens any more; when it ended, and when
-# it began.
+# wait: prints a run's state each time it changes, until it is over or nobody listens any more; when it ended, and when
+# it started.
 
 find_home
 run=$box_home/runs/$repo_key/$name

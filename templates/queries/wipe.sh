@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154,SC2086 # the variables stand in front when it is sent; names are words
-# wipe: takes the secrets off this box, while no setup is at work. What runs keeps what it was started with.
+# wipe: removes the secrets from this box, while no setup is at work. Live runs keep what they were started with.
 
 find_home
 [ -d "$box_home" ] || exit 0

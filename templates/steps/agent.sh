@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# agent: uv, and a small environment of our own (nvidia-ml-py, psutil) that no user's package can break.
+# agent: uv, and a small environment of boxstrap's own (nvidia-ml-py, psutil) that no user's package can break.
 
 inputs_agent() { inputs v1 "${AGENT_PACKAGES[@]}"; }
 
@@ -8,7 +8,7 @@ check_agent() {
     all_there "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
 }
 
-# Small, and made anew each time: what a kill left half-written looks whole to uv.
+# Small, so it is rebuilt each time: uv would accept a copy that a kill left half-written.
 apply_agent() {
   rm -rf -- "$BOX_HOME/agent"
   follow_the_box_alone
@@ -16,14 +16,14 @@ apply_agent() {
   write_file "$BOX_HOME/uv" 600 "$UV"$'\n'
   read_indexes
   with_retries run_uv venv --quiet --python-preference system --no-project "$BOX_HOME/agent"
-  # Into its folder, by the interpreter that it was made of: uv has asked that one already what it is.
+  # Into its folder, with the interpreter that it was made from: uv has already queried that one.
   with_retries run_uv pip install --quiet --python "$(readlink "$BOX_HOME/agent/bin/python")" \
     --target "$BOX_HOME"/agent/lib/python*/site-packages "${AGENT_PACKAGES[@]}"
   list_packages "$BOX_HOME/agent" "$BOX_HOME/agent/complete"
 }
 
-# Where our own tools come from the box says, and no repository: neither by its files (a door may be opened in
-# its folder) nor by its profile's `env`, which the box's shells have read by the second time.
+# The box decides where boxstrap's own tools come from, no repository: neither its files (a door may be opened in its
+# folder) nor its profile's `env`, which the box's shells have from the second setup on.
 follow_the_box_alone() {
   local name
   cd /

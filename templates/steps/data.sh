@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# data: what the profile's `data:` names, at its places: fetched by this box, or sent by whoever started this.
+# data: puts the profile's `data:` into its places: fetched by this box, or sent by the machine that started this.
 
 inputs_data() { inputs v1 "$REPO_DIR" "$DATA"; }
 
-# By a look at what was noted when it came: nothing is read.
+# Looks only at what was noted when the data arrived: no data is read.
 check_data() { fetch_data check; }
 
 apply_data() {
@@ -24,7 +24,7 @@ apply_data() {
   keep_data_untracked
 }
 
-# fetch_data check | asks | fetch | sent | untracked. A token of the hub counts where it is a secret of the profile, no other.
+# fetch_data check | asks | fetch | sent | untracked. The hub's HF_TOKEN is used only if it is a secret of the profile.
 fetch_data() {
   (
     # shellcheck disable=SC1090 # written by the step `shell`
@@ -39,7 +39,7 @@ tell_data() {
   local word first second
   while read -r word first second; do
     case $word in
-      # While something is sent as well, that is shown.
+      # While data is also being sent, the sender's progress is shown.
       progress) { [ -e "$SETUP_DIR/data.waits" ] && [ ! -e "$SETUP_DIR/data.sent" ]; } || emit progress "done=$first" ${second:+"total=$second"} unit=bytes ;;
       warn | wait) emit "$word" "code=$first" ;;
       code) printf '%s\n' "$first${second:+ $second}" >"$STEP_CODE" ;;
@@ -48,14 +48,14 @@ tell_data() {
   done
 }
 
-# ask_for_data WHAT: a line each, KIND NUMBER PLACE.
+# ask_for_data WHAT: one line each, KIND NUMBER PLACE.
 ask_for_data() {
   [ -n "${CLIENT_SENDS-}" ] || return 0
   printf '%s\n' "$1" >"$SETUP_DIR/data.waits"
   emit wait code=data
 }
 
-# It comes over the login of whoever started this; that link may break and come back.
+# The data comes over the login of the machine that started this; that link may break and come back.
 await_data() {
   local until=$((SECONDS + COMMIT_PATIENCE))
   until [ -e "$SETUP_DIR/data.sent" ]; do
@@ -67,7 +67,7 @@ await_data() {
   [ "$(<"$SETUP_DIR/data.sent")" = all ] || fail data-missing 'not all data could be sent' 'the other side says why'
 }
 
-# What was brought, and what is on its way, is no work of this tree: it neither comes home with `sync --back` nor is it in a commit's way.
+# Data that has arrived, or is on its way, is no work of this tree: `sync --back` skips it, and it blocks no commit.
 keep_data_untracked() {
   local line exclude=$REPO_DIR/.git/info/exclude
   mkdir -p "${exclude%/*}"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # gpu: is the GPU that was ordered really there? Asked through NVML, before anything is built.
 
-# A verdict of fewer checks is none of all of them.
+# A verdict of an edition with fewer checks does not count as one with all of them.
 inputs_gpu() {
   find_identity 1 || _identity=
   inputs v1 "$GPU_ORDER" "$_identity" ${EDITION:+"$EDITION"}
@@ -28,7 +28,7 @@ apply_gpu() {
   return "$rc"
 }
 
-# Its lines, as verify.py documents them: the weightiest reason stands first.
+# Reads the lines that verify.py documents: the weightiest reason comes first.
 read_verdict() {
   local word first code driver=
   read_text "$BOX_HOME/gpu.said" || return

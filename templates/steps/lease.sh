@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# lease: how long the box may go on, what it may cost, how long it may be idle: its monitor holds that.
+# lease: how long the box may run, what it may cost, how long it may be idle: its monitor enforces that.
 
 inputs_lease() { inputs v1 "$LEASE"; }
 
 check_lease() { is_text "$BOX_HOME/lease.json" "$LEASE" && lease_is_attended; }
 
-# Its keeper has the lock as long as it lives; to try for it would take it.
+# lease.sh holds a lock as long as it lives, but testing the lock would take it: its process is checked instead.
 lease_is_attended() { read_text "$BOX_HOME/lease.pid" && alive "${TEXT%$'\n'}"; }
 
 apply_lease() {
@@ -14,7 +14,7 @@ apply_lease() {
   write_file "$BOX_HOME/lease.json" 600 "$LEASE"
   begin_at_boot /root/onstart.sh
   lease_is_attended || setsid bash "$PROGRAMS/lease.sh" "$BOX_HOME" </dev/null >/dev/null 2>&1 3>&- 9>&- &
-  # Its first look, with one read of the account.
+  # Waits for the monitor's first look, with one read of the account.
   for _ in {1..300}; do
     find_held
     case $HELD in '' | trying) sleep 0.1 ;; *) break ;; esac
@@ -30,7 +30,7 @@ apply_lease() {
   esac
 }
 
-# begin_at_boot FILE: which Vast.ai runs at each start of a box. At its beginning: it may end in an `exec`.
+# begin_at_boot FILE: adds a line to what Vast.ai runs at each start of a box, at the top: it may end in an `exec`.
 begin_at_boot() {
   local line new="$BOX_HOME/onstart.new.$BASHPID"
   printf -v line '{ [ ! -f %q ] || exec setsid bash %q %q; } </dev/null >/dev/null 2>&1 & # boxstrap' \
@@ -40,7 +40,7 @@ begin_at_boot() {
   rm -f "$new"
 }
 
-# What the monitor says of itself, by these very terms, in HELD.
+# Sets HELD to what the monitor says about itself under these same terms.
 find_held() {
   HELD=
   [ "$BOX_HOME/lease.state" -nt "$BOX_HOME/lease.json" ] || return 0

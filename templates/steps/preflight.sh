@@ -25,7 +25,7 @@ lack() { printf 'lacks\t%s\t%s\n' "$1" "$2"; }
 
 lack_room() {
   local blocks size inodes all
-  # Free blocks and their size, free inodes and all of them; a Mac's stat says it otherwise.
+  # Free blocks and their size, free inodes and all of them; a Mac's stat has other options.
   read -r blocks size inodes all <<<"$(exec stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
   [ -n "$all" ] || return 0
   [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
@@ -35,7 +35,7 @@ lack_room() {
     lack inodes-full "$1 has $inodes free inodes; an environment needs more" # full
 }
 
-# uv, PyTorch and the drivers are built for glibc. A glibc system may have a musl beside it.
+# uv, PyTorch and the drivers are built for glibc. A glibc system may also have a musl.
 lack_libc() {
   local loader
   for loader in /lib/ld-musl-*; do

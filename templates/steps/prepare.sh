@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2016 # a command's own quotes are no code of ours
 # prepare: the profile's commands before training, in its environment: once for the same commands and files in a tree.
 
-# What they name as files: by path, as an option's value, or as a module.
+# Digests the files that they name: by path, as an option's value, or as a module.
 inputs_prepare() {
   local word last='' words=()
   read -ra words <<<"${PREPARE[*]//[\"\'=]/ }"
@@ -14,7 +14,7 @@ inputs_prepare() {
   )"
 }
 
-# The tree itself remembers it: one that was made anew has nothing of what they wrote.
+# The tree itself remembers it: a tree that was made again has nothing that the commands wrote.
 check_prepare() { [ -f "$(prepared_mark)" ]; }
 
 prepared_mark() { printf '%s/boxstrap.prepared\n' "$(work_git rev-parse --absolute-git-dir)"; }
@@ -33,7 +33,7 @@ apply_prepare() {
   : >"$(prepared_mark)"
 }
 
-# run_in_environment ENV_FILE VENV DIR COMMAND: as a training is run. The profile may set any name, ours too.
+# run_in_environment ENV_FILE VENV DIR COMMAND: as a training is run. The profile may set any variable, ours too.
 run_in_environment() {
   cd "$3" || return
   unset LC_ALL

@@ -3,21 +3,21 @@
 
 inputs_python() {
   local sums=
-  # In one process it stays so: what a training is made of begins with it.
+  # Computed once per process: what a training is made of starts with it.
   if [ -n "${PYTHON_INPUTS-}" ]; then INPUTS=$PYTHON_INPUTS && return; fi # full
   find_sources
   find_driver
   [ "${#SOURCES[@]}" -eq 0 ] || sums=$(cd "$REPO_DIR" 2>/dev/null && sha256sum -- "${SOURCES[@]}" 2>/dev/null) || :
-  # For each tree its own link to the project.
+  # In a shared environment each tree has its own link to the project.
   ! is_shared_venv || [ "$TREE_NUMBER" = 1 ] || ! holds_project || sums+=" $REPO_DIR" # full
-  # By the main tree's path: in which tree a work runs is no part of it.
+  # The main tree's path: it makes no difference to the work in which tree it runs.
   local VENV_DIR=$MAIN_VENV # full
   inputs v1 "$VENV_DIR" "$PYTHON_VERSION" "$INSTALLER" "$TORCH_BACKEND" "${EXTRAS[@]-}" "$DRIVER" "$sums" \
     "${ADDED_ARGUMENTS[@]}" "${BUILT_LAST[@]}" "${PYTHON_INDEX[@]}"
   PYTHON_INPUTS=$INPUTS # full
 }
 
-# uv does not notice a package whose files are gone; the folders of the last build tell.
+# uv does not notice a package whose files are gone; the folders noted by the last build show it.
 check_python() {
   local noted=$NOTES/python
   noted=$VENV_NOTES/python # full
@@ -35,7 +35,7 @@ apply_python() {
   known_uv || fail uv-missing 'uv is gone from this box' 'set up again'
   cd "$REPO_DIR" || return
   if is_line "$noted.building" "made $VENV_DIR"; then
-    # Its first building was cut short: half a package looks whole to uv, and nothing in it is old.
+    # Its first build was cut short: uv takes half a package for a whole one, and nothing in it is worth keeping.
     rm -rf -- "$VENV_DIR"
   elif [ -e "$noted.building" ] || [ -f "$noted.folders" ]; then
     check_python || again=(--reinstall)
@@ -61,7 +61,7 @@ apply_python() {
   install_sources "${again[@]}"
   : >"$SETUP_DIR/installed" # full
   fits_after # full
-  # What importlib.metadata loads takes four times as long as all of them.
+  # Importing importlib.metadata takes four times as long as reading all METADATA files.
   "$VENV_DIR/bin/python" -c 'import os, sys; [open(f, "rb").read() for p in sys.path if os.path.isdir(p) for e in os.scandir(p) for f in [e.path + "/METADATA"] if e.name.endswith(".dist-info") and os.path.exists(f)]' ||
     fail import-failed "$VENV_DIR/bin/python can't list its packages"
   list_packages "$VENV_DIR" "$noted.folders"
@@ -92,7 +92,7 @@ make_environment() {
 version_of() { "$1" -c 'import platform; print(platform.python_version())'; }
 fits_version() { case $(version_of "$1"). in "$PYTHON_VERSION".*) return 0 ;; *) return 1 ;; esac; }
 
-# The box's own interpreters first; uv brings one only where none fits.
+# The box's own interpreters first; uv installs one only if none fits.
 find_python() {
   local wanted=("$PYTHON_VERSION")
   ! read_text "$SETUP_DIR/image_path" || PATH=${TEXT%$'\n'}$PATH # full
@@ -100,7 +100,7 @@ find_python() {
   run_uv python find --python-preference only-system --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     run_uv python find --no-python-downloads "${wanted[@]}" 2>/dev/null ||
     {
-      # The repository says from where: it is none for our own tools.
+      # The repository decides where it comes from, so it is not for boxstrap's own tools.
       UV_SETTINGS+=(UV_PYTHON_INSTALL_DIR="$BOX_HOME/pythons")
       with_retries run_uv python install --no-bin "${wanted[@]}" >&2 && run_uv python find "${wanted[@]}"
     }

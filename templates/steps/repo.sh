@@ -9,7 +9,7 @@ inputs_repo() {
 
 check_repo() {
   local seen cut
-  # The tree's id too: git opens the pack for it, and sees whether that is whole.
+  # Also asks for the tree's id: git opens the pack for it, and notices if the pack is damaged.
   seen=$(work_git rev-parse HEAD 'HEAD^{tree}' 2>/dev/null) && [ "${seen%%$'\n'*}" = "$REPO_COMMIT" ] &&
     is_placed && [ ! -e "$NOTES/repo.switch" ] || return
   { [ "$TREE_NUMBER" = 1 ] || all_shared; } || return # full
@@ -25,22 +25,22 @@ apply_repo() {
   set_identity
 }
 
-# Its ref comes last: objects that are there without it may still be on their way.
+# The ref comes last: objects that are there without it may still be arriving.
 has_commit() {
-  # Waiting asks twenty times a second, on a core that others need: where no ref can be, git is not asked.
+  # Asked twenty times a second, on a core that others need: git is not started if there can be no ref.
   [ -e "$REPO_STORE/refs/boxstrap/$REPO_SNAPSHOT" ] || [ -e "$REPO_STORE/packed-refs" ] || [ -d "$REPO_STORE/reftable" ] || return # full
   store_right || return # full
   store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1
 }
 
-# The commit comes over the login of whoever started this; that link may break and come back.
+# The commit comes over the login of the machine that started this; that link may break and come back.
 await_commit() {
   local until=$((SECONDS + COMMIT_PATIENCE))
   until has_commit; do
     [ "$SECONDS" -lt "$until" ] ||
       fail commit-missing "commit $REPO_SNAPSHOT never arrived" "run the same command again: it goes on here"
     read_text "$REPO_STORE.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
-    # A refusal from before this setup says nothing of it.
+    # A refusal from before this setup does not count.
     [ ! "$REPO_STORE.refused" -nt "$SETUP_DIR/pid" ] ||
       fail "$(<"$REPO_STORE.refused")" "git could not store commit $REPO_SNAPSHOT here"
     sleep 0.05
@@ -54,15 +54,15 @@ fetch_by_url() {
   [ -d "$REPO_STORE" ] ||
     { box_git init -q --bare --template= "$REPO_STORE.new.$BASHPID" && mv -T "$REPO_STORE.new.$BASHPID" "$REPO_STORE"; }
   free_git_locks "$REPO_STORE" "$REPO_STORE" || fail git-busy "another git is at work in $REPO_STORE" # full
-  # Whom ssh may believe that it is the host: nobody whom the box's image or its network vouches for.
+  # The only host keys that ssh may trust: none from the box's image or its network.
   write_if_changed "$BOX_HOME/known_hosts" 644 "$(printf '%s\n' "${KNOWN_HOSTS[@]}")"$'\n'
   with_retries fetch_commit || not_fetched "$(classify_error "$STEP_LOG")"
-  # What came with its branch has no ref of its own yet.
+  # A commit that came with its branch has no ref of its own yet.
   store_git update-ref "refs/boxstrap/$REPO_COMMIT" "$REPO_COMMIT" || :
   has_commit || fail ref-missing "$REPO_URL has no commit $REPO_COMMIT"
 }
 
-# A server may refuse to give a bare commit: then its branches and tags hold it.
+# A server may refuse to send a bare commit: then it comes with the branches and tags.
 fetch_commit() {
   with_token store_git fetch -q --no-tags --end-of-options "$REPO_URL" "+$REPO_COMMIT:refs/boxstrap/$REPO_COMMIT" && return
   ! is_network_error &&
@@ -76,7 +76,7 @@ not_fetched() {
     "access: over-ssh sends it from your machine instead, and needs no credential here"
 }
 
-# As git writes it, or without the word at all, it is seen in the text of the file: git need not be asked.
+# If it is written as git writes it, or there is no [user] at all, the file's text shows it without starting git.
 identity_right() {
   local set
   [ -n "$GIT_USER_NAME$GIT_USER_EMAIL" ] || return 0
@@ -87,14 +87,14 @@ identity_right() {
     { [ -z "$GIT_USER_EMAIL" ] || [[ $set == *$'\n'"user.email $GIT_USER_EMAIL"$'\n'* ]]; }
 }
 
-# In this repository alone; the box's own settings are not ours.
+# Only in this repository; the box's own settings are not ours.
 set_identity() {
   if identity_right || begin_identity; then return; fi # full
   [ -z "$GIT_USER_NAME" ] || work_git config --local user.name "$GIT_USER_NAME"
   [ -z "$GIT_USER_EMAIL" ] || work_git config --local user.email "$GIT_USER_EMAIL"
 }
 
-# In a tree that has none, names of plain characters are written as git writes them; 1 where git is to write.
+# If the tree has none, names of plain characters are written the way git writes them; 1 if git has to write them.
 begin_identity() {
   local plain='^[A-Za-z0-9._+@-]+( [A-Za-z0-9._+@-]+)*$'
   [[ $GIT_USER_NAME =~ $plain && $GIT_USER_EMAIL =~ $plain && $TEXT == *$'\n' && ${TEXT,,} != *'[user'* ]] &&

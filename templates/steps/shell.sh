@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2153 # the capitals are rendered
 # shell: the environment file, seen by every kind of shell; the provider's automatic tmux is off.
 
-# What reads the environment file, and when: file | line | needed where.
+# The files that read the environment file: file | line | needed where.
 RC_FILES=(
   '.bashrc|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
   '.profile|[ ! -r ~/.boxstrap/env ] || . ~/.boxstrap/env|always'
@@ -24,7 +24,7 @@ check_shell() {
 
 apply_shell() {
   write_env
-  # On the person's own machine the training alone sees it: rc files stay as they are.
+  # On the user's own machine only the training sees it: rc files stay as they are.
   [ -z "$IS_LOCAL" ] || return 0 # full
   if [ ! -w "$HOME" ]; then
     caution read-only-home "the home folder can't be written: only the training sees the environment"
@@ -36,7 +36,7 @@ apply_shell() {
   for row in "${RC_MISSING[@]}"; do add_first_line "$HOME/${row%%|*}" "$row"; done
 }
 
-# The rows of RC_FILES whose line is not in their file, in RC_MISSING.
+# Sets RC_MISSING to the rows of RC_FILES whose line is not in their file.
 find_rc_missing() {
   local row file line where
   RC_MISSING=()
@@ -54,8 +54,8 @@ find_rc_missing() {
   done
 }
 
-# At the top, since many rc files return early where the shell is not interactive. The whole file is
-# replaced, or nothing of it; a link stays a link.
+# At the top, since many rc files return early if the shell is not interactive. The file is replaced as a whole
+# or not at all; a link stays a link.
 add_first_line() {
   local line=${2#*|} file=$1 mode=644
   [ -d "${1%/*}" ] || mkdir -p "${1%/*}"
@@ -68,11 +68,11 @@ add_first_line() {
   } >"$file.boxstrap"
   [ "$mode" = 644 ] || chmod "$mode" "$file.boxstrap"
   [ ! -f "$file" ] || { [ -O "$file" ] && [ -G "$file" ]; } || chown --reference="$file" "$file.boxstrap" 2>/dev/null || :
-  # A file that is mounted by itself can't be replaced.
+  # A file that is a mount of its own can't be replaced.
   mv -f "$file.boxstrap" "$file" 2>/dev/null || { cat "$file.boxstrap" >"$file" && rm -f "$file.boxstrap"; }
 }
 
-# Profile's values and secrets, in each shell's own quoting.
+# Writes the profile's values and the secrets, in each shell's own quoting.
 write_env() {
   local i PAIRS=() secrets=$BOX_HOME/secrets sent=$SETUP_DIR/secrets
   [ -n "$SECRETS_ID" ] || [ ! -e "$secrets" ] || # full
@@ -90,7 +90,7 @@ write_env() {
   write_file "$ENV_FILE.csh" 600 "${QUOTED:-$'\n'}" # full
 }
 
-# What came with this setup, and what did not, since it is here already. The ids tell later setups which they are.
+# Joins the secrets that came with this setup and those that the box already has. The ids show later setups which.
 complete_secrets() {
   local i
   for i in "${SECRETS[@]}"; do
@@ -111,8 +111,8 @@ secret_of() {
   return 1
 }
 
-# wipe_secrets NAME...: takes what the box holds, and these, out of the environment files, by the very text
-# that was written. A file that sets one of them yet goes as a whole: the next setup writes it again.
+# wipe_secrets NAME...: removes the secrets that the box holds, and these, from the environment files, by the exact text
+# that was written. A file that still sets one of them is deleted: the next setup writes it again.
 wipe_secrets() {
   local pair shell file text PAIRS names=("$@")
   while IFS= read -r -d '' pair; do
@@ -136,11 +136,11 @@ wipe_secrets() {
     done
   done
   rm -f "$BOX_HOME/secrets.ids" "$BOX_HOME/steps/shell.ok" "$BOX_HOME"/setups/*/secrets
-  # An empty file says that there were some: a live run may have them yet.
+  # An empty file says that there were secrets: a live run may still have them.
   [ ! -f "$BOX_HOME/secrets" ] || write_file "$BOX_HOME/secrets" 600 ''
 }
 
-# as_shell SHELL: what sets PAIRS there, in QUOTED.
+# as_shell SHELL: sets QUOTED to what sets PAIRS in that shell.
 as_shell() {
   local pair name value line quote="'"
   QUOTED=

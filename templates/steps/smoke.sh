@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# smoke: does each GPU compute right, and as fast as its model should? Tried with the environment's own library.
+# smoke: does each GPU compute correctly, and as fast as its model should? Tested with the environment's own library.
 
 inputs_smoke() {
   find_tried
@@ -7,7 +7,7 @@ inputs_smoke() {
   inputs v1 "$SMOKE" "$TRIED" "${TRIED:+$(tried_library)}" "$DRIVER" "$(gpus_seen)"
 }
 
-# Without an environment there is nothing to try it with.
+# Without an environment there is nothing to test with.
 check_smoke() {
   find_tried
   [ -z "$TRIED" ] || [ -s "$BOX_HOME/smoke.said" ]
@@ -24,7 +24,7 @@ apply_smoke() {
     --order "$BOX_HOME/gpu.order" --out "$BOX_HOME/gpu.json" >"$BOX_HOME/smoke.new" 3>&- 9>&- || rc=$?
   cat "$BOX_HOME/smoke.new"
   smoke_reasons return | head -n 1 >"$STEP_CODE"
-  # An environment that can't use the GPU is no reason to return the box, and none to start training.
+  # An environment that can't use the GPU is no reason to return the box, but training must not start.
   if [ -z "$ONLY" ] && code=$(smoke_reasons warn | grep '^torch-'); then
     printf '%s\n' "$code" >"$STEP_CODE"
     return 1
@@ -34,10 +34,10 @@ apply_smoke() {
   mv -f "$BOX_HOME/smoke.new" "$BOX_HOME/smoke.said"
 }
 
-# The codes of what spoke against a GPU, with their numbers.
+# smoke_reasons return | warn: prints the codes of what was found against a GPU, with their numbers.
 smoke_reasons() { sed -n "s/^reason $1 \\([a-z0-9. =-]*\\)$/\\1/p" "$BOX_HOME/smoke.new"; }
 
-# TRIED: the profile's environment; where only the box is looked at, the one that was built last.
+# Sets TRIED to the profile's environment; if only the box is checked, to the one that was built last.
 find_tried() {
   local newest='' file
   TRIED=$VENV_DIR
@@ -50,7 +50,7 @@ find_tried() {
   [ -x "$TRIED/bin/python" ] || TRIED=
 }
 
-# What computes there, by name and version.
+# Prints the libraries that compute there, by name and version.
 tried_library() {
   (cd "$TRIED" 2>/dev/null && printf '%s ' lib/python*/site-packages/{torch-,cupy,nvidia_cublas}*.dist-info)
 }

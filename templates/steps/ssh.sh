@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# ssh: the profile's public keys may log in; the git hosts' own keys are known, so nobody is asked.
+# ssh: the profile's public keys may log in; the git hosts' own keys are known, so ssh asks nothing.
 
 inputs_ssh() { inputs v1 "${AUTHORIZED_KEYS[@]-}" "${KNOWN_HOSTS[@]-}"; }
 
@@ -33,12 +33,12 @@ apply_ssh() {
 
 can_write_ssh() { if [ -e "$HOME/.ssh" ]; then [ -w "$HOME/.ssh" ]; else [ -w "$HOME" ]; fi; }
 
-# By the key itself: comments and options differ, and a line may be switched off with `#`.
+# Compares only the key itself: comments and options differ, and a line may be disabled with `#`.
 authorized() {
   local blob=${1#* } line
   blob=${blob%% *}
   {
-    # `read` takes the blanks before a `#` away.
+    # `read` removes the blanks before a `#`.
     while read -r line || [ -n "$line" ]; do
       case $line in '#'*) ;; *"$blob"*) return ;; esac
     done <"$HOME/.ssh/authorized_keys"
@@ -51,7 +51,7 @@ modes_right() {
   case $(exec stat -Lc %a -- "$HOME/.ssh" "$HOME/.ssh/authorized_keys" 2>/dev/null) in 700 | 700$'\n'600) ;; *) return 1 ;; esac
 }
 
-# Those of KNOWN_HOSTS that are not known here, in UNKNOWN_HOSTS.
+# Sets UNKNOWN_HOSTS to those of KNOWN_HOSTS that are not known here.
 find_unknown() {
   local line
   UNKNOWN_HOSTS=()
@@ -61,7 +61,7 @@ find_unknown() {
   done
 }
 
-# A last line without its newline is mended first; else two keys become one.
+# Completes a last line that has no newline; otherwise two keys would become one.
 add_lines() {
   [ ! -s "$1" ] || [ -z "$(tail -c 1 "$1")" ] || printf '\n' >>"$1"
   printf '%s\n' "${@:2}" >>"$1"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # tools: git, tmux, rsync, a python, and the profile's packages, through the box's own package manager.
 
-# Command, its package, and the code of what its lack costs.
+# Command, its package, and the code of the warning if it is missing.
 TOOLS=(
   'git|git|no-git'
   'tmux|tmux|no-tmux'
@@ -11,7 +11,7 @@ TOOLS=(
 
 inputs_tools() { inputs v1 "${PACKAGES[@]-}"; }
 
-# Where nothing can be installed, what is missing was said and stays so.
+# If nothing can be installed, what is missing was reported and stays missing.
 check_tools() {
   find_missing
   [ "${#MISSING_TOOLS[@]}" -eq 0 ] || ! can_install
@@ -33,13 +33,13 @@ apply_tools() {
     row=${row#*|}
     names+=("${row%%|*}")
   done
-  # Certificates come with most images, not with the barest.
+  # Most images have certificates, the smallest ones don't.
   [ "${#names[@]}" -eq 0 ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || names+=(ca-certificates)
   names+=("${PACKAGES[@]}")
   [ "${#names[@]}" -eq 0 ] || install_packages "${names[@]}"
 }
 
-# The rows of TOOLS that are not here, in MISSING_TOOLS.
+# Sets MISSING_TOOLS to the rows of TOOLS that are not here.
 find_missing() {
   local row
   MISSING_TOOLS=()

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034 # WHY and INPUTS are read elsewhere
-# train: the profile's command, begun once for the same commit, command and environment.
+# train: the profile's command, started once for the same commit, command and environment.
 
-# As its run calls the work: one of an earlier version or of the minimal edition has another word for it.
+# Uses the run's own name for the work: an earlier version and the minimal edition name it differently.
 inputs_train() {
   find_work
   INPUTS=$WORK
@@ -14,7 +14,7 @@ check_train() {
   find_run_of "$WORK" && ! in_state "$RUN_OF" waiting || return
   { [ -z "${RESUME-}" ] || [ -z "$(died_runs)" ]; } || return # full
   is_queue_attended || return # full
-  # Begun again, who puts results there may take a moment, or end at once: no reason for a setup to fail.
+  # Uploads that were just restarted may take a moment, or end right away: no reason for a setup to fail.
   [ -e "${SETUP_DIR:-/nonexistent}/uploads" ] || ! has_idle_uploads || return # full
   has_session "$RUN_OF" # full
 }
@@ -30,7 +30,7 @@ apply_train() {
   [ -z "${RESUME-}" ] || resume_died # full
   revive_all # full
   revive_uploads # full
-  # Made, but never begun (the power went): it is begun now. It cannot have run before.
+  # A run that was made but never started (the power failed) is started now. It cannot have run before.
   [ -z "$RESTART" ] || [ -n "$RUN_ID" ] || stop_alive_work # full
   if [ -n "$RESTART" ] || ! find_run_of "$WORK"; then
     new_run "$WORK"
@@ -41,6 +41,6 @@ apply_train() {
   fi
   have tmux || caution no-tmux 'tmux is not here: the run is detached all the same, but it cannot be attached to'
   begin_run "$RUN_DIR"
-  # Training need not wait for it.
+  # Training need not wait for this.
   made_of >"$RUN_DIR/made_of"
 }

@@ -1,4 +1,4 @@
-"""Addresses of a bucket's objects, signed by whoever started this: each opens one, for an hour."""
+"""URLs of a bucket's objects, signed by the user's machine: each opens one object for an hour."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .data_words import DataError, say
 
 PATIENCE_S = 600
 REFUSED = frozenset({400, 401, 403})
-"""What a server answers to an address that has expired, or whose signer's login has."""
+"""Statuses with which servers reject a URL that has expired, or whose signer's login has."""
 
 
 class Addresses:
-    """Those of one setup, for several threads; new ones are asked for when they have expired."""
+    """The signed URLs of one setup, for several threads; expired ones are requested again."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "data.addresses"
@@ -27,7 +27,7 @@ class Addresses:
         self._rows: dict[int, dict[str, Any]] = {}
 
     def files_of(self, number: int) -> Iterator[DataFile]:
-        """The objects of an item. Raises DataError where none come."""
+        """Yield the objects of an item. Raises DataError if no URLs arrive."""
         with self._lock:
             if not self._rows:
                 self._ask()
@@ -37,12 +37,12 @@ class Addresses:
             yield DataFile("", path, size, tag=tag, is_alone=alone, signed_of=number)
 
     def current(self, wanted: DataFile) -> str:
-        """The address to ask for it now."""
+        """Return the current URL of a file."""
         with self._lock:
             return str(self._rows[wanted.signed_of][wanted.path]["url"])
 
     def renewed(self, wanted: DataFile, refused: str) -> str:
-        """Another address than the one that was refused. Raises DataError where none comes."""
+        """Return a newer URL than the refused one. Raises DataError if none arrives."""
         if self.current(wanted) == refused:
             with self._lock:
                 if self._rows[wanted.signed_of][wanted.path]["url"] == refused:

@@ -1,6 +1,6 @@
-"""Downloading files: in parallel, large ones in blocks; what came before a cut stays.
+"""Download files in parallel; large ones in blocks, which are kept after an interruption.
 
-A file appears whole, checked, under its own name: until then its blocks lie beside it.
+A file gets its own name once it is complete and checked; until then it is in a `.part` file.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ BLOCK = 32 * 1024 * 1024
 PIECE = 1024 * 1024
 WORKERS = 8
 RESERVE = 256 * 1024 * 1024
-"""Bytes of a disk that stay free."""
+"""Bytes of disk space that are left free."""
 
 
 class PartsState(NamedTuple):
-    """Which blocks of a file are there."""
+    """Which blocks of a file have arrived."""
 
     of: str
     done: set[int]
 
 
 class Download:
-    """All files of a setup. `report` hears how many bytes are there, every half second."""
+    """Downloads all files of a setup. `report` gets the bytes received so far, every 0.5 s."""
 
     def __init__(self, https: Https, addresses: Addresses, report: Callable[[int], None]) -> None:
         self._https = https
@@ -52,7 +52,7 @@ class Download:
         self._error: BaseException | None = None
 
     def fetch(self, files: list[tuple[DataFile, Path]]) -> None:
-        """Bring each to its place. Raises DataError; what came stays for the next time."""
+        """Download each file to its path. Raises DataError; blocks are kept for the next try."""
         with ThreadPoolExecutor(WORKERS) as pool:
             for wanted, place in files:
                 for task in _FileParts(self, wanted, place).tasks():
@@ -69,7 +69,7 @@ class Download:
                 self._error = self._error or error
 
     def received(self, count: int) -> None:
-        """So many bytes more are there, or fewer where a part begins anew."""
+        """Count bytes; negative if a file starts again. Raises the error of any failed task."""
         if self._error:
             raise self._error
         self._tell(count)
@@ -82,7 +82,7 @@ class Download:
                 self._report(self._received)
 
     def open(self, wanted: DataFile, headers: dict[str, str]) -> Any:  # noqa: ANN401 - see Https
-        """Ask for it; where its address has expired, by a new one."""
+        """Request a file; if its signed URL has expired, request it with a new one."""
         if wanted.signed_of < 0:
             return self._https.open(wanted.url, headers, wanted.token)
         url = self._addresses.current(wanted)
@@ -95,7 +95,7 @@ class Download:
 
 
 class _FileParts:
-    """One file: its blocks, beside its place until it is whole."""
+    """One file: its blocks, in a part file next to its path until it is complete."""
 
     def __init__(self, download: Download, wanted: DataFile, place: Path) -> None:
         self._download = download
@@ -109,7 +109,7 @@ class _FileParts:
         self._done: set[int] = set()
 
     def tasks(self) -> list[Callable[[], None]]:
-        """What is left to do, to be called in any order, by several threads."""
+        """Return the remaining tasks; several threads may call them, in any order."""
         self._place.parent.mkdir(parents=True, exist_ok=True)
         size = self._wanted.size
         if size <= BLOCK or not self._wanted.ranges:
@@ -137,13 +137,13 @@ class _FileParts:
         return set()
 
     def _identity(self) -> str:
-        """What the blocks are of: another state of the file begins anew."""
+        """Identify the version of the file: blocks of another version are dropped."""
         wanted = self._wanted
         state = wanted.tag and f"{plain(wanted.url)} {wanted.tag}"
         return f"{wanted.size} {wanted.sha256 or wanted.blob or state}"
 
     def _block(self, number: int) -> None:
-        """Fetch one block, over as many tries as it takes while something comes."""
+        """Fetch one block; retry as long as some data keeps coming."""
         begin, there = number * BLOCK, 0
         end = begin + self._length(number)
         with _writing(self._part, keep=True) as file:
@@ -179,16 +179,16 @@ class _FileParts:
             self._finish()
 
     def _unchanged(self) -> dict[str, str]:
-        """What asks a server to give nothing where the file is in another state."""
+        """Return headers with which a server sends no range of a file that has changed."""
         tag = self._wanted.tag
         if tag.startswith('"'):
             return {"If-Range": tag}
         return {"If-Unmodified-Since": tag} if tag.endswith(" GMT") else {}
 
     def _is_another(self, answer: Any) -> bool:  # noqa: ANN401 - see Https
-        """Whether it says itself that it is of another state: some servers pass over what is asked.
+        """Return whether an answer is of another version: some servers ignore conditions.
 
-        Where a digest is named, that tells in the end.
+        If a digest is known, it decides in the end.
         """
         wanted = self._wanted
         if wanted.sha256 or wanted.blob or wanted.signed_of >= 0 or not wanted.tag:
@@ -197,7 +197,7 @@ class _FileParts:
         return said not in (None, wanted.tag)
 
     def _whole(self) -> None:
-        """Fetch a small file, or one whose server gives no parts, at once."""
+        """Fetch a small file, or one whose server supports no ranges, in one piece."""
         there = 0
         with _writing(self._part, keep=False) as file:
 
@@ -226,7 +226,7 @@ class _FileParts:
         self._finish()
 
     def _finish(self) -> None:
-        """Check it, and let it appear."""
+        """Check the digest, and give the file its name."""
         if not has_digest(self._part, self._wanted):
             self._part.unlink()
             with suppress(OSError):
@@ -242,13 +242,13 @@ class _FileParts:
 
 
 def part_of(place: Path) -> Path:
-    """Where a file lies until it is whole."""
+    """Return the path of a file until it is complete."""
     name = hashlib.sha256(os.fsencode(place.name)).hexdigest()[:16]
     return place.with_name(f".boxstrap-{name}.part")
 
 
 def has_digest(path: Path, wanted: DataFile) -> bool:
-    """Whether its content is what is known of it; where nothing is, the size alone tells."""
+    """Return whether a file has the known digest or, if none is known, the known size."""
     if not (wanted.sha256 or wanted.blob):
         return wanted.size < 0 or path.stat().st_size == wanted.size
     if wanted.sha256:
@@ -268,7 +268,7 @@ def _begins_at(answer: Any, at: int, size: int) -> bool:  # noqa: ANN401 - see H
 
 
 def _writing(path: Path, keep: bool) -> Any:  # noqa: ANN401 - a binary file
-    """The file for writing; nobody else reads it before it is whole."""
+    """Open a file for writing, with mode 0600: nobody else reads it before it is complete."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | (0 if keep else os.O_TRUNC)
     return os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0)
 

@@ -1,4 +1,4 @@
-"""Fetching items: what they are, whether there is room; then all at once, each to its place."""
+"""Fetch items of `data:`: list their files, check disk space, then download all in parallel."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ GIB = 1024**3
 
 
 class Fetching(NamedTuple):
-    """One item: its files, and the place of each."""
+    """One item: its files, and the path of each."""
 
     item: Item
     key: str
     target: Path
     files: list[tuple[DataFile, Path]]
     to_fetch: list[tuple[DataFile, Path]]
-    """Those that don't lie there already."""
+    """The files that aren't there yet."""
 
 
 def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None:
-    """Fetch them. Raises DataError before anything is fetched where it can't go well, OSError."""
+    """Fetch items. Raises OSError, and DataError (early if it can be known before fetching)."""
     https, addresses = Https(), Addresses(places.lists)
     found = [_look(item, places, records, https, addresses) for item in items]
     for each in found:
@@ -59,7 +59,7 @@ def fetch_items(items: list[Item], places: Places, records: DataRecords) -> None
 def _look(
     item: Item, places: Places, records: DataRecords, https: Https, addresses: Addresses
 ) -> Fetching:
-    """What is to be fetched of an item, and where to."""
+    """Find which files of an item to fetch, and where to."""
     files = try_again(lambda: files_of(item, https, addresses.files_of), item.source)
     key, target = places.key(item), places.target(item)
     if item.unpack:
@@ -80,9 +80,9 @@ def _look(
 
 
 def _is_there(file: DataFile, place: Path, *, begun: bool, earlier: bool) -> bool:
-    """Whether it lies at its place already. Raises DataError where something else does.
+    """Return whether a file is at its path already. Raises DataError if something else is.
 
-    `begun`: this very item put it there before a cut; `earlier`: another one of the same place did.
+    `begun`: this item put it there before an interruption; `earlier`: a former item of its target.
     """
     if not os.path.lexists(place):
         return False
@@ -96,7 +96,7 @@ def _is_there(file: DataFile, place: Path, *, begun: bool, earlier: bool) -> boo
 
 
 def _check_space(found: list[Fetching]) -> None:
-    """An archive needs its own size twice, at the least."""
+    """Raise DataError if a disk is too small. An archive needs at least twice its own size."""
     needs: defaultdict[int, int] = defaultdict(int)
     folders = {}
     for each in found:
@@ -124,13 +124,13 @@ def _existing(folder: Path) -> Path:
 
 
 def _place(each: Fetching, records: DataRecords) -> None:
-    """What was fetched is whole: an archive is unpacked, and all of it noted."""
+    """Record a complete item; if it is an archive, unpack it first."""
     paths = [place for _, place in each.files]
     if each.item.unpack:
         paths = _unpacked(each, records)
     earlier = records.earlier(str(each.target))
     files = tuple(file for file in map(placed, map(str, paths)) if file)
-    if not each.item.to.endswith("/"):  # a folder that is not its own
+    if not each.item.to.endswith("/"):  # with a slash, others may use the folder
         for path in earlier.keys() - {file.path for file in files}:
             Path(path).unlink()
     records.keep(each.key, DataRecord(str(each.target), files))
@@ -139,7 +139,7 @@ def _place(each: Fetching, records: DataRecords) -> None:
 
 
 def _unpacked(each: Fetching, records: DataRecords) -> list[Path]:
-    """Unpack beside the target, look whether all of it may go there, then move it there."""
+    """Unpack next to the target, check that nothing is in the way, then move the files there."""
     target, archive = each.target, each.files[0][1]
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f".boxstrap-{each.key[:16]}.new")

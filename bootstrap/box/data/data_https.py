@@ -1,4 +1,4 @@
-"""Asking an https server: no other scheme, no token for another host, certificates checked."""
+"""HTTPS requests: no other scheme, no token for another host, certificates checked."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .data_words import DataError, say
 T = TypeVar("T")
 TIMEOUT_S = 20
 PATIENCE_S = 60
-"""How long a server may give nothing, in seconds."""
+"""Seconds for which a server may send nothing."""
 REFUSED = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 451, 501})
-"""Answers that another try does not change."""
+"""Statuses that a retry does not change."""
 CHANGED = 412
-"""What a server answers where a file is not in the state that is asked for."""
+"""Status of a server whose file is not in the requested state (Precondition Failed)."""
 NETWORK_ERRORS = (OSError, EOFError, http.client.HTTPException)
-"""What a try ends with that may go well the next time: URLError and HTTPError are OSErrors."""
+"""Errors after which a retry may succeed; URLError and HTTPError are OSErrors."""
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
-    """A redirect stays with https, and a token with the host that it was meant for."""
+    """Follows redirects only to https, and sends a token only to the host that it is for."""
 
     max_redirections = 5
 
@@ -40,7 +40,7 @@ class _OnlyHttps(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The next request, or an error."""
+        """Return the next request. Raises DataError if it isn't https."""
         if urllib.parse.urlsplit(newurl).scheme != "https":
             raise DataError("data-refused", f"{plain(req.full_url)} leads to {plain(newurl)}")
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -50,7 +50,7 @@ class _OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 
 def try_again(once: Callable[[], T], what: str, there: Callable[[], int] = lambda: 0) -> T:
-    """What `once` returns, called again and again for `PATIENCE_S`, and while `there` grows.
+    """Return what `once` returns; retry for `PATIENCE_S`, counted again whenever `there` grows.
 
     Raises DataError.
     """
@@ -69,13 +69,13 @@ def try_again(once: Callable[[], T], what: str, there: Callable[[], int] = lambd
 
 
 class Https:
-    """One way to all servers, for several threads."""
+    """A client for all servers, for several threads."""
 
     schemes: tuple[str, ...] = ("https",)
 
     def __init__(self) -> None:
         context = ssl.create_default_context()
-        if own := pip_setting("cert"):  # where a company looks into what its machines fetch
+        if own := pip_setting("cert"):  # a company may intercept TLS with its own CA
             context.load_verify_locations(own)
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPSHandler(context=context), _OnlyHttps()
@@ -84,9 +84,9 @@ class Https:
     def open(
         self, url: str, headers: dict[str, str], token: str = "", body: bytes | None = None
     ) -> Any:  # noqa: ANN401 - http.client.HTTPResponse, by another name in typeshed
-        """The answer. Raises DataError where the server refuses, else NETWORK_ERRORS.
+        """Return the answer. Raises DataError if the server refuses, else NETWORK_ERRORS.
 
-        An answer that makes no sense, as a redirect to no address, is a refusal.
+        A malformed answer, such as a redirect without an address, counts as a refusal.
         """
         if urllib.parse.urlsplit(url).scheme not in self.schemes:
             raise DataError("data-refused", f"{plain(url)} is not https")
@@ -120,13 +120,13 @@ class Https:
 
 
 class OwnServer(Https):
-    """What the signer's own settings name: a server at home may have no certificate."""
+    """For a server from the signer's own settings: one at home may have no certificate."""
 
     schemes = ("https", "http")
 
 
 def plain(url: str) -> str:
-    """An address without what may be a credential in it: its query."""
+    """Return a URL without its user and query, which may hold credentials."""
     parts = urllib.parse.urlsplit(url)
     return urllib.parse.urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
 

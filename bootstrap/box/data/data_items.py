@@ -12,7 +12,7 @@ from .data_words import DataError
 
 
 class Item(NamedTuple):
-    """One item as the script carries it; `number` is its place in the profile."""
+    """One item as the script carries it; `number` is its index in the profile."""
 
     number: int
     source: str
@@ -20,26 +20,26 @@ class Item(NamedTuple):
     sha256: str
     unpack: bool
     exclude: tuple[tuple[str, bool], ...]
-    """Patterns, and whether what fits stays away: the last one that fits decides."""
+    """Patterns, and whether a match is excluded: the last matching pattern decides."""
     digest: str
-    """Of an item that is sent from elsewhere: what its files are; else nothing."""
+    """Digest of the files, if the user's machine sends the item; else empty."""
 
     @classmethod
     def of(cls, number: int, row: dict[str, Any]) -> Item:
-        """An item of the script's list."""
+        """Make an item from a row of the script's list."""
         exclude = tuple((str(pattern), bool(away)) for pattern, away in row.get("exclude", ()))
         source, to, sha256, digest = (row.get(k, "") for k in ("from", "to", "sha256", "digest"))
         return cls(number, source, to, sha256, bool(row.get("unpack")), exclude, digest)
 
     @property
     def asked_for(self) -> str:
-        """Who has to help with it: nothing where this box fetches it alone."""
+        """What the user's machine sends: files (`local`), URLs (`bucket`), or nothing ("")."""
         if self.digest:
             return "local"
         return "" if self.source.startswith(("https:", "hf:")) else "bucket"
 
     def takes(self, path: str) -> bool:
-        """Whether a file of it is wanted."""
+        """Return whether a file of the item is wanted."""
         away = False
         for pattern, said in self.exclude:
             if re.match(pattern, path):
@@ -48,14 +48,14 @@ class Item(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where things lie on this box."""
+    """Folders on this box: boxstrap's, the repository's, and the setup's with the signed URLs."""
 
     home: Path
     tree: Path
     lists: Path
 
     def target(self, item: Item) -> Path:
-        """Where an item belongs. Raises DataError: outside of the working folder."""
+        """Return the path of an item. Raises DataError if it is outside the working folder."""
         target = Path(item.to.rstrip("/")).expanduser()
         target = target if target.is_absolute() else self.tree / target
         real, home = target.resolve(), self.home.resolve()
@@ -66,6 +66,6 @@ class Places(NamedTuple):
         return real
 
     def key(self, item: Item) -> str:
-        """What an item and its place are known by."""
+        """Return a key that identifies an item and its path."""
         own = [str(self.target(item)), *item._replace(number=0)]
         return hashlib.sha256(json.dumps(own).encode()).hexdigest()[:32]

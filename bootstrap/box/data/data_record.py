@@ -1,4 +1,4 @@
-"""What was fetched, and lies where it belongs: one look tells, and nothing is read again."""
+"""Records of fetched files: their sizes and times show that they are there, without reading."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class PlacedFile(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Whether it is as it was, by size and time."""
+        """Whether it is unchanged, by size and time."""
         return placed(self.path) == self
 
 
 class DataRecord(NamedTuple):
-    """What an item became: `target` is where it belongs."""
+    """The files of a fetched item; `target` is the item's path."""
 
     target: str
     files: tuple[PlacedFile, ...]
 
 
 def placed(path: str) -> PlacedFile | None:
-    """The file that lies at `path` now."""
+    """Return the file that is at `path` now; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -40,7 +40,7 @@ def placed(path: str) -> PlacedFile | None:
 
 
 def sent_files(home: Path, target: Path) -> tuple[PlacedFile, ...]:
-    """What transfers put to `target`, a folder or a file, and is as it came."""
+    """Return the unchanged files that transfers put at `target`, a folder or a file."""
     found = {}
     for folder in (target, target.parent):
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
@@ -55,14 +55,14 @@ def sent_files(home: Path, target: Path) -> tuple[PlacedFile, ...]:
 
 
 class DataRecords:
-    """The records of a box, in a folder of its home; `current` are those of the profile's items."""
+    """The records of a box, in its home; `current` has the keys of the profile's items."""
 
     def __init__(self, home: Path, current: set[str]) -> None:
         self._folder = home / "data"
         self._current = current
 
     def is_right(self, key: str) -> bool:
-        """Whether the item of this key is there, whole."""
+        """Return whether the item with this key is completely there."""
         record = self.read(key)
         return (
             record is not None
@@ -71,11 +71,11 @@ class DataRecords:
         )
 
     def read(self, key: str) -> DataRecord | None:
-        """What the item of this key became."""
+        """Return the record of the item with this key, if there is one."""
         return self._read(self._path(key))
 
     def earlier(self, target: str) -> dict[str, PlacedFile]:
-        """What earlier items put to `target`, and nobody changed since."""
+        """Return the unchanged files that earlier items put at `target`."""
         found = {}
         for path in sorted(self._folder.glob("fetched-*.json")):
             record = self._read(path)
@@ -84,18 +84,18 @@ class DataRecords:
         return found
 
     def begin(self, key: str, places: set[str]) -> None:
-        """Note that these are about to be placed, where nothing lay: after a kill they are ours."""
+        """Note that free paths are about to be filled: after a kill, files there are ours."""
         self._write(self._begun(key), sorted(places | self.begun(key)))
 
     def begun(self, key: str) -> set[str]:
-        """The places of an item whose fetching was cut."""
+        """Return the paths of an item whose fetching was interrupted."""
         try:
             return set(map(str, json.loads(self._begun(key).read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             return set()
 
     def keep(self, key: str, record: DataRecord) -> None:
-        """Note it; earlier ones of the same target are over."""
+        """Save a record, and delete earlier ones of the same target."""
         for path in self._folder.glob("fetched-*.json"):
             old = self._read(path)
             if old is None or (

@@ -1,4 +1,4 @@
-"""Which files an item of `data:` stands for: asked of its server, or read from a list."""
+"""List the files of an item of `data:`, from its server or from a list of signed URLs."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from .data_items import Item
 from .data_words import DataError, say
 
 HUB = "https://huggingface.co"
-MOST_ANSWER = 64 * 1024 * 1024  # bytes of a list that is read
+MOST_ANSWER = 64 * 1024 * 1024  # bytes of a listing that are read
 MOST_FILES = 1_000_000
 MOST_PAGES = 20_000
 LONGEST_PATH = 1024
 MOST_BYTES = 2**60
-"""Of a file: no disk has as many."""
+"""Most bytes of a file: no disk has more."""
 _HUB = re.compile(r"hf:(datasets|models)/([^@]+)@([^/]+)(?:/(.+))?")
 _NEXT = re.compile(r'<([^>]+)>;\s*rel="next"')
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class DataFile(NamedTuple):
-    """One file to fetch. `path` is its place below the item's; a size of -1 is not known."""
+    """One file to fetch. `path` is relative to the item's; a size of -1 is unknown."""
 
     url: str
     path: str
     size: int = -1
     sha256: str = ""
     blob: str = ""
-    """What git calls its content, where that is known and no SHA-256 is."""
+    """Git's hash of its content, if that is known and no SHA-256 is."""
     tag: str = ""
-    """What the server calls this state of it: its ETag, else the time of its last change."""
+    """The server's ETag for this version, else its Last-Modified time."""
     token: str = ""
     ranges: bool = True
-    """Whether its server gives parts of it."""
+    """Whether its server supports range requests."""
     is_alone: bool = False
-    """Whether the item names this very file, and not a folder."""
+    """Whether the item names this file itself, not a folder."""
     signed_of: int = -1
-    """The number of an item whose addresses are signed elsewhere: `url` is none."""
+    """The number of its item, if that has signed URLs; `url` is empty then."""
 
 
 def files_of(
     item: Item, https: Https, signed: Callable[[int], Iterable[DataFile]]
 ) -> list[DataFile]:
-    """The files to fetch. Raises DataError, NETWORK_ERRORS."""
+    """Return the files to fetch. Raises DataError, NETWORK_ERRORS."""
     scheme = item.source.partition(":")[0]
     if scheme == "https":
-        return [_at_address(item, https)]  # its size is judged there
+        return [_at_address(item, https)]  # its size is checked there
     try:
         listed = _of_hub(item, https) if scheme == "hf" else signed(item.number)
         taken = (file for file in listed if item.takes(file.path))
@@ -75,7 +75,7 @@ def files_of(
 
 
 def safe_path(path: str) -> str:
-    """Return `path`, which stays below the folder that it is for; else raises DataError."""
+    """Return `path` if it stays below its folder. Raises DataError if it doesn't."""
     parts = path.split("/")
     if (
         len(path) > LONGEST_PATH
@@ -88,7 +88,7 @@ def safe_path(path: str) -> str:
 
 
 def _at_address(item: Item, https: Https) -> DataFile:
-    """One byte is asked for: the answer tells the size, and whether parts are given."""
+    """Request one byte: the answer shows the size, and whether ranges are supported."""
     name = posixpath.basename(urllib.parse.unquote(urllib.parse.urlsplit(item.source).path))
     with https.open(item.source, {"Range": "bytes=0-0"}) as answer:
         tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
@@ -106,7 +106,7 @@ def _at_address(item: Item, https: Https) -> DataFile:
 
 
 def _size_said(item: Item, headers: Any, is_part: bool) -> int:  # noqa: ANN401 - see Https
-    """What a server says of a file's size; -1 where it says nothing. Raises DataError."""
+    """Return a file's size by the headers; -1 if they don't say. Raises DataError."""
     said = headers.get("Content-Range" if is_part else "Content-Length", "*").strip()
     text = said[len("bytes 0-0/") :] if is_part and said.startswith("bytes 0-0/") else said
     if text == "*":
@@ -119,7 +119,7 @@ def _size_said(item: Item, headers: Any, is_part: bool) -> int:  # noqa: ANN401 
 
 
 def _of_hub(item: Item, https: Https) -> Iterator[DataFile]:
-    """The files of a repository at a revision, by the commit that this is now."""
+    """Yield the files of a hub repository at the commit that the revision is now."""
     found = _HUB.fullmatch(item.source)
     assert found, item.source  # noqa: S101 - the profile's rule
     kind, name, revision, path = found.groups()
@@ -148,7 +148,7 @@ def _of_hub(item: Item, https: Https) -> Iterator[DataFile]:
 
 
 def _entries(https: Https, api: str, commit: str, path: str, token: str) -> Iterator[Any]:
-    """What the hub lists: one file, or all below a folder, page by page."""
+    """Yield the hub's entries: one file, or all below a folder, page by page."""
     if path:
         body = urllib.parse.urlencode({"paths": path, "expand": "False"}).encode()
         rows, _ = _ask(https, f"{api}/paths-info/{commit}", token, body)
@@ -167,7 +167,7 @@ def _entries(https: Https, api: str, commit: str, path: str, token: str) -> Iter
 
 
 def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple[Any, str]:
-    """The hub's answer, and where it goes on."""
+    """Return the hub's answer, and the URL of the next page."""
     with https.open(url, {"Accept": "application/json"}, token, body) as answer:
         text = answer.read(MOST_ANSWER)
         following = _NEXT.search(answer.headers.get("Link", ""))

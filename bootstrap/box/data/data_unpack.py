@@ -1,7 +1,7 @@
-"""Unpacking an archive that nobody vouches for: files and folders alone, below one folder, bounded.
+"""Unpack an untrusted archive: only files and folders, below one folder, limited in size.
 
-What has anything else in it is refused as a whole: links, devices, `..`, what unpacks to far more
-than it is.
+An archive with anything else is refused as a whole: links, devices, `..`, or content that is far
+larger than the archive.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .data_sources import MOST_FILES, safe_path
 from .data_words import DataError
 
 MOST_TIMES = 200
-"""How many times its size it may unpack to, above `LEAST`."""
+"""An archive may unpack to this many times its size; to `LEAST` bytes in any case."""
 LEAST = 1024**3
 MOST_HEADER = 1024 * 1024
-"""Bytes of what tar says of one file beside it: that is read into memory."""
+"""Most bytes of an extended header of tar, as for a long name: it is read into memory."""
 
 
 class _Member(tarfile.TarInfo):
-    """A member of a tar whose name has a bounded length."""
+    """A member of a tar whose extended headers are limited in size."""
 
     def _proc_member(self, tar: tarfile.TarFile) -> Any:  # noqa: ANN401 - tarfile's hook
         header = self.type in (
@@ -41,7 +41,7 @@ class _Member(tarfile.TarInfo):
 
 
 def unpack(archive: Path, name: str, into: Path) -> list[str]:
-    """Unpack `archive`, called `name`, into the empty folder `into`: the files, by their paths.
+    """Unpack `archive`, called `name`, into the empty folder `into`; return the files' paths.
 
     Raises DataError, OSError.
     """
@@ -51,7 +51,7 @@ def unpack(archive: Path, name: str, into: Path) -> list[str]:
             unpacked.take(path, mode, content)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError) as error:
         raise DataError("data-archive", f"{name} can't be unpacked: {error}") from None
-    except (RuntimeError, NotImplementedError) as error:  # as of one that is encrypted
+    except (RuntimeError, NotImplementedError) as error:  # e.g. it is encrypted
         raise DataError("data-archive", f"{name} can't be unpacked: {error}") from None
     if not unpacked.files:
         raise DataError("data-archive", f"{name} has no files")
@@ -96,7 +96,7 @@ class _Unpacking:
 def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
     with tarfile.open(archive, "r|*", tarinfo=_Member) as tar:
         for member in tar:
-            tar.members = []  # type: ignore[attr-defined] # or it keeps them all
+            tar.members = []  # type: ignore[attr-defined] # otherwise it keeps them all
             if member.isdir():
                 continue
             if not member.isreg():

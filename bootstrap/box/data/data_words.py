@@ -1,4 +1,4 @@
-"""What is said to the step that called: lines for it or its log, and why data does not come."""
+"""Lines for the calling step or its log, and the error that says why data is missing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 
 class DataError(Exception):
-    """It ends the fetching of all items; `code` is what the step reports, with its numbers.
+    """Ends the fetching of all items; `code` is what the step reports, with its numbers.
 
-    `status`: what a server answered.
+    `status`: the server's HTTP status, 0 if there is none.
     """
 
     def __init__(self, code: str, sentence: str, status: int = 0) -> None:
@@ -18,6 +18,6 @@ class DataError(Exception):
 
 
 def say(line: str) -> None:
-    """One line, at once."""
+    """Print a line, and flush it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,9 +1,9 @@
 """Bring a profile's data to its places on this box.
 
 usage: python fetch_data.py check|asks|fetch|sent|untracked HOME TREE LISTS <ITEMS
-HOME is the folder of ours, TREE the repository's, LISTS has what others listed for this setup;
-ITEMS is the script's list, as JSON. What is said for the step is a word and its values:
-`progress`, `warn`, `code`; all else is for its log.
+HOME is boxstrap's folder, TREE the repository's, LISTS the one that gets this setup's signed URLs;
+ITEMS is the script's list, as JSON. A line for the step is a word and its values: `progress`,
+`wait`, `warn`, `code`; other lines are for its log.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ IN_THE_WAY = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.
 
 
 def check(items: list[Item], places: Places) -> int:
-    """0 where all are there."""
+    """Return 0 if all items are there, else 1."""
     records = _records(items, places)
     return int(not all(records.is_right(places.key(item)) for item in items))
 
 
 def asks(items: list[Item], places: Places) -> int:
-    """Print what is to be sent or listed by whoever started this: KIND NUMBER PLACE."""
+    """Print a line for each item that the user's machine must send or sign: KIND NUMBER PLACE."""
     records = _records(items, places)
     for item in items:
         if item.asked_for and not records.is_right(places.key(item)):
@@ -41,7 +41,7 @@ def asks(items: list[Item], places: Places) -> int:
 
 
 def sent(items: list[Item], places: Places) -> int:
-    """Note that what others sent is there, as it was noted when it came."""
+    """Record the items that were sent, from what the transfers recorded."""
     records = _records(items, places)
     for item in items:
         if item.digest:
@@ -52,7 +52,7 @@ def sent(items: list[Item], places: Places) -> int:
 
 
 def untracked(items: list[Item], places: Places) -> int:
-    """Print what of the tree is data, as lines for git's `info/exclude`."""
+    """Print the data in the tree, as lines for git's `info/exclude`."""
     records, tree = _records(items, places), places.tree.resolve()
     for item in items:
         record = records.read(places.key(item))
@@ -64,7 +64,7 @@ def untracked(items: list[Item], places: Places) -> int:
 
 
 def fetch(items: list[Item], places: Places) -> int:
-    """Fetch what is missing of those that this box fetches itself."""
+    """Fetch the missing items that this box fetches itself."""
     from .data_fetching import fetch_items
 
     records = _records(items, places)
@@ -82,7 +82,7 @@ DOES = {"check": check, "asks": asks, "fetch": fetch, "sent": sent, "untracked":
 
 
 def main() -> int:
-    """Do as the command line says; 1 with a code and a sentence where it can't be done."""
+    """Run the command line; on failure, print a code and a sentence, and return 1."""
     word, home, tree, lists = sys.argv[1:]
     try:
         rows = json.load(sys.stdin)

@@ -1,7 +1,7 @@
-"""A lease: how long a box may go on, cost what, and be idle how long. Pure: it reads no clock.
+"""A lease: limits on a box's time, cost and idle time. Pure: it reads no clock.
 
-Time is counted by the clock that runs from boot to boot, so that setting the clock of the wall
-changes nothing. What passed while the box was down only its account knows.
+Time is counted by the clock since boot, so setting the wall clock changes nothing. Only the
+provider's account knows how much time passed while the box was down.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from typing import Any, Literal, NamedTuple
 
 VERSION = 1
 END_RUNS, LOOK, STOP, DESTROY = "end-runs", "look", "stop", "destroy"
-"""What there is to do; `look`: whether anything on the box is nowhere else."""
+"""Actions; `look`: check whether anything on the box exists nowhere else."""
 LIMITS = ("hours", "dollars", "idle", "stall")
 STOP_AGAIN_S = 10.0
-"""Seconds between two times that the account is asked to end the box."""
+"""Seconds between two requests to the account to end the box."""
 SLACK_S = 5.0
-"""What a run may take beyond its grace before the box is stopped all the same."""
+"""Seconds that a run may take beyond its grace before the box is stopped anyway."""
 LOOK_S = 20.0
-"""How long such a look may take; what was not told by then is not safe."""
+"""Seconds that a look may take; without a result by then the box is not safe."""
 LOOK_AGAIN_S = 6.0
-"""The same where the account was asked in vain: what was read then is not read again."""
+"""The same after a request to end the box had no effect: known digests are reused."""
 SOON = 0.8
-"""From this part of a limit on it is said that it is near."""
+"""Fraction of a limit from which on it is reported as near."""
 CAN_END = frozenset({"yes", "no-boot"})
-"""What a box says of itself where its own key can end it."""
+"""Values of `held` in `lease.state` when the box's own key can end it."""
 WIPES = "wipes"
-"""What a box says of itself where a stop is all that may be asked for, and would lose something."""
+"""The value when the lease allows only a stop, and a stop would lose something."""
 _SAME_START_S = 2.0
-"""By how much the start of a box, worked out twice, may differ."""
+"""Seconds by which two computations of a box's start may differ."""
 
 
 @dataclass(frozen=True)
 class LeaseTerms:
-    """What a profile says of a lease. None: without that limit. Seconds, dollars."""
+    """A profile's terms of a lease, in seconds and dollars; None is no limit."""
 
     seconds: float | None = None
     dollars: float | None = None
     idle: float | None = None
     stall: float | None = None
     then: Literal["stop", "destroy"] = "stop"
-    """`destroy`: where nothing on the box is unsafe; else it is stopped all the same."""
+    """`destroy`: if nothing on the box is unsafe; otherwise it is only stopped."""
     price: float | None = None
-    """Dollars an hour, where the account says none."""
+    """Dollars an hour, if the account reports none."""
     rented: float | None = None
-    """When it was rented, by the account's clock (seconds since 1970): it counts from then on, else
-    from the first look on."""
+    """When it was rented, by the account's clock (seconds since 1970): the lease counts from then.
+    None: it counts from the first look."""
 
     @staticmethod
     def read(text: str) -> LeaseTerms:
-        """As the file beside the box's runs has them. Raises ValueError."""
+        """Parse the text of `lease.json`. Raises ValueError."""
         said = json.loads(text)
         names = {field.name for field in fields(LeaseTerms)}
         if not isinstance(said, dict) or not names >= said.keys():
@@ -61,7 +61,7 @@ class LeaseTerms:
 
 
 class AccountWord(NamedTuple):
-    """What the account said of the box, by its own clock (seconds since 1970)."""
+    """The account's answer about the box; times are by its own clock (seconds since 1970)."""
 
     now: float
     started: float | None
@@ -69,19 +69,19 @@ class AccountWord(NamedTuple):
 
 
 class UseLook(NamedTuple):
-    """What was seen of the box's use over the last so many seconds."""
+    """How the box was used during the last `over` seconds."""
 
     over: float
     used: bool
-    """By a GPU, a processor, a log or results that grow, a setup, a transfer, a person."""
+    """By a GPU, a CPU, a growing log or results, a setup, a transfer, a person."""
     computes: bool
     grew: bool
-    """A log, or results."""
+    """Whether a log or results grew."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """The box at one moment. `at` and `since` are of the clock that began when the machine did."""
+    """The box at one moment. `at` and `since` are seconds since the machine's boot."""
 
     boot: str
     at: float
@@ -90,70 +90,70 @@ class Tick:
     look: UseLook | None = None
     said: AccountWord | None = None
     extended: float = 0.0
-    """Seconds that a person added, all in all."""
+    """Seconds that the user added, in total."""
     can_end: bool = True
-    """Whether the box can end itself: where it can't, its runs go on too."""
+    """Whether the box can end itself; if it can't, its runs continue too."""
     has_runs: bool = False
     grace: float = 10.0
     """Seconds that the runs have to end."""
     is_safe: bool | None = None
-    """What the look says that was asked for last; None while it says nothing."""
+    """The result of the last look; None while there is none."""
 
 
 @dataclass
 class LeaseState:
-    """What is counted so far; it outlives the monitor, and the box's restart."""
+    """What is counted so far; it survives restarts of the monitor and of the box."""
 
     boot: str = ""
     at: float = 0.0
     since: float = 0.0
     elapsed: float = 0.0
-    """Seconds that are paid for since the lease began."""
+    """Paid seconds since the lease started."""
     spent: float = 0.0
     unpriced: float = 0.0
-    """Seconds that no price was known for."""
+    """Seconds for which no price is known yet."""
     price: float | None = None
     idle: float = 0.0
     still: float = 0.0
-    """Seconds that it computed while nothing grew."""
+    """Seconds during which it computed and nothing grew."""
     extended: float = 0.0
     kept_until: float = 0.0
-    """A person extended it: until so much has elapsed it is not ended for being idle or hung."""
+    """After an extension: the value of `elapsed` until which idle and stall don't end the box."""
     lacks_rent: bool = False
-    """Whether what was paid for before the first look is not counted yet."""
+    """Whether the paid time before the first look is still to be counted."""
     account_now: float | None = None
     """The account's clock at `at`."""
     down_from: float | None = None
-    """The same before a restart, of which the account has not yet said how long it took."""
+    """The same before a restart, while the account hasn't yet said how long that took."""
     since_down: float = 0.0
-    """Seconds that were counted after that restart."""
+    """Seconds counted since that restart."""
     over: str = ""
     """Which limit was reached: hours, dollars, idle, stall."""
     over_for: float = 0.0
     asked_at: float | None = None
     """The value of `over_for` when the account was last asked to end the box."""
     looks_since: float | None = None
-    """The same for when it was asked whether anything is unsafe; None where nobody looks."""
+    """The value of `over_for` when a look was last requested; None if none was."""
 
     @property
     def looks(self) -> bool:
-        """Whether the box's end waits for what a look tells; that grows old."""
+        """Whether the box's end waits for a look; an old look no longer counts."""
         longest = LOOK_S if self.asked_at is None else LOOK_AGAIN_S
         return self.looks_since is not None and self.over_for - self.looks_since < longest
 
     @staticmethod
     def read(said: dict[str, Any]) -> LeaseState:
-        """As it was written down; what is not there, or of no use, begins anew."""
+        """Restore a saved state; missing fields get their defaults, unknown ones are ignored."""
         known = {field.name: said[field.name] for field in fields(LeaseState) if field.name in said}
         return LeaseState(**known)
 
     def as_dict(self) -> dict[str, Any]:
-        """To be written down."""
+        """Return the state to be saved."""
         return asdict(self)
 
 
 def advance(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
-    """Count what passed until this moment, and say what is to be done now."""
+    """Count the time up to this moment, and return the actions that are due."""
     ran = _count(terms, state, tick)
     if tick.said:
         ran += _hear(terms, state, tick.said, ran)
@@ -166,7 +166,7 @@ def advance(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
 
 
 def _count(terms: LeaseTerms, state: LeaseState, tick: Tick) -> float:
-    """Seconds that the box ran since it was looked at last, as far as it knows itself."""
+    """Return the seconds that the box ran since the last tick, as far as it knows itself."""
     if not state.boot:
         state.lacks_rent = terms.rented is not None
         return max(0.0, tick.at - tick.since) if state.lacks_rent and not tick.said else 0.0
@@ -186,8 +186,7 @@ def _count(terms: LeaseTerms, state: LeaseState, tick: Tick) -> float:
 
 
 def _hear(terms: LeaseTerms, state: LeaseState, said: AccountWord, ran: float) -> float:
-    """Take what the account says; the seconds that were paid for before the box was looked at, or
-    while it was restarted, and that are not counted."""
+    """Take the answer; return paid seconds missed before the first look or during a restart."""
     missed = 0.0
     if said.price is not None:
         state.price = said.price
@@ -229,7 +228,7 @@ def _notice(state: LeaseState, look: UseLook) -> None:
 
 
 def limits(terms: LeaseTerms, state: LeaseState) -> dict[str, tuple[float, float]]:
-    """How much there is of each thing that has a limit, and the limit."""
+    """Return the current value and the limit of each thing that has a limit."""
     price = (terms.price if state.price is None else state.price) or 0.0
     found: dict[str, tuple[float, float | None]] = {
         "hours": (state.elapsed, _plus(terms.seconds, state.extended)),
@@ -245,7 +244,7 @@ def _plus(limit: float | None, more: float) -> float | None:
 
 
 def reached(terms: LeaseTerms, state: LeaseState, part: float = 1.0) -> str:
-    """The first limit that is reached, or so large a part of it; "" for none."""
+    """Return the first limit of which this part is reached; "" if there is none."""
     for name, (is_, most) in limits(terms, state).items():
         is_kept = name in {"idle", "stall"} and state.elapsed < state.kept_until
         if is_ >= most * part and not is_kept:
@@ -267,7 +266,7 @@ def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> lis
     else:
         state.over_for += ran
     if tick.has_runs:
-        state.looks_since = None  # what it writes nobody looked at
+        state.looks_since = None  # a look misses what a live run writes
         if state.over_for < tick.grace + SLACK_S:
             return []
     if state.asked_at is not None and state.over_for - state.asked_at < STOP_AGAIN_S:
@@ -276,7 +275,7 @@ def _decide(terms: LeaseTerms, state: LeaseState, tick: Tick, ran: float) -> lis
 
 
 def _end(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
-    """How to end the box now: destroyed where a look says that all of it is safe."""
+    """Decide how to end the box now: it is destroyed only if a look found everything safe."""
     is_safe = None
     if terms.then == DESTROY and not tick.has_runs:
         if state.looks_since is None:
@@ -285,12 +284,12 @@ def _end(terms: LeaseTerms, state: LeaseState, tick: Tick) -> list[str]:
         is_safe = tick.is_safe
         if is_safe is None and state.looks:
             return []
-        if is_safe and not state.looks:  # told by a look that began long ago
+        if is_safe and not state.looks:  # the look started too long ago
             is_safe = None
-            if state.asked_at is not None:  # and the account did not answer: there is time again
+            if state.asked_at is not None:  # no answer from the account: look again
                 state.looks_since = state.over_for
                 return [LOOK]
     state.asked_at = state.over_for
-    # What is safe is so for one request: meanwhile somebody may go on there.
+    # A look holds for one request only: somebody may use the box before the next one.
     state.looks_since = None if is_safe else state.over_for - LOOK_S
     return [DESTROY if is_safe else STOP]

@@ -1,6 +1,6 @@
-"""Is this box in use? Its GPUs, its own processes, what grows, who transfers, who types.
+"""Detect whether the box is in use: GPUs, processes, growing files, transfers, typing.
 
-Only processes that can be seen count: in a container a machine's load is also its neighbours'.
+Only visible processes count: in a container, the machine's load includes its neighbours'.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from .lease import UseLook
 EVERY_S = 30.0
 """Seconds between two looks."""
 CORES = 0.1
-"""Of a processor's core, on average: what services of an idle box stay below."""
+"""CPU cores in use on average; an idle box's services stay below this."""
 GPU_LOAD = 5
 """Percent."""
 MOST_FILES = 20_000
-"""Of results, that are looked at."""
+"""Most files below one result that are looked at."""
 _AT_WORK = (
     *("/.vscode-server/", "/.cursor-server/", "/.windsurf-server/"),
     *("zlib,base64;exec(", "rsync --server", "sftp-server", "scp -", "git-receive-pack"),
     *("git-upload-pack", "receive-pack", "upload_results.py"),
 )
-"""In the command line of what counts while it reads or writes: editors' servers, transfers."""
+"""Parts of command lines of editors' servers and transfers: they count while they do I/O."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Seen(NamedTuple):
     at: float
     cpu: dict[tuple[int, int], float]
-    """Seconds of a processor of each process, by its number and start."""
+    """CPU seconds of each process, by its pid and start time."""
     io: dict[tuple[int, int], int]
     typed: dict[str, int]
     grown: int
 
 
 class ActivityReader:
-    """Looks at the box again and again."""
+    """Compares each look at the box with the one before."""
 
     def __init__(self, box_home: Path) -> None:
         self._box_home = box_home
         self._before: _Seen | None = None
 
     def look(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> UseLook | None:
-        """What happened since the last look; None for the first, and where it is too early."""
+        """Return what happened since the last look; None for the first, or if it is too early."""
         now = time.monotonic()
         if self._before and now - self._before.at < EVERY_S:
             return None
@@ -66,7 +66,7 @@ class ActivityReader:
 
 
 def is_set_up(box_home: Path) -> bool:
-    """Whether a setup is at work: the first line of the lock is its process."""
+    """Return whether a setup is running: the first line of the lock names its process."""
     try:
         number, start, boot = (box_home / "lock").read_text().split("\n")[0].split()
     except (OSError, ValueError):
@@ -76,7 +76,7 @@ def is_set_up(box_home: Path) -> bool:
 
 
 def boot_id() -> str:
-    """What names this boot of the machine, as `process.sh` has it."""
+    """Return the id of this boot of the machine, as `process.sh` does."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -84,13 +84,13 @@ def boot_id() -> str:
 
 
 def started_at() -> float:
-    """When the first process of this box or container was started, on the clock since boot."""
+    """Return when this box or container's first process started, in seconds since boot."""
     stat = _stat("1")
     return float(stat[21 - 2]) / _TICKS if stat else 0.0
 
 
 def _stat(pid: str) -> list[str] | None:
-    """What stands behind the name of a process: state, parent, …"""
+    """Return the fields after the name in a process's `stat`: state, parent, …"""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
     except OSError:
@@ -120,7 +120,7 @@ def _is_at_work(pid: str) -> bool:
 
 
 def _moved(pid: str) -> int:
-    """Bytes that a process read and wrote; 0 where that may not be known."""
+    """Return the bytes that a process read and wrote; 0 if that may not be read."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -129,7 +129,7 @@ def _moved(pid: str) -> int:
 
 
 def _terminals() -> Iterator[tuple[str, int]]:
-    """When somebody last typed at each terminal."""
+    """Yield when somebody last typed at each terminal."""
     try:
         with os.scandir("/dev/pts") as found:
             for each in found:
@@ -140,7 +140,7 @@ def _terminals() -> Iterator[tuple[str, int]]:
 
 
 def _sizes(runs: Sequence[Path]) -> Iterator[tuple[str, int, int]]:
-    """Of the logs and results of these runs: name, size, time."""
+    """Yield name, size and time of each log and result of these runs."""
     for run in runs:
         yield from _files(run / "log")
         try:
@@ -162,5 +162,5 @@ def _files(place: Path) -> Iterator[tuple[str, int, int]]:
             left -= 1
             with os.scandir(name) as found:
                 waiting += [each.path for each in found if not each.is_symlink()]
-        except OSError:  # a file has nothing inside; what is gone has no size
+        except OSError:  # it is a file, so it can't be listed, or it is gone
             continue

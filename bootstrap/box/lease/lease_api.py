@@ -1,7 +1,7 @@
-"""What a box's own key may ask of the account that pays for it: one read, and its end.
+"""Requests to the provider that a box's own key allows: read this box, stop it, destroy it.
 
-Vast.ai and RunPod give each box such a key. It is read where the provider put it each time, and
-written nowhere. Standard library alone.
+Vast.ai and RunPod give each box such a key. It is read each time from where the provider put it,
+and stored nowhere. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _GONE = 404
 
 
 class KeyRefusedError(Exception):
-    """The account does not take the box's key, or what was asked with it."""
+    """The account refuses the box's key, or the request that was made with it."""
 
 
 class NoWordError(Exception):
-    """The account can't be reached, or gives no answer of sense."""
+    """The account can't be reached, or its answer is unusable."""
 
 
 class InstanceApi(NamedTuple):
-    """How one provider's boxes ask about themselves."""
+    """One provider's API for a box's requests about itself."""
 
     id: str
-    """The variable that has the box's id."""
+    """The environment variable with the box's id."""
     key: str
     address: str
     read: str
     stop: tuple[str, str, dict[str, str] | None]
     destroy: tuple[str, str]
     word: Callable[[dict[str, Any]], tuple[float | None, float | None]]
-    """When it was started, and dollars an hour."""
+    """Reads an answer: when the box was started, and dollars an hour."""
     volume: str = ""
-    """Where the volume is mounted that alone outlives a stop; "" where everything does."""
+    """Where the only volume that survives a stop is mounted; "" if everything survives."""
 
 
 def _vast(answer: dict[str, Any]) -> tuple[float | None, float | None]:
@@ -100,11 +100,11 @@ APIS = {
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """The key goes to the account, and nowhere else."""
+        """Follow no redirect: the key goes to the account, and nowhere else."""
 
 
 class OwnInstance:
-    """This box, as the account that pays for it has it."""
+    """This box, in the account that pays for it."""
 
     def __init__(self, provider: str, id_: str, key: str) -> None:
         self.provider = provider
@@ -114,7 +114,7 @@ class OwnInstance:
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def ask(self) -> AccountWord:
-        """What the account says of this box. Raises KeyRefusedError, NoWordError."""
+        """Ask the account about this box. Raises KeyRefusedError, NoWordError."""
         answer, date = self._send("GET", self._api.read, None)
         try:
             now = parsedate_to_datetime(date or "").timestamp()
@@ -127,12 +127,11 @@ class OwnInstance:
         self._send(*self._api.stop)
 
     def destroy(self) -> None:
-        """Ask for this box to be destroyed, with all that is on it. Raises as `ask`."""
+        """Ask for this box to be destroyed, with everything on it. Raises as `ask`."""
         self._send(*self._api.destroy, None)
 
     def keeps(self, places: Iterable[str], workdir: str) -> bool:
-        """Whether what lies in all of them outlives a stop. A volume may be mounted at the working
-        folder, too."""
+        """Return whether a stop keeps all these places. The working folder may be a volume too."""
         if not self._api.volume:
             return True
         volumes = tuple(f"{one}/" for one in (self._api.volume, workdir) if os.path.ismount(one))
@@ -165,7 +164,7 @@ class OwnInstance:
 
 
 def find_instance(environments: tuple[str, ...] = _ENVIRONMENTS) -> OwnInstance | None:
-    """This box by the id and the key that its provider gave it; None where it gave none."""
+    """Return this box, by the id and key that its provider gave it; None if it gave none."""
     for variables in (*map(_variables, environments), os.environ):
         for provider, api in APIS.items():
             id_, key = variables.get(api.id, ""), variables.get(api.key, "")

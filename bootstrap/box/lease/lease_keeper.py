@@ -1,8 +1,8 @@
-"""Holds the box's lease: looks, counts, warns the runs, and asks the account to end the box.
+"""Hold the box's lease: look, count, end the runs, and ask the account to end the box.
 
-Beside the runs lie `lease.json` (the terms, by a setup), `lease.extended` (seconds that a person
-added, a line each time), `lease.state`: what is counted, and whether this box can hold it; and
-`lease.digests`, of what `lease_safety.py` read.
+Files in the box's home: `lease.json` (the terms, written by a setup), `lease.extended` (seconds
+that the user added, a line each time), `lease.state` (what is counted, and whether this box can
+hold the lease) and `lease.digests` (of the files that `lease_safety.py` read).
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from .lease_safety import SafetyLook
 HERE = Path(__file__).resolve().parent
 TERMS, STATE, EXTENDED = "lease.json", "lease.state", "lease.extended"
 ASK_AGAIN_S = 3600.0
-"""Seconds between two reads of the account: its price may change."""
+"""Seconds between two requests to the account: its price may change."""
 TRY_AGAIN_S = 60.0
-"""The same where it did not answer, or what passed while the box was down is not known."""
+"""The same if it did not answer, or how long the box was down is unknown."""
 REFUSED_AGAIN_S = 600.0
 _GRACE_S = 10.0
 _PATIENCE_S = 20.0
 LOOK_AGAIN_S = 600.0
-"""The same between two looks at what is safe, when the end is near: the last one is short then."""
+"""Seconds between two looks at what is safe when the end is near: so the last one is short."""
 AT_BOOT = {"vast": Path("/root/onstart.sh")}
-"""What a provider runs at each start of a box, where a setup may add a line."""
+"""The script that a provider runs at each start of a box; a setup may add a line to it."""
 
 
 class LeaseKeeper:
-    """The lease of one box. `clock` is of seconds since the machine's boot, asleep ones too."""
+    """The lease of one box. `clock` returns seconds since the machine's boot, sleep included."""
 
     def __init__(
         self,
@@ -71,25 +71,25 @@ class LeaseKeeper:
         self._ask_at = 0.0
         self._grace = 0.0
         self._ending: list[subprocess.Popen[bytes]] = []
-        """Those that end the runs, and write down how they ended."""
+        """Processes that end the runs, and record how they ended."""
         self._is_written = False
         self._safety = SafetyLook(box_home)
         self._look_at = 0.0
         self.why = "trying"
         """Whether this box can hold its lease: yes, or why not."""
         self.error = ""
-        """What stood in the way of asking the account the last time."""
+        """Why the last request to the account failed; "" if it didn't."""
 
     def turn(self, runs: Sequence[Path], gpus: Sequence[list[Any] | None]) -> bool:
-        """One look at everything, and what follows from it. `runs` are those that live.
+        """Look at everything once, and act on it. `runs` are the live ones.
 
-        Whether there is a lease."""
+        Return whether there is a lease."""
         terms = self._terms()
         if terms is None:
             self._state = None
             return False
         if self._is_written and not (self._home / STATE).exists():
-            self._state = None  # it was released, and set anew
+            self._state = None  # it was released, and set again
         state = self._state = self._state or self._written()
         self._grace = max((_grace(run) for run in runs), default=self._grace)
         tick = Tick(
@@ -109,9 +109,9 @@ class LeaseKeeper:
                 self._ending = _end_runs(self._home, runs)
             elif action == LOOK:
                 self._safety.begin()
-            # A person may have extended or released it, while the account was asked.
+            # The user may have extended or released it while the account was asked.
             elif (self._terms(), self._extended()) == (terms, tick.extended):
-                self._write(terms, state, tick.look)  # nobody can once it is done
+                self._write(terms, state, tick.look)  # the box may be gone after this
                 self._end(destroys=action == DESTROY)
         self._look_ahead(terms, state)
         self._write(terms, state, tick.look)
@@ -119,7 +119,7 @@ class LeaseKeeper:
 
     @property
     def looks(self) -> bool:
-        """Whether the box's end waits for what a look tells."""
+        """Whether the box's end waits for a look."""
         return self._state is not None and self._state.looks
 
     def _is_safe(self) -> bool | None:
@@ -127,10 +127,10 @@ class LeaseKeeper:
         return None if found is None else not found
 
     def _look_ahead(self, terms: LeaseTerms, state: LeaseState) -> None:
-        """Read most of the results before the end: the last look is to take little time then."""
+        """Read most of the results before the end, so that the last look takes little time."""
         if terms.then != DESTROY or self._safety.is_under_way or not reached(terms, state, SOON):
             return
-        # What a monitor that was killed looked at is looked at again.
+        # A look that a killed monitor had started is started again.
         if state.looks or self._clock() >= self._look_at:
             self._look_at = self._clock() + LOOK_AGAIN_S
             self._safety.begin()
@@ -151,8 +151,8 @@ class LeaseKeeper:
         return 0.0
 
     def _ask(self, state: LeaseState) -> AccountWord | None:
-        """What the account says now, where it is time to ask it."""
-        # An answer may take long, and what was looked at grows old.
+        """Ask the account, if it is time to."""
+        # An answer may take long, and a look's result is valid only for a while.
         if self._clock() < self._ask_at or (self._ask_at and state.looks):
             return None
         self._instance = self._instance or self._find()
@@ -176,7 +176,7 @@ class LeaseKeeper:
         return said
 
     def _begins_at_boot(self) -> bool:
-        """Whether what the provider runs at a start begins this again."""
+        """Return whether the provider starts the monitor again at a restart."""
         file = AT_BOOT.get(self._instance.provider) if self._instance else None
         try:
             return file is not None and "/lease.sh" in file.read_text(errors="replace")
@@ -184,7 +184,7 @@ class LeaseKeeper:
             return False
 
     def _held(self, terms: LeaseTerms, state: LeaseState) -> str:
-        """Whether the box holds its lease: `why`, or that a stop would lose what `then` keeps."""
+        """Return `why`, or WIPES if `then` allows only a stop and that would lose something."""
         instance, workdir = self._instance, str(self._home.parent)
         if terms.then == DESTROY or instance is None or self.why not in CAN_END:
             return self.why
@@ -204,13 +204,13 @@ class LeaseKeeper:
                 self._instance.stop()
         except KeyRefusedError as error:
             self.error = str(error)
-            if destroys:  # it may be stopped all the same
+            if destroys:  # a stop may still be allowed
                 self._end(destroys=False)
         except NoWordError as error:
             self.error = str(error)
 
     def _write(self, terms: LeaseTerms, state: LeaseState, look: UseLook | None) -> None:
-        """For whoever asks, and for the monitor that comes next."""
+        """Write `lease.state`, for queries and for the next monitor."""
         said = {
             "v": VERSION,
             "held": self._held(terms, state),
@@ -226,15 +226,14 @@ class LeaseKeeper:
         }
         new = self._home / f"{STATE}.new.{os.getpid()}"
         self._is_written = False
-        with contextlib.suppress(OSError):  # a full disk: it is known here all the same
+        with contextlib.suppress(OSError):  # a full disk: this process still has it
             new.write_text(json.dumps(said, separators=(",", ":")) + "\n")
             new.replace(self._home / STATE)
             self._is_written = True
 
 
 def _places(box_home: Path, *, with_links: bool) -> Iterator[str]:
-    """Where what people made on the box may lie. `with_links`: also what links in results lead to;
-    on a volume of the network that takes a while."""
+    """Yield where users' work may be; `with_links`: links in results too, slow on network disks."""
     yield str(box_home)
     for note in box_home.glob("runs/*/*/dir"):
         with contextlib.suppress(OSError):
@@ -265,9 +264,9 @@ def _grace(run: Path) -> float:
 
 
 def _end_runs(box_home: Path, runs: Sequence[Path]) -> list[subprocess.Popen[bytes]]:
-    """Ask them to end, as `stop` does; each has its grace, and is killed then."""
+    """Ask the runs to end, as `stop` does; each has its grace, and is killed after it."""
     begun: list[subprocess.Popen[bytes]] = []
-    # Those that wait come first: else one would begin where another was ended.
+    # The queue first: otherwise a queued run would start when a live one ends.
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         command = ["bash", str(HERE / "lease_look.sh"), str(box_home), "empty-queue"]
         subprocess.run(command, capture_output=True, timeout=_PATIENCE_S, check=False)

@@ -1,8 +1,8 @@
-"""Is anything on this box nowhere else? What it can tell by itself, before its lease destroys it.
+"""Find what exists only on this box, before its lease destroys it.
 
 `python box/lease_safety.py BOX_HOME` prints a line for each thing that is not safe, then `over`.
-What can't be told is not safe. Results are where RUN/safe, which a verified pull wrote, has the
-digest of what lies there now: `v1 DIGEST`.
+What can't be determined is not safe. Results are safe if RUN/safe, which a verified pull wrote, has
+the digest of what is there now: `v1 DIGEST`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from .lease_activity import is_set_up  # noqa: E402
 
 SAFE, DIGESTS, OVER = "safe", "lease.digests", "over"
 MOST = 10
-"""Things that are named."""
+"""Most things that are named."""
 VERSION = "v1"
 _NO_CONTENT = frozenset({"link", "special", "missing"})
-"""What has none of its own that could be lost."""
+"""Kinds of paths without content of their own that could be lost."""
 _PEOPLE = range(1000, 60000)
-"""Numbers of users that are people; root is one, too."""
+"""User ids of people; root counts as one too."""
 _PIECE = 1 << 20
 _SETTLED_NS = 2 * 10**9
-"""A file that was changed later than so long ago may be changed again, and show the same times."""
+"""A file that changed more recently may change again without a change of its times."""
 _KEPT_S = 10.0
-"""Seconds of reading after which the digests so far are kept."""
+"""Seconds of reading after which the digests so far are saved."""
 _MADE = {
     "run": "it goes on",
     "gone": "its folder is not there, and may be elsewhere",
@@ -51,23 +51,23 @@ _MADE = {
     "repositories": "submodules with commits of their own, perhaps",
     "unread": "git can't tell",
 }
-"""What the shell library says of runs and trees."""
+"""Sentences for the shell library's words about runs and trees."""
 _CHANGED = "changed while it was looked at"
 
 
 def results_digest(present: Mapping[str, tuple[int, str]]) -> str:
-    """One word for all results of a run: by the path of each, its size and SHA-256."""
+    """Return one digest for all results of a run: of each one's path, size and SHA-256."""
     rows = [[path, *present[path]] for path in sorted(present)]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def safe_note(present: Mapping[str, tuple[int, str]]) -> str:
-    """What stands in RUN/safe where all of this lies at home."""
+    """Return the content of RUN/safe when all these results are on the user's machine."""
     return f"{VERSION} {results_digest(present)}"
 
 
 class ResultsLook:
-    """The results of all runs of a box. Digests are kept: a second look reads what is new."""
+    """The results of all runs of a box. Digests are saved: a second look reads only what is new."""
 
     def __init__(self, box_home: Path) -> None:
         self._home = box_home
@@ -81,7 +81,7 @@ class ResultsLook:
         self._looks: list[tuple[str, CompleteFiles, Look]] = []
 
     def unsafe(self) -> Iterator[str]:
-        """Each run whose results are not safe, and why."""
+        """Yield each run whose results are not safe, and why."""
         places: dict[tuple[str, str], list[Path]] = {}
         for run in sorted(self._begun):
             if not (run / "dir").is_file() or not (
@@ -98,7 +98,7 @@ class ResultsLook:
         self._keep(self._digests)
 
     def changed(self) -> Iterator[str]:
-        """What of all that is not so any more: to look at all of it takes a while."""
+        """Yield what changed since `unsafe` looked, which may have taken a while."""
         for name, looking, look in self._looks:
             if looking.look(live=False) != look:
                 yield f"{name}: its results {_CHANGED}"
@@ -106,11 +106,11 @@ class ResultsLook:
             yield f"runs: one began, and {_CHANGED}"
 
     def _runs(self) -> dict[Path, str]:
-        """Those that have begun, and when."""
+        """Return the runs that have started, with the process and start time of each."""
         return {note.parent: _text(note) for note in self._home.glob("runs/*/*/pid")}
 
     def _why_unsafe(self, tree: str, results: list[str], runs: list[Path]) -> str:
-        """Runs of one place have the same results: what was pulled of any of them counts."""
+        """Say why results are unsafe, or "". Runs may share them: a pull of any run counts."""
         looking = CompleteFiles(tree, results, stood_s=0.0)
         look = looking.look(live=False)
         left = [one for one in look.left_out if one.why not in _NO_CONTENT]
@@ -132,7 +132,7 @@ class ResultsLook:
         return ""
 
     def _digest(self, path: str, state: FileState) -> str:
-        """Of the file that looked so; "" where it does no more, or can't be read."""
+        """Return the digest of a file in this state; "" if it has changed or can't be read."""
         key = ",".join(map(str, state))
         known = self._before.get(key)
         if not known:
@@ -155,23 +155,23 @@ class ResultsLook:
     def _keep(self, digests: Mapping[str, str]) -> None:
         self._kept = time.monotonic()
         new = self._home / f"{DIGESTS}.new"
-        with suppress(OSError):  # a full disk: they are read again
+        with suppress(OSError):  # a full disk: the files are read again
             new.write_text(json.dumps(digests, separators=(",", ":")))
             new.replace(self._home / DIGESTS)
 
 
 def _text(file: Path) -> str:
-    """A note of ours, whose paths may be of any bytes."""
+    """Read a note of boxstrap's, whose paths may have any bytes."""
     return os.fsdecode(file.read_bytes()).removesuffix("\n")
 
 
 def _opened(file: str | Path, mode: str) -> IO[Any]:
-    """Raises OSError, where a link leads there too."""
+    """Open a file for reading. Raises OSError, also if it is a symlink."""
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), mode)
 
 
 def own_text(file: Path) -> str:
-    """A file that whoever asks has written, and nobody else could. Raises OSError."""
+    """Read a file that only the current user can have written. Raises OSError."""
     with _opened(file, "r") as text:
         found = os.fstat(text.fileno())
         is_own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -188,7 +188,7 @@ def _note(run: Path) -> str:
 
 
 def unsafe_work(box_home: Path) -> Iterator[str]:
-    """Runs that go on, and what was made in the trees, as the shell library tells it."""
+    """Yield live runs and new work in the trees, as the shell library reports them."""
     command = ["bash", str(HERE / "lease_look.sh"), str(box_home)]
     said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     words = said.stdout.decode("utf-8", "replace").splitlines()
@@ -203,12 +203,12 @@ def unsafe_work(box_home: Path) -> Iterator[str]:
 
 
 def people() -> list[str]:
-    """Where those who may log in have their homes."""
+    """Return the homes of the users who may log in."""
     return [one.pw_dir for one in pwd.getpwall() if one.pw_uid == 0 or one.pw_uid in _PEOPLE]
 
 
 def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) -> Iterator[str]:
-    """Folders of boxstrap's that another user has, or another working folder."""
+    """Yield boxstrap's folders of other users and of other working folders."""
     own = box_home.stat()
     for place in sorted({*homes, *others}):
         folder = Path(place, ".boxstrap")
@@ -223,32 +223,32 @@ def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) ->
 
 
 def all_unsafe(box_home: Path) -> Iterator[str]:
-    """Everything; none where the box may go."""
+    """Yield everything unsafe; nothing if the box may be destroyed."""
     results = ResultsLook(box_home)
     yield from results.unsafe()
     yield from unsafe_homes(box_home, people(), map(str, Path("/").glob("*")))
     if is_set_up(box_home):
         yield "setup: one is at work"
-    yield from unsafe_work(box_home)  # late: while results are read, somebody may begin a run
+    yield from unsafe_work(box_home)  # late: a run may start while results are read
     yield from results.changed()
 
 
 class SafetyLook:
-    """A look in a process of its own, which may take as long as it likes."""
+    """A look in its own process, which may take as long as it needs."""
 
     def __init__(self, box_home: Path) -> None:
         self._command = [sys.executable, "-B", str(HERE / "lease_safety.py"), str(box_home)]
         self._at_work: subprocess.Popen[str] | None = None
         self.found: list[str] | None = None
-        """What the last one that told found unsafe; None before there was one."""
+        """What the last finished look found unsafe; None before there was one."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it has not told yet."""
+        """Whether a look was started and its result not taken yet."""
         return self._at_work is not None
 
     def begin(self) -> None:
-        """Look anew, whoever is looking."""
+        """Start a look; one that is still running is killed."""
         self.end()
         with suppress(OSError):
             self._at_work = subprocess.Popen(
@@ -260,7 +260,7 @@ class SafetyLook:
             )
 
     def tell(self) -> list[str] | None:
-        """What it found, once; None while it says nothing."""
+        """Return what the look found, once; None while it runs or if there is none."""
         if self._at_work is None or self._at_work.poll() is None:
             return None
         lines = self._at_work.communicate()[0].splitlines()
@@ -270,7 +270,7 @@ class SafetyLook:
         return self.found
 
     def end(self) -> None:
-        """Look no more."""
+        """Kill the look, if there is one."""
         if self._at_work is not None:
             self._at_work.kill()
             self._at_work.communicate()
@@ -278,7 +278,7 @@ class SafetyLook:
 
 
 def main() -> None:
-    """Behind whatever trains."""
+    """Print what is unsafe, at the lowest priority: training comes first."""
     os.nice(19)
     os.umask(0o077)
     for number, line in enumerate(all_unsafe(Path(sys.argv[1]))):

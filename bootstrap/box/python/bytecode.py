@@ -1,12 +1,12 @@
-"""Compile what a training will import, on idle cores, while it is fetched and begins to import it.
+"""Compile a training's imports on idle cores, while they are fetched and the training starts.
 
     bytecode.py ENVIRONMENT TREE COMMAND [CACHE INSTALLED INSTALLER]
 
-Run by the environment's own Python, whose bytecode it is. The training compiles what it imports
-from the first module on; this goes from the last one to the first, and they meet. Until the file
-INSTALLED is there it compiles what lies unpacked in uv's CACHE already, in memory, as long as its
-parent is the process INSTALLER. The scripts of the command are read, never run. Whether it is begun
-says `compile_ahead` in `lib/bytecode.sh`; on one core it does nothing.
+Runs on the environment's own Python, so that the bytecode is for that version. The training
+compiles its imports from the first module on; this goes from the last one back, and they meet.
+Until the file INSTALLED exists it compiles, in memory, what uv has unpacked in its CACHE, as long
+as its parent is the process INSTALLER. The command's scripts are read, never run. `compile_ahead`
+in `lib/bytecode.sh` decides whether this is started; on one core it does nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .fetched_modules import FetchedModules
 from .imports import KnownSources, Walk
 
 MOST_WORKERS = 8
-DEEPEST = 10_000  # calls: four for each module that imports another
+DEEPEST = 10_000  # nested calls; each module that imports another takes four
 
 
 def entries(command: str, tree: Path, environment: Path) -> Iterator[Path | str]:
-    """What a command runs: scripts by their paths, modules by their names."""
+    """Yield what a command runs: scripts as paths, modules as names."""
     words = [word for line in command.splitlines() for word in split(line)]
     for before, word in zip(["", *words], words, strict=False):
         file = tree / word
@@ -49,14 +49,14 @@ def entries(command: str, tree: Path, environment: Path) -> Iterator[Path | str]
 
 
 def split(line: str) -> list[str]:
-    """The words of a line of shell, as far as that can be told."""
+    """Split a line of shell into words, roughly if shlex can't parse it."""
     with contextlib.suppress(ValueError):
         return shlex.split(line, comments=True)
     return re.findall(r"[^\s'\"]+", line)
 
 
 def is_script(file: Path) -> bool:
-    """Whether it is one of the environment's own programs in Python, as torchrun is."""
+    """Return whether `file` is one of the environment's own Python programs, such as torchrun."""
     try:
         with file.open("rb") as stream:
             return re.match(rb"#!.*python", stream.readline(400)) is not None
@@ -71,9 +71,9 @@ def modules_of(
     fetched: FetchedModules | None = None,
     known: KnownSources | None = None,
 ) -> list[str]:
-    """The files of the environment that the command will import, the first one first.
+    """Return the environment's files that the command will import, in import order.
 
-    Where there is `fetched`, those of its cache that will be the environment's.
+    With `fetched`, return the files of its cache that will become the environment's.
     """
     sites = fetched.sites() if fetched else sites_of(environment)
     walk = Walk([tree, tree / "src", *sites], fetched.cache if fetched else environment, known)
@@ -88,12 +88,12 @@ def modules_of(
 
 
 def sites_of(environment: Path) -> list[Path]:
-    """Where an environment's modules lie."""
+    """Return the environment's site-packages folders."""
     return sorted(environment.glob("lib/python3*/site-packages"))
 
 
 def compile_all(files: list[str]) -> None:
-    """Compile those that nobody compiled yet. What can't be is the training's to report."""
+    """Compile the files without bytecode. Errors are ignored: the training will report them."""
     for file in files:
         if not Path(cache_from_source(file)).exists():
             with contextlib.suppress(OSError, ValueError):
@@ -101,17 +101,17 @@ def compile_all(files: list[str]) -> None:
 
 
 def granted_cores() -> int:
-    """The cores that this process may use at once."""
+    """Return the number of cores that this process may use at the same time."""
     quota = machine_limits.cpu_quota(Path("/"))
     allowed = len(os.sched_getaffinity(0))
     return min(allowed, int(quota)) if quota else allowed
 
 
 def step_back() -> None:
-    """Leave the cores to whoever wants them.
+    """Leave the cores to any process that wants them.
 
-    Where the kernel groups processes by session, niceness counts within a group alone, and the
-    group has its own (sched(7)).
+    If the kernel groups processes by session, niceness counts only within a group, and the group
+    has a niceness of its own (sched(7)).
     """
     os.nice(19)
     if os.getsid(0) == os.getpid():
@@ -120,7 +120,7 @@ def step_back() -> None:
 
 
 def main(words: list[str]) -> None:
-    """Compile, with a worker for each core but the training's; one alone while all is fetched."""
+    """Compile with one worker while packages are fetched, then with one for each core but one."""
     environment, tree = map(Path, words[:2])
     workers = min(granted_cores() - 1, MOST_WORKERS)
     if workers < 1:

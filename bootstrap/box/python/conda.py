@@ -1,11 +1,11 @@
-"""Make a conda environment of an environment.yml, by rattler. Runs where `rattler` and `yaml` are.
+"""Make a conda environment from an environment.yml with rattler. Needs `rattler` and `yaml`.
 
     conda.py FILE PREFIX CACHE PIP PYTHON
 
-What the file asks of pip is written to PIP, a word a line; PYTHON is the version to have, "" for
-the file's own. An environment that is there goes once everything of the new one is known. Printed
-are `progress DONE TOTAL` in bytes, and lines for the log. Exit code 3: no environment can be all
-that the file asks for, or it names no channel that is there.
+The file's pip section is written to PIP, one word a line; PYTHON is the version to install, "" for
+the file's own. An existing environment is deleted once the new one is solved. Prints
+`progress DONE TOTAL` in bytes, and lines for the log. Exit code 3: no environment meets all
+requirements of the file, the file can't be read, or one of its channels does not exist.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 UNSATISFIABLE = 3
 USUAL_CHANNEL = "conda-forge"
 DEFAULT_CHANNELS = ("main", "r")
-"""What `defaults` stands for, by the names that the usual alias has for them."""
+"""The channels that `defaults` stands for, as they are named below the usual channel alias."""
 SETTINGS = (
     *("/etc/conda/.condarc", "/etc/conda/condarc", "~/.config/conda/.condarc", "~/.conda/.condarc"),
     *("~/.condarc", "~/.mambarc"),
 )
-"""Where the box says which channels it has, the last word last; then $CONDARC."""
+"""conda's settings files on the box, of which a later one wins; $CONDARC is read last."""
 ACTIVATE = """\
 # What conda's `activate` does, for this environment alone. Read by sh.
 unset VIRTUAL_ENV
@@ -42,7 +42,7 @@ done
 
 
 class CondaFile(NamedTuple):
-    """What an environment.yml says."""
+    """The contents of an environment.yml."""
 
     channels: tuple[str, ...]
     specs: tuple[str, ...]
@@ -51,7 +51,7 @@ class CondaFile(NamedTuple):
 
 
 class BoxChannels(NamedTuple):
-    """What the box says of channels."""
+    """The box's own channel settings."""
 
     channels: tuple[str, ...] = ()
     alias: str = ""
@@ -60,7 +60,7 @@ class BoxChannels(NamedTuple):
 
 
 def parse_file(document: object) -> CondaFile:
-    """What the YAML of an environment.yml means. Raises ValueError."""
+    """Read the parsed YAML of an environment.yml. Raises ValueError."""
     if not isinstance(document, dict) or not isinstance(document.get("dependencies"), list):
         raise ValueError("it has no list of dependencies")
     specs, pip = list[str](), list[str]()
@@ -79,13 +79,13 @@ def parse_file(document: object) -> CondaFile:
 
 
 def pip_words(line: str) -> list[str]:
-    """A line of its pip section, as words for uv and pip; they take a marker with its spaces."""
+    """Split a line of options in the pip section; a requirement stays whole, with its marker."""
     line = re.sub(r"(^|\s)#.*", "", line).strip()
     return shlex.split(line) if line.startswith("-") else [line] if line else []
 
 
 def read_box(documents: list[object], environ: dict[str, str]) -> BoxChannels:
-    """What settings of conda and variables say, the last word last."""
+    """Merge conda's settings files, of which a later one wins; variables win over all of them."""
     merged: dict[str, Any] = {}
     for document in documents:
         merged.update(mapping(document))
@@ -100,7 +100,7 @@ def read_box(documents: list[object], environ: dict[str, str]) -> BoxChannels:
 
 
 def channels_of(file: CondaFile, box: BoxChannels) -> list[str]:
-    """The channels to ask: the file's, then the box's, or the usual one where it has none."""
+    """Return the channels to ask: the file's, the box's or else conda-forge, those in specs."""
     own = [] if "nodefaults" in file.channels else [*(box.channels or (USUAL_CHANNEL,))]
     found = [name for name in [*file.channels, *own] if name != "nodefaults"]
     found += [spec.partition("::")[0] for spec in file.specs if "::" in spec]
@@ -108,7 +108,7 @@ def channels_of(file: CondaFile, box: BoxChannels) -> list[str]:
 
 
 def addresses(name: str, box: BoxChannels) -> Iterator[str]:
-    """What a channel's name stands for on this box."""
+    """Yield the channels that a name stands for on this box."""
     if name == "defaults":
         yield from box.defaults
     elif name in box.named:
@@ -118,25 +118,25 @@ def addresses(name: str, box: BoxChannels) -> Iterator[str]:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """The texts of a list, or one text."""
+    """Return the strings of a list, or a single string, as a tuple."""
     listed = value if isinstance(value, list) else [value]
     return tuple(each for each in listed if isinstance(each, str))
 
 
 def mapping(value: object) -> dict[Any, Any]:
-    """A mapping, or an empty one."""
+    """Return `value` if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def activation(prefix: str, variables: dict[str, str]) -> str:
-    """The file that a shell reads to be in the environment."""
+    """Return the script that activates the environment in a shell."""
     known = [name for name in variables if re.fullmatch(r"[A-Za-z_]\w*", name)]
     lines = "".join(f"export {name}={shlex.quote(variables[name])}\n" for name in known)
     return ACTIVATE.format(prefix=shlex.quote(prefix), variables=lines)
 
 
 class DownloadReporter:
-    """Hears of the downloads, and prints how far they are."""
+    """A reporter for rattler that prints how far the downloads are."""
 
     def __init__(self) -> None:
         self.done: dict[int, int] = {}
@@ -144,21 +144,21 @@ class DownloadReporter:
         self.said = 0.0
 
     def on_download_progress(self, which: int, progress: int, total: int | None) -> None:
-        """So many bytes of one package are here."""
+        """Record how many bytes of one package have arrived."""
         self.done[which], self.total[which] = progress, total or progress
         if time.monotonic() - self.said >= 0.5:
             self.said = time.monotonic()
             print(f"progress {sum(self.done.values())} {sum(self.total.values())}", flush=True)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
-        """It hears of everything else too."""
+        """Ignore rattler's other callbacks."""
         if not name.startswith("on_"):
             raise AttributeError(name)
         return lambda *_: 0
 
 
 async def make(file: CondaFile, box: BoxChannels, prefix: Path, cache: Path, python: str) -> None:
-    """Solve, then make the environment. Raises what rattler raises."""
+    """Solve, then make the environment. Raises rattler's exceptions."""
     import rattler
 
     config = rattler.ChannelConfig(box.alias) if box.alias else rattler.ChannelConfig()
@@ -166,7 +166,7 @@ async def make(file: CondaFile, box: BoxChannels, prefix: Path, cache: Path, pyt
     print("channels: " + " ".join(each.base_url for each in channels))
     specs = [where_from(spec, config, box) for spec in file.specs]
     specs.append(f"python {python}.*" if python else "python")
-    # As uv does here: a company's certificates are the system's.
+    # The system's certificates, as for uv here: a company adds its own to those.
     client = rattler.Client.from_config(rattler.Config.from_toml('tls-root-certs = "system"'))
     records = await rattler.solve(
         channels,
@@ -190,7 +190,7 @@ async def make(file: CondaFile, box: BoxChannels, prefix: Path, cache: Path, pyt
 
 
 def where_from(spec: str, config: object, box: BoxChannels) -> str:
-    """`CHANNEL::SPEC` with the channel's address, as this box has it."""
+    """Replace the channel's name in `CHANNEL::SPEC` with its address on this box."""
     import rattler
 
     name, _, rest = spec.rpartition("::")
@@ -201,7 +201,7 @@ def where_from(spec: str, config: object, box: BoxChannels) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Make it, and say what of it is pip's."""
+    """Make the environment, its activation script and the list for pip."""
     import yaml
     from rattler.exceptions import SolverError
 
@@ -219,9 +219,9 @@ def main(words: list[str]) -> int:
     except (yaml.YAMLError, ValueError) as error:
         print(f"{name} can't be read: {error}")
         return UNSATISFIABLE
-    except Exception as error:  # rattler's errors have no common name
+    except Exception as error:  # rattler's errors have no common base class
         said = f"conda: {type(error).__name__}: {error}"
-        # A channel that is not there is none that doesn't answer, as the rest would say.
+        # The rest would make a channel that does not exist look like one that doesn't answer.
         is_missing = "could not find subdir" in said
         print(said.splitlines()[0] if is_missing else said)
         return UNSATISFIABLE if is_missing else 1
@@ -237,4 +237,4 @@ def main(words: list[str]) -> int:
 if __name__ == "__main__":
     code = main(sys.argv[1:])
     sys.stdout.flush()
-    os._exit(code)  # rattler's threads may still be at work, and end a usual exit by a signal
+    os._exit(code)  # rattler's threads may still run, and would end a normal exit by a signal

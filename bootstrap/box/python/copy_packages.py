@@ -1,8 +1,8 @@
-"""Copies distributions into another environment of the same interpreter, by their RECORDs.
+"""Copy distributions into another environment of the same interpreter, by their RECORDs.
 
-Programs in `bin` get the new interpreter in their first line, and RECORD their new hashes; the
-compiled bytecode beside a module goes along, and stays valid since times of change do. A
-distribution of which anything is missing, of another size, or outside its environment isn't taken.
+Programs in `bin` get the new interpreter in their first line, and RECORD their new hashes. Bytecode
+next to a module is copied too, and stays valid since modification times are kept. A distribution
+is skipped if any of its files is missing, of another size, or outside its environment.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import NamedTuple
 from .image_packages import Distribution, record
 
 WORKERS = min(8, os.cpu_count() or 1)
-AT_ONCE = 200  # files that a worker takes
-PIECE = 1 << 20  # bytes read at once
-LONGEST_FIRST_LINE = 127  # of what a kernel reads
-SAMPLES, SAMPLE = 32, 1 << 16  # how many, and bytes of each
+AT_ONCE = 200  # files that a worker takes at a time
+PIECE = 1 << 20  # bytes in one read
+LONGEST_FIRST_LINE = 127  # bytes of a `#!` line that every kernel reads
+SAMPLES, SAMPLE = 32, 1 << 16  # number of samples, and bytes of each
 EVERY = 64 * 10**6  # bytes between two reports
 TO_PYTHON = re.compile(rb"\A#![^\n]*python[^\n]*\n")
 BY_SHELL = re.compile(rb"\A#!/bin/sh\n'''exec' [^\n]*python[^\n]*\n' '''\n")
 
 
 class CopiedFile(NamedTuple):
-    """One file: from where, to where, how large."""
+    """A file to copy: source path, target path, size in bytes."""
 
     source: str
     target: str
@@ -39,7 +39,7 @@ class CopiedFile(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """What is to be copied into the folder of packages `site`."""
+    """The distributions and files to copy into the site-packages folder `site`."""
 
     taken: list[Distribution]
     files: list[CopiedFile]
@@ -47,25 +47,25 @@ class Copying(NamedTuple):
 
     @classmethod
     def of(cls, found: Iterable[Distribution], site: Path) -> Copying:
-        """Those that are whole, with their files."""
+        """Select the distributions that can be copied whole, with their files."""
         taken, files = [], {}
         for one in found:
             own = files_of(one, site)
             if own:
                 taken.append(one)
-                # Of what several bring, as `nvidia/__init__.py`, one is enough.
+                # Several may bring the same file, such as `nvidia/__init__.py`: one copy is enough.
                 files.update({file.target: file for file in own})
         return cls(taken, list(files.values()), site)
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Return the total size in bytes."""
         return sum(file.size for file in self.files)
 
     def wheel_size(self) -> int:
-        """About how many bytes their wheels have, by what deflate makes of a sample.
+        """Estimate the bytes of their wheels, by compressing samples.
 
-        A wheel has no bytecode. Raises OSError.
+        Bytecode doesn't count, since wheels have none. Raises OSError.
         """
         files = [file for file in self.files if not file.source.endswith(".pyc")]
         total = sum(file.size for file in files)
@@ -81,12 +81,12 @@ class Copying(NamedTuple):
         return total * packed // max(1, read)
 
     def run(self, report: Callable[[int], None]) -> None:
-        """Copy, and report the bytes copied so far now and then.
+        """Copy the files, and report the bytes copied so far from time to time.
 
-        Raises OSError, and nothing of it is there then.
+        Raises OSError, after removing all files that were copied.
         """
         for folder in sorted({os.path.dirname(file.target) for file in self.files}):  # noqa: PTH120
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - tens of thousands: text is quicker
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - tens of thousands: str is faster
         done = told = 0
         some = [self.files[at : at + AT_ONCE] for at in range(0, len(self.files), AT_ONCE)]
         try:
@@ -103,7 +103,7 @@ class Copying(NamedTuple):
             raise
 
     def _renew_programs(self) -> None:
-        """The programs start the new environment's interpreter, and their RECORD knows it."""
+        """Make programs start the new environment's interpreter, and update their RECORDs."""
         programs = self.site.parents[2] / "bin"
         renewed: dict[str, tuple[str, int]] = {}
         for file in self.files:
@@ -119,7 +119,7 @@ class Copying(NamedTuple):
 
 
 def files_of(found: Distribution, site: Path) -> list[CopiedFile]:
-    """Its files, and the bytecode beside them; none where it isn't whole."""
+    """Return a distribution's files and their bytecode; none if it can't be copied whole."""
     root, target_root = str(found.root), str(site.parents[2])
     files, sources = [], set()
     for row in record(found.info):
@@ -128,7 +128,7 @@ def files_of(found: Distribution, site: Path) -> list[CopiedFile]:
         if os.path.isabs(row.path) or not (inside or source.startswith(f"{root}/")):  # noqa: PTH117
             return []
         if "/__pycache__/" in source:
-            continue  # below, whether RECORD has it or not
+            continue  # added below, whether RECORD lists it or not
         try:
             size = os.stat(source).st_size  # noqa: PTH116
         except OSError:
@@ -143,12 +143,12 @@ def files_of(found: Distribution, site: Path) -> list[CopiedFile]:
 
 
 def may_read(file: str) -> bool:
-    """Whether this user may; root always does."""
+    """Return whether this user may read a file; root always may."""
     return os.geteuid() == 0 or os.access(file, os.R_OK)
 
 
 def bytecode_of(modules: set[str], site: str, target: str) -> list[CopiedFile]:
-    """What is compiled of modules, which are named by path without `.py`."""
+    """Return the bytecode files of modules, which are given as paths without `.py`."""
     files = []
     for folder in {os.path.dirname(module) for module in modules}:  # noqa: PTH120
         try:
@@ -159,18 +159,18 @@ def bytecode_of(modules: set[str], site: str, target: str) -> list[CopiedFile]:
                         to = target + entry.path[len(site) :]
                         files.append(CopiedFile(entry.path, to, entry.stat().st_size))
         except OSError:
-            continue  # nobody imported it yet
+            continue  # nothing in it was imported yet
     return files
 
 
 def copy_files(files: list[CopiedFile]) -> int:
-    """Copy some; their bytes. Raises OSError."""
+    """Copy files and return their total bytes. Raises OSError."""
     return sum(map(copy_file, files))
 
 
 def copy_file(file: CopiedFile) -> int:
-    """Copy content, mode and times; its bytes. Raises OSError."""
-    # For tens of thousands of small files every call counts: shutil's take three times as long.
+    """Copy content, mode and times, and return the bytes. Raises OSError."""
+    # With tens of thousands of small files each call counts: shutil takes three times as long.
     source = os.open(file.source, os.O_RDONLY | os.O_CLOEXEC)
     try:
         state = os.fstat(source)
@@ -187,7 +187,7 @@ def copy_file(file: CopiedFile) -> int:
 
 
 def copy_content(source: int, target: int, size: int) -> None:
-    """So many bytes from one to the other. Raises OSError."""
+    """Copy `size` bytes between two file descriptors. Raises OSError."""
     while size:
         piece = os.read(source, min(size, PIECE))
         if not piece:
@@ -198,7 +198,7 @@ def copy_content(source: int, target: int, size: int) -> None:
 
 
 def with_interpreter(text: bytes, python: str) -> bytes:
-    """A program with this interpreter; one of another kind stays as it is."""
+    """Return a Python script with this interpreter; any other program is unchanged."""
     found = BY_SHELL.match(text) or TO_PYTHON.match(text)
     if not found:
         return text
@@ -206,14 +206,14 @@ def with_interpreter(text: bytes, python: str) -> bytes:
 
 
 def first_lines(python: str) -> bytes:
-    """As pip and uv write them: a path that is long, or has a space, is started by the shell."""
+    """Return what pip and uv write: sh starts an interpreter whose path is long or has a space."""
     if len(python) + 3 <= LONGEST_FIRST_LINE and " " not in python:
         return f"#!{python}\n".encode()
     return f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n".encode()
 
 
 def digest(content: bytes) -> str:
-    """As RECORD has it."""
+    """Return the SHA-256 as RECORD writes it."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
 
 

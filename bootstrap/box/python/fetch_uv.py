@@ -1,7 +1,7 @@
-"""Fetch uv from the index that this box uses, against the SHA-256 that boxstrap ships.
+"""Fetch uv from the index that this box uses, and check it against boxstrap's SHA-256.
 
 usage: python3 fetch_uv.py FALLBACK_INDEX FILE SHA256 DESTINATION
-Python 3.6 and its standard library alone: it runs with whatever a box has.
+Python 3.6 and its standard library only, since it runs on whatever Python a box has.
 """
 
 import gzip
@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 import zlib
-from typing import IO, Iterator  # noqa: UP035 - of Python 3.6  # full
+from typing import IO, Iterator  # noqa: UP035 - for Python 3.6  # full
 
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "box"
@@ -26,13 +26,13 @@ from ..pip_indexes import box_index, pip_setting
 
 TIMEOUT_S = 20
 PIECE = 256 * 1024  # full
-# A member begins with sizes and lengths (APPNOTE 4.3.7).
+# The header before each member of a zip: sizes and lengths (APPNOTE 4.3.7).
 LOCAL_HEADER = struct.Struct("<6xHH8xI4xHH")  # full
 WITHOUT_SIZES = 8  # full
 
 
 def get(url: str) -> bytes:
-    """The body behind `url`."""
+    """Return the body of `url`, decompressed."""
     request = urllib.request.Request(
         url, headers={"Accept": "text/html, */*;q=0.1", "Accept-Encoding": "gzip"}
     )
@@ -45,9 +45,9 @@ def get(url: str) -> bytes:
 
 
 def link_of(page_url: str, page: str, name: str) -> str:
-    """The address of the file `name` on the index's page."""
+    """Return the URL of the file `name`, from the index's page."""
     for found in re.findall(r'href="([^"]+)"', page):
-        if name not in urllib.parse.unquote(found):  # of thousands one is parsed  # full
+        if name not in urllib.parse.unquote(found):  # parse one of thousands  # full
             continue  # full
         href = str(found).replace("&amp;", "&")
         path = urllib.parse.urlsplit(href).path
@@ -57,20 +57,20 @@ def link_of(page_url: str, page: str, name: str) -> str:
 
 
 class Digested:
-    """What is read of an answer, and the SHA-256 of all of it."""
+    """Reads a response, and computes the SHA-256 of all that was read."""
 
     def __init__(self, answer: IO[bytes]) -> None:
         self.answer = answer
         self.sha = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Read `size` bytes, fewer at the end."""
         data = self.answer.read(size)
         self.sha.update(data)
         return data
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """The next `size` bytes as they come."""
+        """Yield the next `size` bytes as they arrive."""
         while size > 0:
             data = self.read(min(size, PIECE))
             if not data:
@@ -80,7 +80,7 @@ class Digested:
 
 
 def streamed(url: str, sha: str, destination: str) -> bool:
-    """Digest and unpack the wheel while it comes; False where it is laid out in another way."""
+    """Digest and unpack the wheel while it arrives; return False if its layout is unexpected."""
     new = "%s.new.%d" % (destination, os.getpid())
     context = ssl.create_default_context(cafile=pip_setting("cert") or None)
     try:
@@ -103,7 +103,7 @@ def streamed(url: str, sha: str, destination: str) -> bool:
 
 
 def unpack(wheel: Digested, size: int, new: str) -> None:
-    """Inflate the next `size` bytes into `new`, and read to the end."""
+    """Inflate the next `size` bytes into `new`, then read the rest for the digest."""
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     with open(new, "wb") as file:
         for data in wheel.pieces(size):
@@ -114,7 +114,7 @@ def unpack(wheel: Digested, size: int, new: str) -> None:
 
 
 def find_member(wheel: Digested) -> int:
-    """Read up to uv itself: the size of what is deflated there, 0 where that can't be told."""
+    """Read up to the member uv, and return its compressed size; 0 if that is unknown."""
     while True:
         header = wheel.read(LOCAL_HEADER.size)
         if len(header) < LOCAL_HEADER.size or header[:4] != b"PK\3\4":
@@ -131,7 +131,7 @@ def find_member(wheel: Digested) -> int:
 
 
 def main() -> None:
-    """Fetch, compare, unpack; the destination appears whole or not at all."""
+    """Fetch, verify and unpack uv; the destination appears whole or not at all."""
     fallback, name, sha, destination = sys.argv[1:]
     page_url = box_index(fallback).rstrip("/") + "/uv/"
     link = link_of(page_url, get(page_url).decode("utf-8", "replace"), name)

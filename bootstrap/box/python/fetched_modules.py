@@ -1,4 +1,4 @@
-"""Modules that an installer is still fetching: compiled in memory, and written where they land."""
+"""Compile modules in memory while they are still being fetched; write the bytecode afterwards."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ LONGEST_PAUSE_S = 0.3
 
 
 class FetchedModules:
-    """Modules that uv unpacks in its `cache`, by their places in the environment's `site`.
+    """Modules that uv unpacks in its `cache`, by their paths in the environment's `site`.
 
-    A source may be read while it is being written, and one of another version may lie beside it:
-    what was made of it counts only where the one that lands is the same, byte for byte.
+    A source may be read while it is still being written, and the cache may have another version
+    of it: compiled code is used only if the installed source is the same, byte for byte.
     """
 
     def __init__(self, cache: Path, site: Path) -> None:
         self.cache = cache
         self._site = site
-        self._began = time.time() - 1  # a file's time is coarse, and may lie before it
+        self._began = time.time() - 1  # file times are coarse, and may be earlier than the clock
         self._kept: dict[str, tuple[bytes, bytes]] = {}  # source and code
         self._sizes: dict[str, int] = {}
         self._bytes = 0
 
     def sites(self) -> list[Path]:
-        """The folders of wheels that are being unpacked, or were since this began."""
+        """Return the folders of wheels that are being unpacked, or were since this started."""
         found = []
         for folder in (*self.cache.glob(".tmp*"), *self.cache.glob("archive-v0/*")):
             with contextlib.suppress(OSError):
@@ -42,10 +42,10 @@ class FetchedModules:
     def compile_until(
         self, installed: Path, installer: int, modules: Callable[[], list[str]]
     ) -> None:
-        """Compile `modules`, the last one first, until `installed` is there.
+        """Compile `modules`, the last one first, until the file `installed` exists.
 
-        Ends the program where `installer`, who began it, is gone without it: perhaps long before
-        this got a core.
+        Exits if the parent process, `installer`, ended before that, perhaps long before this
+        process got a core.
         """
         pause = 0.0
         while not installed.exists():
@@ -60,7 +60,7 @@ class FetchedModules:
                     pause = 0
 
     def add(self, file: Path) -> bool:
-        """Compile a file of the cache; whether there was anything to do."""
+        """Compile a file of the cache; return whether there was anything to do."""
         first, second, *rest = file.relative_to(self.cache).parts
         place = "/".join([second, *rest] if first.startswith(".tmp") else rest)
         try:
@@ -69,7 +69,7 @@ class FetchedModules:
             source = file.read_bytes()
         except OSError:
             return False
-        code = b""  # what can't be compiled is the training's to report
+        code = b""  # if it can't be compiled, the training reports that
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             compiled = compile(source, self._site / place, "exec", dont_inherit=True)
             code = marshal.dumps(compiled)
@@ -78,7 +78,7 @@ class FetchedModules:
         return True
 
     def land(self) -> None:
-        """Write the bytecode of what was installed since, for what is imported first first."""
+        """Write the bytecode of the modules that were installed, in import order."""
         for place, (source, code) in reversed(self._kept.items()):
             if code:
                 with contextlib.suppress(OSError):
@@ -89,13 +89,13 @@ class FetchedModules:
 def land(file: Path, source: bytes, code: bytes) -> None:
     """Write a module's bytecode as an import does, whole or not at all. Raises OSError.
 
-    Nothing where the file has another source, or bytecode.
+    Does nothing if the file has another source or already has bytecode.
     """
     target = Path(cache_from_source(str(file)))
     seen = file.stat()
     if target.exists() or file.read_bytes() != source:
         return
-    # It holds for a source of this time and size (PEP 552).
+    # The bytecode is valid for a source of this time and size (PEP 552).
     numbers = (each & 0xFFFFFFFF for each in (0, int(seen.st_mtime), seen.st_size))
     target.parent.mkdir(exist_ok=True)
     new = target.with_name(f"{target.name}.{os.getpid()}")

@@ -1,9 +1,9 @@
-"""The Python environments that the box's image brings, and what is installed in them. Only reads.
+"""Find the Python environments of the box's image, and what is installed in them. Only reads.
 
-A distribution counts where it can be copied file by file: pip or uv installed it, its RECORD
-names its files, and all of them lie below its environment's folder. What conda or the system's
-package manager installed leans on their other files; what is editable, or acts through a `.pth`,
-is more than its files.
+A distribution counts if it can be copied file by file: pip or uv installed it, its RECORD names
+its files, and all of them are below its environment's folder. Packages of conda or the system's
+package manager depend on other files of theirs; an editable package, or one that works through a
+`.pth`, is more than its files.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import NamedTuple
 
 SITES = ("lib/python3.*/site-packages", "lib/python3.*/dist-packages")
 INSTALLERS = {"pip", "uv"}
-LEFT_ALONE = {"pip", "setuptools", "wheel"}  # an environment begins with its own
+LEFT_ALONE = {"pip", "setuptools", "wheel"}  # a new environment has its own
 
 
 class Recorded(NamedTuple):
-    """A file of a distribution: relative to the folder of packages; bytes, None if not told."""
+    """A file in a RECORD: its path relative to site-packages; its bytes, None if not recorded."""
 
     path: str
     size: int | None
 
 
 class Distribution(NamedTuple):
-    """What is installed: its name as PEP 503 writes it, and its `.dist-info`."""
+    """An installed distribution: its name as normalized by PEP 503, and its `.dist-info`."""
 
     name: str
     version: str
@@ -39,17 +39,17 @@ class Distribution(NamedTuple):
 
     @property
     def site(self) -> Path:
-        """The folder of packages that it lies in."""
+        """The site-packages folder that it is in."""
         return self.info.parent
 
     @property
     def root(self) -> Path:
-        """The environment's folder: beside its packages it holds programs and data."""
+        """The environment's folder, which also has programs and data."""
         return self.site.parents[2]
 
 
 class ImageSite(NamedTuple):
-    """A folder of packages of the image, and the interpreter that they are for."""
+    """A site-packages folder of the image, and the interpreter that it is for."""
 
     site: str
     python: str
@@ -58,19 +58,19 @@ class ImageSite(NamedTuple):
 
 
 def plain(name: str) -> str:
-    """A package's name as all spellings of it are compared (PEP 503)."""
+    """Normalize a package's name, so that all its spellings are equal (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def find_images(roots: Iterable[Path], own: Path, environment: Path) -> list[ImageSite]:
-    """What they bring, the largest first; nothing of boxstrap's, nor `environment` itself."""
+    """Return what `roots` have, the largest first, without boxstrap's own and `environment`."""
     once = dict.fromkeys(roots)
     found = [image for root in once for image in sites_of(root, own, environment)]
     return sorted(found, key=lambda image: -image.size)
 
 
 def sites_of(root: Path, own: Path, environment: Path) -> Iterator[ImageSite]:
-    """An environment's folders of packages that hold something to copy."""
+    """Yield an environment's site-packages folders that hold something to copy."""
     for unwanted in (own, environment):
         if unwanted == root or unwanted in root.parents:
             return
@@ -87,7 +87,7 @@ def sites_of(root: Path, own: Path, environment: Path) -> Iterator[ImageSite]:
 
 
 def base_of(root: Path) -> str:
-    """Where the interpreter lies that an environment was made with; "" where it is no venv."""
+    """Return the folder of the interpreter that a venv was made with; "" if it is no venv."""
     try:
         text = (root / "pyvenv.cfg").read_text("utf-8")
     except OSError:
@@ -97,7 +97,7 @@ def base_of(root: Path) -> str:
 
 
 def distributions(site: Path) -> list[Distribution]:
-    """What can be copied of a folder of packages."""
+    """Return the distributions of a site-packages folder that can be copied."""
     found = []
     for info in sorted(site.glob("*.dist-info")):
         name, _, version = info.name[: -len(".dist-info")].rpartition("-")
@@ -107,7 +107,7 @@ def distributions(site: Path) -> list[Distribution]:
 
 
 def is_whole(info: Path) -> bool:
-    """Whether the files of its RECORD are all there is to it."""
+    """Return whether a distribution consists only of the files in its RECORD."""
     try:
         installer = (info / "INSTALLER").read_text("utf-8").strip()
         direct = info / "direct_url.json"
@@ -122,25 +122,25 @@ def is_whole(info: Path) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def record(info: Path) -> tuple[Recorded, ...]:
-    """The rows of its RECORD. Raises OSError, ValueError, csv.Error."""
+    """Return the rows of a RECORD. Raises OSError, ValueError, csv.Error."""
     with (info / "RECORD").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.reader(file) if row]
     return tuple(Recorded(row[0], int(row[2]) if len(row) > 2 and row[2] else None) for row in rows)
 
 
 def recorded_size(found: Distribution) -> int:
-    """Its bytes, by its RECORD."""
+    """Return the bytes of a distribution according to its RECORD."""
     return sum(row.size or 0 for row in record(found.info))
 
 
 def same_interpreter(one: str, other: str) -> bool:
-    """Whether two interpreters take the same compiled modules."""
+    """Return whether two interpreters load the same compiled modules."""
     kinds = [kind_of(python) for python in (one, other)]
     return kinds[0] == kinds[1] != ""
 
 
 def kind_of(python: str) -> str:
-    """Version, ABI and platform of an interpreter, as its compiled modules are named."""
+    """Return an interpreter's version, ABI and platform, as in names of compiled modules."""
     ask = "import _imp, sys; print(sys.version_info[:2], _imp.extension_suffixes())"
     try:
         said = subprocess.run(

@@ -1,8 +1,8 @@
-"""Which modules of an environment a script will import, and in which order: read, never run.
+"""Find the modules of an environment that a script will import, in order, without running it.
 
-Source is read line by line: what is imported when a module is loaded stands at its top level, or
-in an `if`, `try` or `with` there. What a package loads late is looked for by the names that are
-taken from it. Wrong guesses cost a little work, and nothing else.
+Source is read line by line: what a module imports when it is loaded is at its top level, or in an
+`if`, `try` or `with` there. Modules that a package loads lazily are found by the names that are
+taken from the package. A wrong guess only costs a little work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-# It begins with one sign that is searched for: a third of the time of `^`.
+# It starts with a literal newline, which takes a third of the time of `^`.
 IMPORT = re.compile(
     r"\n(?:"
     r"(?P<indent>[ \t]*)(?:import[ \t]+(?P<plain>[\w., \t]+)"
@@ -26,19 +26,19 @@ RUN_AT_ONCE = frozenset({"if", "elif", "else", "try", "except", "finally", "with
 LAZY = re.compile(r"_LazyModule|lazy_loader|lazy_import")
 DEFINED = re.compile(r"\n(?:class|def) (\w+)")
 LATE = {"torch.optim": ("torch._dynamo",)}
-"""What a package imports at its first use, hidden in functions."""
-MOST = 20_000  # modules; a walk ends there
+"""Modules that a package imports at its first use, within functions."""
+MOST = 20_000  # modules, after which a walk ends
 
 
 class ImportStatement(NamedTuple):
-    """One import: `module` with its dots, and the names that are taken from it."""
+    """One import: `module` with its leading dots, and the names that are taken from it."""
 
     module: str
     names: tuple[str, ...] = ()
 
 
 def imports_of(source: str, *, everywhere: bool = False) -> Iterator[ImportStatement]:
-    """What a module imports when it is loaded; `everywhere`: in its functions too."""
+    """Yield what a module imports when it is loaded; if `everywhere`, in its functions too."""
     taken = True
     told = DOCSTRING.match(source)
     begin = max(source.find(told[1], told.end()), 0) if told else 0
@@ -57,7 +57,7 @@ def imports_of(source: str, *, everywhere: bool = False) -> Iterator[ImportState
 
 
 class KnownSources:
-    """What was read of modules, by their names and sizes: a walk costs mostly that."""
+    """Imports and definitions already read, by module name and size: reading costs most."""
 
     def __init__(self) -> None:
         self.imports: dict[tuple[str, int], list[ImportStatement]] = {}
@@ -65,10 +65,10 @@ class KnownSources:
 
 
 class Walk:
-    """The modules that a script will import, as they are loaded: `order` has their files.
+    """The modules that a script will import; `order` has their files in the order of loading.
 
-    `roots` are searched as sys.path is; what lies below `environment` counts, the rest is read.
-    `known` is what walks before this one read.
+    `roots` are searched like sys.path. Only files below `environment` are listed in `order`; others
+    are just read. `known` is what earlier walks have read.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Walk:
         self._folders: dict[str, frozenset[str]] = {}
 
     def script(self, file: Path) -> None:
-        """Follow a script, which lies in no package."""
+        """Follow a script, which is in no package."""
         self.roots.insert(0, str(file.parent))
         self._follow_own(read(str(file)), "")
 
     def _follow_own(self, source: str, package: str) -> None:
-        """What a file of the repository imports, in its functions too, and takes from modules."""
+        """Follow a repository file's imports, in functions too, and names it takes from modules."""
         found = [*imports_of(source, everywhere=True)]
         for each in found:
             self._follow(each, package)
@@ -97,7 +97,7 @@ class Walk:
             self._late_names(module, re.findall(rf"\b{re.escape(module)}\.(\w+)", source))
 
     def module(self, name: str) -> None:
-        """Follow a module, and the packages that it lies in."""
+        """Follow a module, and the packages that it is in."""
         parts = name.split(".")
         for at in range(1, len(parts) + 1):
             self._load(".".join(parts[:at]))
@@ -140,7 +140,7 @@ class Walk:
             self.module(late)
 
     def _late_names(self, package: str, names: Iterable[str]) -> None:
-        """What a package that loads its modules late loads for these names."""
+        """Follow the modules that a lazily loading package loads for these names."""
         if package not in self._defined:
             self._defined[package] = self._definitions(package, self._find(package))
         for name in names:
@@ -148,14 +148,14 @@ class Walk:
                 self.module(f"{package}.{self._defined[package][name]}")
 
     def _definitions(self, package: str, file: str) -> dict[str, str]:
-        """In which module each class and function of a package is that loads modules late."""
+        """Return the module of each class and function of a lazily loading package."""
         found = dict[str, str]()
         key = package, size_of(file)
         if key in self.known.definitions:
             return self.known.definitions[key]
         if not file.endswith("/__init__.py") or not LAZY.search(read(file)):
             return found
-        if "/.tmp" not in file:  # else there is more of it to come
+        if "/.tmp" not in file:  # in there it is still being unpacked
             self.known.definitions[key] = found
         top = os.path.dirname(file)
         for folder, _, names in os.walk(top):
@@ -168,7 +168,7 @@ class Walk:
         return found
 
     def _find(self, name: str) -> str:
-        """The file of a module, its folder where it is a package without one; "" if none."""
+        """Return a module's file, or the folder of a package without __init__.py; "" if none."""
         if name not in self._files:
             self._files[name] = self._look(name)
         return self._files[name]
@@ -189,7 +189,7 @@ class Walk:
         return bare
 
     def _folders_of(self, package: str) -> list[str]:
-        """Where the modules of a package are looked for; those of none in the roots."""
+        """Return where to look for a package's modules; without a package, the roots."""
         if not package:
             return self.roots
         above = self._find(package).removesuffix("/__init__.py")
@@ -205,7 +205,7 @@ class Walk:
 
 
 def size_of(file: str) -> int:
-    """Its bytes; none where it can't be looked at."""
+    """Return a file's size in bytes; 0 if it can't be examined."""
     try:
         return os.stat(file).st_size
     except OSError:
@@ -213,9 +213,9 @@ def size_of(file: str) -> int:
 
 
 def read(file: str) -> str:
-    """The text of a source; "" where it can't be read."""
+    """Return the text of a source; "" if it can't be read."""
     try:
         with open(file, "rb") as stream:
-            return stream.read().decode("latin-1")  # what imports are made of is ASCII
+            return stream.read().decode("latin-1")  # never fails; import statements are ASCII
     except OSError:
         return ""

@@ -1,7 +1,7 @@
-"""What an environment holds beside what pip would install: a name a line.
+"""Print the packages in an environment that pip would not install, one name a line.
 
 usage: python3 -I pip_unlisted.py REPORT, which `pip install --dry-run --report` wrote
-Python 3.8 and its standard library alone: it runs in the environment itself.
+Python 3.8 and its standard library only, since it runs in the environment itself.
 """
 
 import json
@@ -14,12 +14,12 @@ BEGINS_WITH = {"pip", "setuptools", "wheel"}
 
 
 def plain(name: str) -> str:
-    """A package's name as all spellings of it are compared (PEP 503)."""
+    """Normalize a package's name, so that all its spellings are equal (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def main() -> None:
-    """Print them."""
+    """Print the names."""
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     wanted = {plain(one["metadata"]["name"]) for one in report["install"]}
     here = {plain(one.metadata["Name"]) for one in distributions() if one.metadata["Name"]}

@@ -1,16 +1,16 @@
-"""Take what the box's image brings of an environment, where copying it is quicker than fetching it.
+"""Copy packages of the box's image into an environment, if that is faster than fetching them.
 
     reuse.py find VERDICT OWN ENVIRONMENT IMAGES ROOT...
     reuse.py shadow VERDICT ENVIRONMENT IMAGES SHADOW BACKEND
     reuse.py copy VERDICT ENVIRONMENT IMAGES SAID
 
-`find` writes into IMAGES what the image brings in its environments, each a ROOT, if anything is
-worth it, and prints where its interpreters lie, as a PATH has it. `shadow` makes a copy of the
-new, empty environment that seems to hold what the image has: by that uv says what the requirements
-would keep of it. `copy` reads what uv SAID and copies the rest: it prints `progress DONE TOTAL` in
-bytes, and at the end `reused COUNT MEGABYTES SECONDS`, which is about what was saved; other lines
-are for the log.
-Nothing of the image's environment is changed, and what can't be copied is left for uv to fetch.
+`find` writes the image's environments that are worth copying from, each a ROOT, to IMAGES, and
+prints the folders of their interpreters in the form of PATH. `shadow` makes a copy of the new,
+empty environment that looks as if it had the image's packages: with it, uv says which of them it
+would remove or replace. `copy` reads what uv SAID and copies the others. It prints
+`progress DONE TOTAL` in bytes, and at the end `reused COUNT MEGABYTES SECONDS`, about what was
+saved; other lines are for the log.
+The image's environments are never changed, and uv fetches what can't be copied.
 """
 
 from __future__ import annotations
@@ -36,27 +36,25 @@ from .image_packages import (
     same_interpreter,
 )
 
-WHEEL_SHARE = (
-    0.4  # of installed bytes, a wheel's own: torch without CUDA 0.27, CUDA's libraries 0.6
-)
-FILE_S = 0.0001  # what each file takes beside its bytes
+WHEEL_SHARE = 0.4  # wheel bytes per installed byte: torch without CUDA 0.27, CUDA's libraries 0.6
+FILE_S = 0.0001  # overhead of each file, beyond its bytes
 UNKNOWN_INDEX_MB_S = 100.0
 UNKNOWN_DISK_MB_S = 500.0
 LEAST_SAVED_S = 1.0
 DESCRIBING = ("METADATA", "INSTALLER", "WHEEL", "direct_url.json")
 GONE = re.compile(r"^ [-~] ([A-Za-z0-9][A-Za-z0-9._-]*)(?:==| @ |$)", re.MULTILINE)
-NOTHING = 3  # the exit code where there is nothing to reuse
+NOTHING = 3  # the exit code if there is nothing to reuse
 
 
 class Speeds(NamedTuple):
-    """What the verdict measured, in megabytes (10^6) a second."""
+    """Speeds that the verdict measured, in megabytes (10^6) a second."""
 
     index_mb_s: float
     disk_mb_s: float
 
 
 def read_speeds(verdict: Path) -> Speeds:
-    """Of the package index and of the working folder; usual ones where they weren't measured."""
+    """Read the speeds of package index and working folder; usual ones if not measured."""
     try:
         document = json.loads(verdict.read_text("utf-8"))
     except (OSError, ValueError):
@@ -69,23 +67,23 @@ def read_speeds(verdict: Path) -> Speeds:
 
 
 def megabytes(read: str | None, otherwise: float) -> float:
-    """`12 MB/s from HOST`, as `verify_check.megabytes` writes it."""
+    """Parse a speed such as `12 MB/s from HOST`, as `verify_check.megabytes` writes it."""
     found = re.match(r"([\d.]+) MB/s", read or "")
     return max(float(found.group(1)), 0.05) if found else otherwise
 
 
 def fetching_s(size: float, speeds: Speeds) -> float:
-    """How long so many bytes of wheels take to arrive; they are unpacked meanwhile."""
+    """Estimate the seconds for fetching `size` bytes of wheels, which are unpacked in parallel."""
     return size / 1e6 / speeds.index_mb_s
 
 
 def copying_s(size: int, files: int, speeds: Speeds) -> float:
-    """How long they take to be copied."""
+    """Estimate the seconds for copying `size` bytes in `files` files."""
     return size / 1e6 / speeds.disk_mb_s + files * FILE_S
 
 
 def find(words: list[str]) -> int:
-    """Look what the image brings."""
+    """Find the image's environments that are worth copying from."""
     verdict, own, environment, images, *roots = map(Path, words)
     speeds = read_speeds(verdict)
     found = [
@@ -101,12 +99,12 @@ def find(words: list[str]) -> int:
 
 
 def read_images(images: Path) -> list[ImageSite]:
-    """What `find` wrote."""
+    """Read what `find` wrote."""
     return [ImageSite(*row) for row in json.loads(images.read_text("utf-8"))]
 
 
 def shadow(words: list[str]) -> int:
-    """Make the shadow of the first that fits Python and driver; that one alone stays in IMAGES."""
+    """Make a shadow of the first that fits Python and driver; only that one stays in IMAGES."""
     verdict, environment, images, place = map(Path, words[:-1])
     backend = words[-1]
     python = str(environment / "bin" / "python")
@@ -124,7 +122,7 @@ def shadow(words: list[str]) -> int:
 
 
 def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
-    """Whether the image's torch, if it has one, is one that the profile and the driver allow."""
+    """Return whether profile and driver allow the image's torch, if it has one."""
     try:
         text = (site / "torch" / "version.py").read_text("utf-8")
     except OSError:
@@ -140,7 +138,7 @@ def torch_fits(verdict: Path, backend: str, site: Path) -> bool:
 
 
 def make_shadow(environment: Path, found: list[Distribution], place: Path) -> None:
-    """The environment again, with what describes packages alone."""
+    """Copy the environment, and add only the metadata of the found packages."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(environment, place, symlinks=True)
     site = packages_folder(place)
@@ -153,13 +151,13 @@ def make_shadow(environment: Path, found: list[Distribution], place: Path) -> No
 
 
 def packages_folder(environment: Path) -> Path:
-    """Where an environment has its packages."""
+    """Return an environment's site-packages folder."""
     return next(environment.glob("lib/python3*/site-packages"))
 
 
 def copy(words: list[str]) -> int:
-    """Copy what uv would keep, where that saves time."""
-    from .copy_packages import Copying  # for the other two it would only take time
+    """Copy the packages that uv would keep, if that saves time."""
+    from .copy_packages import Copying  # the other two commands don't need it
 
     verdict, environment, images, said = map(Path, words)
     (image,) = read_images(images)
@@ -194,7 +192,7 @@ def copy(words: list[str]) -> int:
 
 
 def say(line: str) -> None:
-    """A line for whoever started this, at once."""
+    """Print a line to the caller immediately."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -1,9 +1,9 @@
-"""Does a build of torch fit the GPU and its driver? Versions and rules; torch is not imported.
+"""Check whether a build of torch fits the GPU and its driver, without importing torch.
 
 `torch_compat.py before VERDICT BACKEND FILE...` judges by requirements, a lock, or what uv would
 install; `torch_compat.py after VERDICT BACKEND SITE_PACKAGES` by the build that is installed.
-VERDICT is what `verify.py` wrote. Nothing is printed where it fits; else a code with its numbers,
-what is wrong and what to do, a line each, and the exit code is 3.
+VERDICT is what `verify.py` wrote. If the build fits, nothing is printed. If not, the exit code is
+3, and a code with its numbers, what is wrong and what to do are printed, one line each.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 DOES_NOT_FIT = 3
-MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major one
+MINOR_COMPATIBLE = 11  # from this CUDA on, a driver runs every minor version of its major version
 
 
 class Backend(NamedTuple):
-    """A build of torch as python.torch_backend names it; all bounds are included."""
+    """A build of torch as python.torch_backend names it; all bounds are inclusive."""
 
     name: str
-    driver: tuple[int, int]  # the oldest CUDA of a driver that runs it
+    driver: tuple[int, int]  # the lowest CUDA version of a driver that runs it
     oldest: tuple[int, int]  # compute capability
     newest: tuple[int, int]
 
 
-# The best first. Drivers: NVIDIA, CUDA compatibility (minor versions). Capabilities: PyTorch's
-# release notes from 2.8 on; cu126 is the one that still serves cards before Turing.
+# The best first. Sources: NVIDIA's CUDA compatibility (minor versions) for drivers, PyTorch's
+# release notes from 2.8 on for capabilities; of those only cu126 supports cards before Turing.
 BACKENDS = (
     Backend("cu130", (13, 0), (7, 5), (12, 1)),
     Backend("cu126", (12, 0), (5, 0), (9, 0)),
@@ -36,13 +36,13 @@ BACKENDS = (
     Backend("cu118", (11, 0), (3, 7), (9, 0)),
 )
 
-# Where a build is named: torch's local version, PyTorch's own index, NVIDIA's packages.
+# What names a build: torch's local version, PyTorch's own index, NVIDIA's packages.
 BUILDS = re.compile(
     r"\btorch(?:={2,3}|-)\d[^\s+]*\+(cu\d+|cpu)\b|/whl/(?:nightly/|test/)?(cu\d+|cpu)\b"
 )
 LOCKED_BUILD = re.compile(r'name = "torch"\nversion = "[^"+]+\+(cu\d+|cpu)"')
 RUNTIMES = re.compile(
-    r"nvidia-cuda-runtime(?:-cu\d+)?(?:==|\"\nversion = \")(\d+)\.(\d+)"  # in uv's words, in a lock
+    r"nvidia-cuda-runtime(?:-cu\d+)?(?:==|\"\nversion = \")(\d+)\.(\d+)"  # in uv's output or a lock
 )
 
 
@@ -50,14 +50,14 @@ CUDA_OF_TORCH = re.compile(r"^cuda\b[^=]*= *'(\d+\.\d+)", re.MULTILINE)
 
 
 class CudaTarget(NamedTuple):
-    """What the driver runs and what the cards are; None is "not known"."""
+    """The newest CUDA that the driver runs (None if unknown), and the cards' capabilities."""
 
     cuda: tuple[int, int] | None
     capabilities: tuple[tuple[int, int], ...]
 
 
 class Misfit(NamedTuple):
-    """Why a build can't work here."""
+    """Why a build can't work on this box."""
 
     code: str
     says: str
@@ -65,19 +65,19 @@ class Misfit(NamedTuple):
 
 
 def version(text: str) -> tuple[int, int]:
-    """`12.4`, `12.4.1`, `8.0`."""
+    """Parse major and minor of a version such as `12.4`, `12.4.1` or `8.0`."""
     major, _, rest = text.partition(".")
     return int(major), int(re.match(r"\d*", rest).group() or 0)  # type: ignore[union-attr]
 
 
 def of_backend(name: str) -> tuple[int, int] | None:
-    """The CUDA of `cu126`; None for a build without it."""
+    """Return the CUDA version of a backend such as `cu126`; None for a build without CUDA."""
     found = re.fullmatch(r"cu(\d+)(\d)", name)
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def backend_of(text: str) -> str:
-    """The backend of torch's own `version.py`, as python.torch_backend names it; "" if unknown."""
+    """Return the backend in torch's `version.py`, named as in the profile; "" if unknown."""
     cuda = CUDA_OF_TORCH.search(text)
     if cuda:
         return "cu" + cuda.group(1).replace(".", "")
@@ -85,7 +85,7 @@ def backend_of(text: str) -> str:
 
 
 def driver_runs(driver: tuple[int, int], wheel: tuple[int, int]) -> bool:
-    """Whether a driver runs programs of a CUDA; from 11 on the major version decides."""
+    """Return whether a driver runs a CUDA version; from 11 on the major version decides."""
     return wheel[0] <= driver[0] if wheel[0] >= MINOR_COMPATIBLE else wheel <= driver
 
 
@@ -97,9 +97,9 @@ def has_kernels(
 ) -> bool:
     """Whether a build has code for a card (CUDA programming guide, binary and PTX compatibility).
 
-    `sm_86` runs on its major version from that minor on, `sm_90a` on that card alone, `sm_100f`
-    on its family. `compute_90` is compiled on the box, for it and everything newer, by a driver
-    that is no older than the compiler was.
+    `sm_86` runs on its major version from that minor on, `sm_90a` only on that capability,
+    `sm_100f` on its family. `compute_90` is compiled on the box, for that capability and all newer
+    ones, by a driver that is no older than the compiler.
     """
     newer_compiler = wheel is not None and driver is not None and wheel > driver
     for name in built_for:
@@ -120,7 +120,7 @@ def has_kernels(
 
 
 def backend_for(target: CudaTarget) -> str:
-    """The build to take; "" where none is known to fit."""
+    """Return the build to use; "" if none is known to fit."""
     for backend in BACKENDS:
         driver = target.cuda is None or target.cuda >= backend.driver
         if driver and all(backend.oldest <= c <= backend.newest for c in target.capabilities):
@@ -129,7 +129,7 @@ def backend_for(target: CudaTarget) -> str:
 
 
 def better(target: CudaTarget, otherwise: str) -> tuple[str, str]:
-    """The build to take instead, for a code and in words; `otherwise` where none is known."""
+    """Return the build to use instead, for a code and in words; `otherwise` if none is known."""
     fitting = backend_for(target)
     return (
         (f" need={fitting[2:]}", f"set python.torch_backend: {fitting}")
@@ -139,7 +139,7 @@ def better(target: CudaTarget, otherwise: str) -> tuple[str, str]:
 
 
 def misfit(target: CudaTarget, cuda: tuple[int, int] | None, what: str) -> Misfit | None:
-    """What is wrong with a build of a CUDA, or of none, on this GPU."""
+    """Return what is wrong with a build for this CUDA, or without CUDA, on this GPU."""
     need, use = better(target, "name an index that has one")
     if cuda is None:
         says = f"{what} is built without CUDA, and the box has a GPU"
@@ -154,7 +154,7 @@ def misfit(target: CudaTarget, cuda: tuple[int, int] | None, what: str) -> Misfi
 def no_kernels(
     target: CudaTarget, built_for: list[str], cuda: tuple[int, int] | None
 ) -> Misfit | None:
-    """The cards that a build has no code for. An empty `built_for` says nothing."""
+    """Return a misfit if a build has no code for a card; an empty `built_for` is unknown."""
     lacking = [c for c in target.capabilities if not has_kernels(c, built_for, cuda, target.cuda)]
     if not built_for or not lacking:
         return None
@@ -165,12 +165,12 @@ def no_kernels(
 
 
 def dotted(version: tuple[int, int]) -> str:
-    """(12, 4) is 12.4."""
+    """Format a version: (12, 4) is 12.4."""
     return f"{version[0]}.{version[1]}"
 
 
 def read_target(verdict: Path) -> CudaTarget:
-    """What `verify.py` wrote of the box."""
+    """Read what `verify.py` wrote about the box."""
     document = json.loads(verdict.read_text("utf-8"))
     capabilities = {gpu.get("capability") for gpu in document["gpus"]}
     return CudaTarget(
@@ -180,7 +180,7 @@ def read_target(verdict: Path) -> CudaTarget:
 
 
 def builds_named(texts: list[str]) -> list[tuple[int, int] | None]:
-    """The builds that requirements, a lock or uv's words name; None is one without CUDA."""
+    """Return the builds that requirements, a lock or uv's output name; None is without CUDA."""
     found: list[tuple[int, int] | None] = []
     for text in texts:
         words = "\n".join(line.partition(" #")[0] for line in text.splitlines())
@@ -191,11 +191,11 @@ def builds_named(texts: list[str]) -> list[tuple[int, int] | None]:
 
 
 def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
-    """As far as it can be known before anything is fetched."""
+    """Return the misfit that is known before anything is fetched."""
     if of_backend(backend):
         return misfit(target, of_backend(backend), f"python.torch_backend: {backend}")
     if backend != "auto":
-        return None  # cpu, ROCm: somebody means it
+        return None  # cpu, ROCm: chosen on purpose
     builds = builds_named(texts)
     without = [build for build in builds if build is None]
     newest = max((build for build in builds if build), default=None)
@@ -205,7 +205,7 @@ def before(target: CudaTarget, backend: str, texts: list[str]) -> Misfit | None:
 
 
 def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
-    """What is installed."""
+    """Return the misfit of the installed build."""
     try:
         text = (site / "torch" / "version.py").read_text("utf-8")
     except OSError:
@@ -219,7 +219,7 @@ def after(target: CudaTarget, backend: str, site: Path) -> Misfit | None:
 
 
 def main(words: list[str]) -> int:
-    """Say what doesn't fit."""
+    """Print what doesn't fit."""
     when, verdict, backend, *rest = words
     target = read_target(Path(verdict))
     found: Any = None

@@ -1,10 +1,10 @@
-"""What a run left on its box, for `boxstrap report`: one JSON object on standard output.
+"""Print what a run left on its box, for `boxstrap report`: one JSON object on standard output.
 
-`python -c THIS BOX_HOME REPO_KEY RUN`: with whatever Python a box has, and the text of `metrics.py`
-before this one. {"events": [line], "verdict": text, "samples": [line], "curves": [{name, axis,
+`python -c THIS BOX_HOME REPO_KEY RUN`, by any Python of the box; the text of `metrics.py` precedes
+this one. {"events": [line], "verdict": text, "samples": [line], "curves": [{name, axis,
 points: [[x, value]], count, odd}], "read": bytes, "of": bytes, "lines", "changes": [text],
-"subject", "results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run began;
-`odd` is where the first value lies that is no number.
+"subject", "results": [[path, bytes]]}. `axis` is `step`, `epoch` or `seconds` since the run
+started; `odd` is the position on it of the first value that isn't finite.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..metrics import find_metrics, read_patterns
 MOST_POINTS = 1000
 MOST_CURVES = 40
 MOST_LOG = 6 * 1024 * 1024
-"""Bytes of a log that are read; of a longer one pieces, as far from each other as is even."""
+"""Bytes of a log that are read; from a longer log, evenly spaced pieces are read."""
 PIECE = 8 * 1024
 MOST_FILE = 1024 * 1024
 MOST_RESULTS = 1000
 
 
 class CurveReader:
-    """The values of one metric: when there are too many, neighbours become their mean."""
+    """The values of one metric; if there are too many, neighbours are averaged."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -45,11 +45,11 @@ class CurveReader:
         self.axes = {"step", "epoch"}
 
     def add(self, seconds: float, found: dict[str, float]) -> None:
-        """One more; where and when it was logged are in `found` and `seconds`."""
+        """Add a value; `found` has its step and epoch too, `seconds` is its time."""
         value = found[self.name]
         self.count += 1
         for axis in list(self.axes):
-            # What is not there, or begins anew with each epoch, is no axis. Ranks may share a step.
+            # Values that are missing or restart each epoch make no axis. Ranks may share a step.
             here, last = found.get(axis, -1.0), self._last.get(axis, -0.5)
             if here < last or (axis == "epoch" and here == last):
                 self.axes.discard(axis)
@@ -64,7 +64,7 @@ class CurveReader:
             self.flush()
 
     def flush(self) -> None:
-        """What waits for neighbours is a point."""
+        """Make a point of the values held so far; merge points in pairs if there are too many."""
         if not self._held:
             return
         self.points.append([each / self._held for each in self._sum])
@@ -75,7 +75,7 @@ class CurveReader:
             self._each *= 2
 
     def as_dict(self) -> dict[str, Any]:
-        """As it is written."""
+        """Return the curve as it is printed."""
         self.flush()
         axis = next((one for one in ("step", "epoch") if one in self.axes), "seconds")
         at = ("seconds", "step", "epoch").index(axis)
@@ -86,7 +86,7 @@ class CurveReader:
 
 
 class LogTimes:
-    """When a log was how long, by the index that lies beside it."""
+    """When a log had which length, by the index `times` next to it."""
 
     def __init__(self, run: Path) -> None:
         rows = [line.split() for line in text_of(run / "times").splitlines()]
@@ -96,7 +96,7 @@ class LogTimes:
         self.seconds, self.sizes = [a for a, _ in pairs], [b for _, b in pairs]
 
     def at(self, byte: int) -> float:
-        """Seconds since the run began, when this byte was there."""
+        """Return when this byte was written, in seconds since the run started."""
         if not self.sizes:
             return 0.0
         here = min(bisect_left(self.sizes, byte), len(self.sizes) - 1)
@@ -104,7 +104,7 @@ class LogTimes:
 
 
 def begun_at(run: Path) -> int:
-    """When it began, on the box's clock."""
+    """Return when the run started, by the box's clock; 0 if unknown."""
     try:
         return int((run / "pid").stat().st_mtime)
     except OSError:
@@ -112,7 +112,7 @@ def begun_at(run: Path) -> int:
 
 
 def text_of(file: Path, most: int = MOST_FILE) -> str:
-    """The end of a file; "" where it can't be read."""
+    """Return the end of a file; "" if it can't be read."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, file.stat().st_size - most))
@@ -122,7 +122,7 @@ def text_of(file: Path, most: int = MOST_FILE) -> str:
 
 
 def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
-    """The log, or so much of it as is read: places and whole lines."""
+    """Yield the log, or the pieces of it that are read: offsets and whole lines."""
     size = log.stat().st_size
     count = max(1, MOST_LOG // PIECE)
     if size - kept <= MOST_LOG:
@@ -134,14 +134,14 @@ def pieces(log: Path, kept: int) -> Iterator[tuple[int, bytes]]:
         for at, length in places:
             opened.seek(at)
             piece = opened.read(length)
-            # The line that a piece begins in, or ends in, is not whole.
+            # A piece's first and last lines may be cut off.
             first = piece.find(b"\n") + 1 if at > kept else 0
             last = piece.rfind(b"\n") + 1 if at + length < size else len(piece)
             yield at + first, piece[first:last]
 
 
 def curves_of(run: Path) -> dict[str, Any]:
-    """The metrics of its log."""
+    """Return the metrics in the run's log."""
     log, times = run / "log", LogTimes(run)
     patterns = read_patterns(text_of(run / "metrics"))
     curves: dict[str, CurveReader] = {}
@@ -162,7 +162,7 @@ def curves_of(run: Path) -> dict[str, Any]:
 def take_line(
     line: bytes, seconds: float, patterns: Sequence[Any], curves: dict[str, CurveReader]
 ) -> bool:
-    """Take its metrics; whether it has some."""
+    """Take a line's metrics; return whether it has any."""
     found = find_metrics(line[-4096:].decode("utf-8", "replace"), patterns)
     for name in found:
         if name in ("step", "epoch"):
@@ -176,7 +176,7 @@ def take_line(
 
 
 def events_of(box_home: Path, started: float) -> list[str]:
-    """Those of the setup that began the run, or made its box ready: the last one before it."""
+    """Return the events of the last setup before the run, which started it or prepared the box."""
     newest: tuple[float, list[str]] = (0.0, [])
     for file in box_home.glob("setups/*/events.jsonl"):
         lines = text_of(file).splitlines()
@@ -190,13 +190,13 @@ def events_of(box_home: Path, started: float) -> list[str]:
 
 
 def samples_of(run: Path) -> list[str]:
-    """The head, and no more rows than a plot can show."""
+    """Return the head of the samples, and no more rows than a plot can show."""
     head, *rows = text_of(run / "samples", 8 * MOST_FILE).splitlines() or [""]
     return [head, *rows[:: -(-len(rows) // MOST_POINTS) or 1]]
 
 
 def git(store: Path, *words: str) -> str:
-    """What git says of the store; "" where it can't."""
+    """Return git's output for the store; "" if it fails."""
     command = ["git", "--git-dir", str(store), "-c", "safe.directory=*", *words]
     try:
         done = subprocess.run(  # noqa: PLW1510
@@ -208,7 +208,7 @@ def git(store: Path, *words: str) -> str:
 
 
 def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
-    """What the commit is about, and what was changed on it: lines of `+ - path`."""
+    """Return the commit's subject, and the changes of the snapshot on it: lines of `+ - path`."""
     store = box_home / "store" / (run.parent.name + ".git")
     commit = (text_of(run / "commit").split() or [""])[0]
     snapshot = (text_of(run / "snapshot").split() or [commit])[0]
@@ -221,7 +221,7 @@ def changes_of(box_home: Path, run: Path) -> dict[str, Any]:
 
 
 def results_of(run: Path) -> list[tuple[str, int]]:
-    """The files below what the run's profile calls its results, with their sizes."""
+    """Return the files of the run's results, with their sizes."""
     tree = Path(text_of(run / "dir").rstrip("\n"))
     found: list[tuple[str, int]] = []
     for path in text_of(run / "results").splitlines():
@@ -234,7 +234,7 @@ def results_of(run: Path) -> list[tuple[str, int]]:
 
 
 def main(box_home: Path, key: str, name: str) -> None:
-    """Write all of it."""
+    """Print all of it."""
     run = box_home / "runs" / key / name
     started = float((text_of(run / "started").split() or ["0"])[0])
     said = {

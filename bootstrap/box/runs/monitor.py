@@ -1,9 +1,8 @@
-"""The one process of ours that stays on a box: it notes what GPUs and machine do while runs live,
-and holds the box's lease.
+"""The only boxstrap process that stays on a box: it samples live runs, and holds the lease.
 
-`python box/monitor.py BOX_HOME` is begun with each run; where one is at work already, it leaves. It
-ends a minute after the last run did, unless the box has a lease. Of each live run `samples` has, as
-lines of JSON:
+`python box/monitor.py BOX_HOME` is started with each run, and exits if the box has a monitor. It
+ends a minute after the last run, unless the box has a lease. `samples` of each live run has lines
+of JSON:
 {"v": 1, "cpus", "memory_total", "gpus": [{index, name, memory_total, power_limit}]}, then
 [t, cpu, memory_used, [[load, memory_used, power, temperature], ...]]: seconds since 1970, percent,
 bytes, watts, °C; null is "not known", a GPU's row too.
@@ -35,15 +34,15 @@ if TYPE_CHECKING:
 VERSION = 1
 EVERY_S = 10.0
 HURRY_S = 1.0
-"""Seconds between two turns where the box is about to be ended."""
+"""Seconds between two turns when the box is about to be ended."""
 STAYS_S = 60.0
-"""How long it stays when no run lives: the next one of a queue, or of a person, finds it here."""
+"""Seconds that it stays without a live run, ready for the next one of a queue or of the user."""
 MOST_LINES = 8640
-"""Of a run's samples: those of a day. Then every other one goes, and the rest are as many again."""
+"""Most samples of a run, a day's worth; beyond that, every other one is dropped."""
 
 
 class GpuWatch(threading.Thread):
-    """What the GPUs do, read beside the rest: a call of a sick driver can hang for good."""
+    """Reads the GPUs in a thread of its own: a call into a faulty driver can hang for ever."""
 
     def __init__(self, every: float) -> None:
         super().__init__(name="gpus", daemon=True)
@@ -54,7 +53,7 @@ class GpuWatch(threading.Thread):
         self.is_ready = threading.Event()
 
     def run(self) -> None:
-        """Read again and again."""
+        """Read the GPUs repeatedly."""
         failed = load_library() == "missing" or ask(INIT)
         count = None if failed else known(ask([("nvmlDeviceGetCount",)]))
         handles = [ask([("nvmlDeviceGetHandleByIndex", index)]) for index in range(count or 0)]
@@ -66,13 +65,13 @@ class GpuWatch(threading.Thread):
         self.is_ready.set()
 
     def rows(self) -> list[list[Any] | None]:
-        """One for each GPU; None of all that were not read lately."""
+        """Return a row for each GPU; None for each if they were not read recently."""
         is_fresh = time.monotonic() - self._read < 3 * self.every
         return self._rows if is_fresh else [None for _ in self._rows]
 
 
 def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
-    """What of a GPU stays as it is."""
+    """Return the constant values of a GPU."""
     memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
     return {
         "index": index,
@@ -83,7 +82,7 @@ def still(index: int, handle: Any) -> dict[str, Any]:  # noqa: ANN401 - NVML's
 
 
 def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
-    """What changes: load, memory, power, temperature; None where it does not answer."""
+    """Return a GPU's load, memory, power and temperature; None if it does not answer."""
     memory = None if known(handle) is None else known(ask(GPU["memory"], handle))
     if memory is None:
         return None
@@ -97,7 +96,7 @@ def moving(handle: Any) -> list[Any] | None:  # noqa: ANN401
 
 
 class Monitor:
-    """The samples of all runs of a box."""
+    """Writes the samples of all runs of a box."""
 
     def __init__(self, box_home: Path, every: float = EVERY_S) -> None:
         self.runs = box_home / "runs"
@@ -106,14 +105,14 @@ class Monitor:
         self._lines: dict[Path, int] = {}
 
     def live_runs(self) -> list[Path]:
-        """Those that live. What is over never lives again, and is not asked about twice."""
+        """Return the live runs. One that ended never lives again, and is not checked again."""
         begun = {note.parent for note in self.runs.glob("*/*/pid")} - self._over
         live = {run for run in begun if not (run / "exit").exists() and run_state(run) == "running"}
         self._over |= begun - live
         return sorted(live)
 
     def sample(self, runs: list[Path]) -> None:
-        """One line for each of the runs."""
+        """Add a sample to each of the runs."""
         machine = host(self.runs)
         row = [round(time.time()), machine["cpu"], machine["memory_used"], self.gpus.rows()]
         head = {
@@ -134,7 +133,7 @@ class Monitor:
         with file.open("a") as out:
             if not self._lines[file]:
                 out.write(json.dumps(head) + "\n")
-            # What a full disk cut off ends here: a line that makes no sense is passed over.
+            # A row that a full disk cut off joins with this one; readers skip a malformed line.
             out.write(json.dumps(row, separators=(",", ":")) + "\n")
         self._lines[file] += 1
         if self._lines[file] > MOST_LINES:
@@ -142,7 +141,7 @@ class Monitor:
 
 
 def thin_out(file: Path) -> int:
-    """Every other sample goes, for a run of weeks; how many are left."""
+    """Drop every other sample, since a run may take weeks; return how many are left."""
     head, *rows = file.read_text().splitlines()
     kept = rows[1::2]
     file.with_suffix(".new").write_text("\n".join([head, *kept]) + "\n")
@@ -151,10 +150,10 @@ def thin_out(file: Path) -> int:
 
 
 def watch(box_home: Path, every: float, stays: float) -> None:
-    """Sample while runs live, and a while longer."""
+    """Sample and hold the lease; return once there was no run and no lease for `stays` seconds."""
     monitor, alone_since = Monitor(box_home, every), time.monotonic()
     monitor.gpus.start()
-    host(monitor.runs)  # the processor's load is that since the look before
+    host(monitor.runs)  # CPU load is measured since the previous call
     monitor.gpus.is_ready.wait(every)
     keeper = lease_keeper(box_home)
     while keeper or monitor.runs.is_dir():
@@ -173,20 +172,20 @@ def watch(box_home: Path, every: float, stays: float) -> None:
 
 
 def lease_keeper(box_home: Path) -> LeaseKeeper | None:
-    """What holds the box's lease; None where it has none."""
+    """Return the keeper of the box's lease; None if it has no lease."""
     if not (box_home / "lease.json").is_file():
         return None
-    from ..lease.lease_keeper import LeaseKeeper  # it comes with a lease
+    from ..lease.lease_keeper import LeaseKeeper  # only boxes with a lease have it
 
     return LeaseKeeper(box_home)
 
 
 def serve(box_home: Path, every: float, stays: float, *, waits: bool = False) -> None:
-    """Be the box's monitor until none is needed, unless it has one; `waits`: once that left."""
+    """Be the box's monitor until none is needed. If it has one, return, or wait for it: `waits`."""
     with (box_home / "monitor.lock").open("a") as lock:
         if waits:
             fcntl.flock(lock, fcntl.LOCK_EX)
-        # A run that began while this one was about to leave found the place taken: it looks again.
+        # A run that started while this monitor was leaving found the lock taken: check again.
         while has_place(lock):
             watch(box_home, every, stays)
             fcntl.flock(lock, fcntl.LOCK_UN)
@@ -195,7 +194,7 @@ def serve(box_home: Path, every: float, stays: float, *, waits: bool = False) ->
 
 
 def has_place(lock: TextIO) -> bool:
-    """Whether no other monitor is at work on this box."""
+    """Take the lock; return whether no other monitor of this box has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -204,7 +203,7 @@ def has_place(lock: TextIO) -> bool:
 
 
 def main() -> None:
-    """Out of everybody's way: no folder is held, and whatever trains comes first."""
+    """Run the monitor at a low priority, and in `/`, so that it keeps no folder busy."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
     parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")

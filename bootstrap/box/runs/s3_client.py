@@ -1,7 +1,7 @@
-"""Putting objects into a bucket of S3, signed by its published rules (Signature Version 4).
+"""Put objects into an S3 bucket, signed with Signature Version 4.
 
-Standard library alone, for Python 3.8. Rights that are needed: `s3:PutObject` on what is put,
-`s3:AbortMultipartUpload` to give up a large object that changed meanwhile.
+Standard library only, for Python 3.8. Required permissions: `s3:PutObject` on the objects, and
+`s3:AbortMultipartUpload` to give up a large object that changed during its upload.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 
 class S3RefusedError(Exception):
-    """The server's answer: `code` is its word for why."""
+    """The server refused; `code` is its own word for why."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code or f"HTTP-{status}")
@@ -37,7 +37,7 @@ class S3RefusedError(Exception):
 
 
 class S3Key(NamedTuple):
-    """What signs."""
+    """A key to sign requests with."""
 
     id: str
     secret: str
@@ -45,7 +45,7 @@ class S3Key(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> S3Key:
-        """From ID:SECRET or ID:SECRET:TOKEN. Raises ValueError."""
+        """Parse ID:SECRET or ID:SECRET:TOKEN. Raises ValueError."""
         parts = text.strip().split(":")
         if len(parts) not in (2, 3) or not all(parts):
             raise ValueError("it is not ID:SECRET")
@@ -53,7 +53,7 @@ class S3Key(NamedTuple):
 
 
 class S3Client:
-    """One bucket; names are those of objects in it."""
+    """One bucket; a `name` is that of an object in it."""
 
     def __init__(self, bucket: str, key: S3Key, endpoint: str = "", region: str = "") -> None:
         self._opener = _opener()
@@ -64,11 +64,11 @@ class S3Client:
         self._top = f"{endpoint.rstrip('/')}/{bucket}"
 
     def put(self, name: str, content: bytes) -> None:
-        """A whole object. Raises S3RefusedError, NETWORK_ERRORS."""
+        """Put a whole object. Raises S3RefusedError, NETWORK_ERRORS."""
         self._ask("PUT", name, {}, content)
 
     def begin(self, name: str) -> str:
-        """Begin a large one; its id. Raises S3RefusedError, NETWORK_ERRORS."""
+        """Start a multipart upload; return its id. Raises S3RefusedError, NETWORK_ERRORS."""
         _, said = self._ask("POST", name, {"uploads": ""})
         found = re.search(r"<UploadId>([^<]+)</UploadId>", said)
         if not found:
@@ -76,30 +76,30 @@ class S3Client:
         return found[1]
 
     def part(self, name: str, upload: str, number: int, content: bytes) -> str:
-        """A part of it, counted from 1; what the server calls it."""
+        """Upload a part, numbered from 1; return its ETag."""
         query = {"partNumber": str(number), "uploadId": upload}
         tag, _ = self._ask("PUT", name, query, content)
         return tag
 
     def complete(self, name: str, upload: str, tags: Sequence[str]) -> None:
-        """Let it appear."""
+        """Complete a multipart upload: the object appears."""
         rows = "".join(
             f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(tag)}</ETag></Part>"
             for number, tag in enumerate(tags, 1)
         )
         body = f"<CompleteMultipartUpload>{rows}</CompleteMultipartUpload>"
         _, said = self._ask("POST", name, {"uploadId": upload}, body.encode())
-        if "<Error>" in said:  # it answers 200 before it knows
+        if "<Error>" in said:  # S3 may send 200 before it is done
             raise S3RefusedError(200, _code_in(said))
 
     def abort(self, name: str, upload: str) -> None:
-        """Give it up: parts of it would be paid for."""
+        """Abort a multipart upload: its parts would cost money."""
         self._ask("DELETE", name, {"uploadId": upload})
 
     def _ask(
         self, method: str, name: str, query: Mapping[str, str], body: bytes = b""
     ) -> tuple[str, str]:
-        """The answer's ETag and text."""
+        """Send a request; return the answer's ETag and text."""
         path = urlsplit(self._top).path + "/" + name
         asked = "&".join(f"{_quoted(key)}={_quoted(query[key])}" for key in sorted(query))
         address = self._top + "/" + quote(name, safe="/~") + (asked and "?" + asked)
@@ -136,12 +136,12 @@ class S3Client:
         signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
         credential = f"Credential={self._key.id}/{scope}, SignedHeaders={names}"
         headers["authorization"] = f"{_ALGORITHM} {credential}, Signature={signature}"
-        # urllib would add one that is not signed, and some servers refuse that.
+        # Without a content type urllib adds that of a form, which some servers refuse.
         return {**headers, "content-type": "application/octet-stream"}
 
 
 def region_of(bucket: str) -> str:
-    """Where Amazon keeps a bucket, which it tells everybody; "" where it can't be asked."""
+    """Return the region of a bucket at Amazon, which is public; "" if it can't be found out."""
     address = "https://s3.amazonaws.com/" + quote(bucket, safe="")
     request = urllib.request.Request(address, method="HEAD")
     try:
@@ -155,15 +155,15 @@ def region_of(bucket: str) -> str:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """What is signed is for one host."""
+    """Follows no redirects: a signature is for one host."""
 
     def redirect_request(self, *_: object) -> None:
-        """None: the answer is an error."""
+        """Return None: a redirect becomes an error."""
 
 
 def _opener() -> urllib.request.OpenerDirector:
     context = ssl.create_default_context()
-    if own := pip_setting("cert"):  # where a company looks into what its machines fetch
+    if own := pip_setting("cert"):  # a company may intercept TLS with its own CA
         context.load_verify_locations(own)
     return urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects())
 
@@ -173,7 +173,7 @@ def _quoted(text: str) -> str:
 
 
 def _code_in(said: str) -> str:
-    """The server's word alone: the rest may repeat what was signed."""
+    """Return only the server's error code: the rest may repeat what was signed."""
     found = re.search(r"<Code>([A-Za-z0-9.]{1,60})</Code>", said)
     return found[1] if found else ""
 

@@ -1,13 +1,13 @@
-"""Samples the box again and again: its GPUs through NVML, itself through psutil, its newest run.
+"""Sample the box repeatedly: its GPUs (NVML), the machine (psutil) and its newest run.
 
-`python box/top_stream.py --every 2 --runs RUNS` writes one JSON object a line:
+`python box/top_stream.py --every 2 --runs RUNS` writes one JSON object per line:
 {"v": 1, "t", "host": {cpus, cpu, memory_used, memory_total, disk_free, disk_total},
 "gpus": [{index, uuid, name, load, memory_used, memory_total, power, power_limit, temperature,
 clock, clock_max, throttle, pcie_gen, pcie_width, processes: [{pid, name, memory, run}]}],
 "error", "run": {name, repo, state, rc, last, metric}}. Bytes, watts, °C, MHz, percent;
 `throttle` are NVML's bits; null is "not known"; `run` is REPO/NAME of the run that the process
-belongs to. It ends when nobody reads, or when its standard input ends; with `--within S` after one
-sample of the GPUs.
+belongs to. It ends when its output is closed or its standard input ends; with `--within S`, after
+one sample of the GPUs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..verdict.expected_hardware import parse_expected  # noqa: E402
 from ..verdict.gpu_reader import GPU, ask, load_library  # noqa: E402
 
 VERSION = 1
-TAIL = 32 * 1024  # bytes of a log in which its last lines are looked for
+TAIL = 32 * 1024  # bytes of a log that are searched for its last lines
 MOST_PROCESSES = 16
 
 CLOCK = [("nvmlDeviceGetClockInfo", 1)]  # of the streaming multiprocessors
@@ -43,18 +43,18 @@ PLAIN = ("temperature", "throttle", "pcie_gen", "pcie_width")  # shown as NVML a
 
 
 def known(value: Any) -> Any:  # noqa: ANN401 - whatever NVML answers
-    """A reading, or None where it failed."""
+    """Return a reading, or None if it failed."""
     return None if isinstance(value, dict) and "error" in value else value
 
 
 def watts(value: Any) -> float | None:  # noqa: ANN401
-    """NVML's milliwatts."""
+    """Convert NVML's milliwatts to watts."""
     milliwatts = known(value)
     return None if milliwatts is None else round(milliwatts / 1000, 1)
 
 
 class GpuSampler:
-    """One GPU."""
+    """Samples one GPU."""
 
     def __init__(self, index: int) -> None:
         self.handle = ask([("nvmlDeviceGetHandleByIndex", index)])
@@ -66,7 +66,7 @@ class GpuSampler:
             self.still["clock_max"] = known(ask(CLOCK_MAX, self.handle))
 
     def sample(self, names: dict[int, str]) -> dict[str, Any]:
-        """How it is now; `names` keeps the names of its processes."""
+        """Return its values now; `names` caches the names of processes."""
         memory = self.handle if known(self.handle) is None else ask(GPU["memory"], self.handle)
         if known(memory) is None:
             return {**self.still, "error": memory["error"]}
@@ -83,7 +83,7 @@ class GpuSampler:
         }
 
     def processes(self, names: dict[int, str]) -> list[dict[str, Any]]:
-        """What computes on it; a process of another container has no name here."""
+        """Return the processes that compute on it; those of another container have no name here."""
         rows = []
         for process in (known(ask(PROCESSES, self.handle)) or [])[:MOST_PROCESSES]:
             pid, memory = process.pid, process.usedGpuMemory
@@ -94,7 +94,7 @@ class GpuSampler:
 
 
 def name_of(pid: int) -> str:
-    """The name of a process; "" where it can't be seen."""
+    """Return the name of a process; "" if it can't be seen."""
     import psutil
 
     try:
@@ -104,7 +104,7 @@ def name_of(pid: int) -> str:
 
 
 def run_of(pid: int) -> str:
-    """The run that a process belongs to, by the mark in its environment; "" where it has none."""
+    """Return the run that a process belongs to, by a variable in its environment; "" if none."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -114,7 +114,7 @@ def run_of(pid: int) -> str:
 
 
 class BoxSampler:
-    """The GPUs, and with the folder of the runs the machine and its newest run."""
+    """Samples the GPUs and, if the folder of runs is given, the machine and its newest run."""
 
     def __init__(self, runs: Path | None) -> None:
         self.runs = runs
@@ -126,7 +126,7 @@ class BoxSampler:
         self.gpus = [GpuSampler(index) for index in range(count or 0)]
 
     def sample(self) -> dict[str, Any]:
-        """How everything is now."""
+        """Take one sample of everything."""
         return {
             "v": VERSION,
             "t": round(time.time(), 3),
@@ -138,7 +138,7 @@ class BoxSampler:
 
 
 def gpu_is_required(runs: Path | None) -> bool:
-    """Whether the last setup required a GPU; where that isn't known, it did."""
+    """Return whether the last setup required a GPU; True if that isn't known."""
     try:
         return runs is None or parse_expected((runs.parent / "gpu.order").read_text()).require
     except (OSError, ValueError, TypeError):
@@ -146,7 +146,7 @@ def gpu_is_required(runs: Path | None) -> bool:
 
 
 def host(folder: Path) -> dict[str, Any]:
-    """The machine itself; the processor's load since the last sample."""
+    """Sample the machine itself; CPU load is measured since the last sample."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -163,7 +163,7 @@ def host(folder: Path) -> dict[str, Any]:
 
 
 def newest_run(runs: Path) -> dict[str, Any] | None:
-    """The run that was begun last, and the last line of its log."""
+    """Return the run that was started last, with the last line of its log."""
     found = [folder for folder in runs.glob("*/*") if (folder / "started").is_file()]
     if not found:
         return None
@@ -182,13 +182,13 @@ def newest_run(runs: Path) -> dict[str, Any] | None:
 
 
 def run_state(run: Path) -> str:
-    """What became of a run: the shell library decides, here as everywhere (`run_state.sh`)."""
+    """Return a run's state, which the shell library decides, as everywhere (`run_state.sh`)."""
     command = ["sh", str(HERE / "processes.sh"), "run_state", str(run)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def end_of(log: Path) -> str:
-    """The end of a log; "" where it can't be read."""
+    """Return the end of a log; "" if it can't be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - TAIL))
@@ -198,16 +198,16 @@ def end_of(log: Path) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something; of a progress bar, what it shows now."""
+    """Return the last line that isn't blank; of a progress bar, what it shows now."""
     lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
     return next((line for line in reversed(lines) if line), "")[:500]
 
 
 def sample_within(seconds: float) -> None:
-    """One sample of the GPUs, by a process of its own: one that hangs in a driver stays."""
+    """Print one sample of the GPUs, by a child process, which is left alone if a driver hangs."""
     reader, writer = os.pipe()
     if os.fork() == 0:
-        for handle in (0, 1, 2, reader):  # who asks waits for their end
+        for handle in (0, 1, 2, reader):  # the caller waits until these are closed
             os.close(handle)
         try:
             with os.fdopen(writer, "wb") as out:

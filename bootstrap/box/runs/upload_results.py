@@ -1,11 +1,11 @@
-"""Puts a run's results into a bucket while it trains, each when it is complete, whoever sleeps.
+"""Put a run's results into a bucket as they complete, even while the user's machine sleeps.
 
-`python box/upload_results.py RUN` is begun with the run, and once more where it was killed; where
-one is at work already, it leaves. RUN/results_to has the folder of a bucket, and perhaps an
-endpoint and a region; in that folder the run gets one of its own. The key is the secret
-RESULTS_KEY, as ID:SECRET or ID:SECRET:TOKEN. RUN/uploaded says how far it is: a word (going,
-failing, left, whole), files, bytes, how many files are left, why, and where to. RUN/upload.json
-has what is in the bucket.
+`python box/upload_results.py RUN` is started with the run, and again if it was killed; it exits if
+another one is already running. RUN/results_to has the folder in a bucket, and optionally an
+endpoint and a region; the run gets a folder of its own in it. The key is the secret RESULTS_KEY, as
+ID:SECRET or ID:SECRET:TOKEN. RUN/uploaded has the progress: a word (going, failing, left, whole),
+files, bytes, the number of files left, why, and the destination. RUN/upload.json has what is in
+the bucket.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ MANIFEST = "boxstrap-manifest.json"
 EVERY_S = 5.0
 LONGEST_PAUSE_S = 300.0
 GIVE_UP_S = 24 * 3600.0
-"""After the run's end, while the bucket can't be reached; the next run on the box tries again."""
+"""Seconds after the run's end to retry uploads that fail; the next run on the box tries again."""
 HELD_S = 600.0
-"""After the run's end, while another process writes to what is left."""
+"""Seconds after the run's end to wait for files that another process still writes."""
 PART = 32 * 1024 * 1024
-"""Bytes that are in memory at once; a larger file is put in parts of this size, or larger ones."""
+"""Bytes in memory at a time; a larger file is uploaded in parts of at least this size."""
 MOST_PARTS = 10_000
 
 
 class ChangedError(Exception):
-    """A file was written to while it was read, or what began of it is gone: it is put anew."""
+    """A file changed while it was read, or its multipart upload is gone: it is uploaded again."""
 
 
 class Upload:
-    """One run's results and their place; what stood for `stood_s` counts as complete."""
+    """One run's results and their bucket; files unchanged for `stood_s` count as complete."""
 
     def __init__(self, run: Path, stood_s: float = STOOD_S) -> None:
         self.run = run
@@ -72,9 +72,9 @@ class Upload:
         self._reached: tuple[str, S3Client] | None = None
 
     def once(self, *, live: bool) -> int:
-        """Put what is complete now; how many files are left.
+        """Upload what is complete now; return how many files are left.
 
-        Raises S3RefusedError, NETWORK_ERRORS, and ValueError where there is no key.
+        Raises S3RefusedError, NETWORK_ERRORS, and ValueError if there is no key.
         """
         look = self._looking.look(live=live)
         left = [file for file in look.files if not self._is_there(file)]
@@ -90,7 +90,7 @@ class Upload:
         return len(left)
 
     def tell(self, word: str, left: int, why: str = "-") -> None:
-        """Note how far it is."""
+        """Write the progress down."""
         size = sum(row["size"] for row in self._files.values())
         said = f"{word} {len(self._files)} {size} {left} {why} {self.address}\n"
         if said != self._said:
@@ -114,7 +114,7 @@ class Upload:
         self._save()
 
     def _put_large(self, file: ResultFile, read: Callable[[int], bytes]) -> str:
-        """In parts; those that are there since before a cut are only read once more."""
+        """Upload a file in parts; parts uploaded before an interruption are only read again."""
         client, name = self._client(), self._name(file.path)
         begun = self._begun.get(file.path)
         if begun and begun["state"] != _state(file):
@@ -140,14 +140,14 @@ class Upload:
         except S3RefusedError as refused:
             if refused.status != 404:
                 raise
-            # The bucket's own rule cleared what was begun, or it was completed before a cut.
+            # A rule of the bucket removed the upload, or it was completed before an interruption.
             del self._begun[file.path]
             raise ChangedError from None
         del self._begun[file.path]
         return digest.hexdigest()
 
     def _give_up(self, path: str) -> None:
-        """The parts of what is no more would be paid for; the key may lack the right."""
+        """Abort an upload, whose parts would cost money; the key may lack the permission."""
         begun = self._begun.pop(path)
         with suppress(S3RefusedError):
             self._client().abort(self._name(path), begun["id"])
@@ -168,7 +168,7 @@ class Upload:
         return (self._below + "/" + path).lstrip("/")
 
     def _client(self) -> S3Client:
-        """With the secret as it is now: it may have been given anew."""
+        """Return a client with the current secret, which may have been replaced."""
         pairs: dict[bytes, bytes] = {}
         with suppress(FileNotFoundError):
             held = (self.run.parents[2] / "secrets").read_bytes()
@@ -179,7 +179,7 @@ class Upload:
         return self._reached[1]
 
     def _put_manifest(self, *, live: bool, complete: bool) -> None:
-        """What is there, with digests; after the files that it names."""
+        """Upload the list of files with their digests, after the files."""
         notes = {word: "".join(_lines(self.run / word)[:1]) for word in ("commit", "command")}
         document = {
             "v": 1,
@@ -198,7 +198,7 @@ class Upload:
         self._client().put(self._name(MANIFEST), text.encode())
 
     def _save(self, *, now: bool = False) -> None:
-        """Not after each of many small files: one that is put twice does no harm."""
+        """Save at most once a second: uploading a small file twice does no harm."""
         if now or time.monotonic() - self._saved > 1:
             kept = {"to": self.address, "files": self._files, "begun": self._begun}
             _write(self.run / "upload.json", json.dumps(kept))
@@ -206,7 +206,7 @@ class Upload:
 
 
 def upload(run: Path) -> None:
-    """Until the run is over and its results are in the bucket."""
+    """Upload until the run is over and its results are in the bucket, or it must give up."""
     one, pause, over_since, left = Upload(run), EVERY_S, 0.0, 0
     one.tell("going", left)
     while True:
@@ -227,14 +227,14 @@ def upload(run: Path) -> None:
 
 
 def _word_for(error: BaseException) -> str:
-    """Why it fails: the server's own word, or ours. Never what was sent."""
+    """Return why it fails, in the server's own word or ours; never what was sent."""
     if isinstance(error, S3RefusedError):
         return str(error)
     return "unreachable" if isinstance(error, NETWORK_ERRORS) else "no-key"
 
 
 def _own_name(run: Path) -> str:
-    """Of a folder that no other run has, of whichever box."""
+    """Return a folder name that no other run on any box has."""
     with suppress(OSError, ValueError):
         began = time.gmtime(int((run / "started").read_text()))
         return f"{run.name}-{time.strftime('%Y%m%d-%H%M%S', began)}-{os.urandom(3).hex()}"
@@ -242,7 +242,7 @@ def _own_name(run: Path) -> str:
 
 
 def _state(file: ResultFile) -> list[int]:
-    """Without its device, which has another number after a restart."""
+    """Return a file's state without the device, whose number changes at a restart."""
     return list(file.state[1:])
 
 
@@ -259,7 +259,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Be the only one for this run."""
+    """Upload a run's results, unless another process does."""
     run = Path(sys.argv[1])
     with (run / "upload.lock").open("a") as lock:
         try:

@@ -1,10 +1,10 @@
-"""Does each GPU compute right, and as fast as its model should? `python box/smoke.py …`
+"""Test whether each GPU computes correctly, and as fast as its model should. `smoke.py …`
 
 Starts `smoke_stress.py` (its arithmetic is in `smoke_backends.py`) in the environment of the
-training, once for each GPU, all at the same time, while `top_stream.py` samples them;
-`smoke_judge.py` judges, beside `smoke_peaks.py`. What it finds joins the document that `verify.py`
-wrote: checks and reasons whose name begins with "smoke". Standard output gets lines for people
-and for sed, as of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own error.
+training, once for each GPU, all at the same time, while `top_stream.py` samples them.
+`smoke_judge.py` judges the results by `smoke_peaks.py`. They are added to the document that
+`verify.py` wrote, as checks and reasons whose name starts with "smoke". Standard output gets lines
+for people and for sed, like those of `verify.py`. Exit code: 0 keep or warn, 6 return, 1 own error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAMPLE_EVERY = 0.1  # seconds
 
 
 class Worker(threading.Thread):
-    """One GPU at work: `smoke_stress.py` in a process of its own, and what it reported."""
+    """`smoke_stress.py` on one GPU, in a process of its own, and what it reported."""
 
     def __init__(self, gpu: dict[str, Any], command: list[str], limit: float) -> None:
         super().__init__(name=f"gpu {gpu['index']}", daemon=True)
@@ -60,7 +60,7 @@ class Worker(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Read to the end. What hangs is killed, and left behind where even that has no effect."""
+        """Read to the end. A process that hangs is killed, and abandoned if that has no effect."""
         clock = threading.Timer(self._limit, self._give_up)
         clock.daemon = True
         clock.start()
@@ -76,7 +76,7 @@ class Worker(threading.Thread):
         try:
             part, *value = json.loads(line)
         except ValueError:
-            return  # a library that prints
+            return  # printed by a library
         self._whole = part == "end"
         if not self._whole:
             self.parts[part] = value[0] if value else None
@@ -86,19 +86,19 @@ class Worker(threading.Thread):
         self._process.kill()
 
     def wait(self) -> None:
-        """Until it is over, or given up."""
+        """Wait until the process has ended or is given up."""
         self.join(self._limit + 1)
         if self.is_alive():
             self.ended, self.over = "hang", time.time()
 
     def trial(self, mode: str, samples: list[dict[str, Any]]) -> GpuTrial:
-        """What came of it."""
+        """Return the result of the test."""
         index, name = self.gpu["index"], self.gpu["name"]
         return GpuTrial(index, name, mode, dict(self.parts), samples, self.ended)
 
 
 class SampleStream:
-    """`top_stream.py` beside the workers. A context manager; `samples` are there afterwards."""
+    """`top_stream.py` in parallel with the workers, as a context manager that fills `samples`."""
 
     def __init__(self) -> None:
         self.samples: list[dict[str, Any]] = []
@@ -127,14 +127,14 @@ class SampleStream:
         self._process.kill()
 
     def of(self, worker: Worker) -> Iterator[dict[str, Any]]:
-        """The samples of one GPU while it worked."""
+        """Yield the samples of one GPU from the time of its test."""
         for sample in list(self.samples):
             if worker.began <= sample["t"] <= worker.over:
                 yield from (g for g in sample["gpus"] if g.get("index") == worker.gpu["index"])
 
 
 def try_all(gpus: list[dict[str, Any]], options: argparse.Namespace) -> list[GpuTrial]:
-    """Work all GPUs at once."""
+    """Test all GPUs at the same time."""
     stress = [options.python, "-B", str(HERE / "smoke_stress.py"), "--mode", options.mode]
     stress += ["--device", options.device, "--lock", f"{options.out}.bus"]
     with SampleStream() as stream:
@@ -147,7 +147,7 @@ def try_all(gpus: list[dict[str, Any]], options: argparse.Namespace) -> list[Gpu
 def judged(
     trials: list[GpuTrial], target: torch_compat.CudaTarget, device: str
 ) -> list[CheckResult]:
-    """The results of all GPUs; an environment that doesn't fit them is said once, and alone."""
+    """Return the results of all GPUs; an environment that doesn't fit them is the only result."""
     if all(trial.parts.get("library") == {} for trial in trials):
         read = "NVML alone: neither torch nor CuPy is in the environment"
         return [CheckResult(SMOKE[0], None, NA, read)]
@@ -163,7 +163,7 @@ def judged(
 def misfit_of(
     trials: list[GpuTrial], target: torch_compat.CudaTarget
 ) -> torch_compat.Misfit | None:
-    """What the build of torch lacks for these GPUs."""
+    """Return why the build of torch doesn't fit these GPUs, if it doesn't."""
     for trial in trials:
         library, start = trial.value("library"), trial.value("start")
         if not library or not library.get("name", "").startswith("torch"):
@@ -178,7 +178,7 @@ def misfit_of(
 
 
 def joined(document: dict[str, Any], results: list[CheckResult]) -> dict[str, Any]:
-    """The verdict with these results in the place of those of an earlier smoke test."""
+    """Return the verdict with these results instead of those of an earlier smoke test."""
     plain = [result._replace(code=result.code.partition(" ")[0]) for result in results]
     reasons = [*others(document["reasons"]), *merged(plain)]
     reasons.sort(key=lambda reason: reason["outcome"] != RETURN)
@@ -191,12 +191,12 @@ def joined(document: dict[str, Any], results: list[CheckResult]) -> dict[str, An
 
 
 def others(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is not of a smoke test."""
+    """Return the entries that are not of a smoke test."""
     return [entry for entry in entries if entry["check"] not in SMOKE]
 
 
 def summary(results: list[CheckResult], seconds: float) -> str:
-    """What was found, in lines, a word first in each; codes with their numbers."""
+    """Format the results as lines that start with a keyword; codes keep their numbers."""
     lines = [f"seconds {seconds:.1f}"]
     for result in results:
         which = "" if result.gpu is None else f"GPU {result.gpu}: "
@@ -208,7 +208,7 @@ def summary(results: list[CheckResult], seconds: float) -> str:
 
 
 def main() -> int:
-    """Try, judge, join."""
+    """Test the GPUs, judge the results, add them to the verdict."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="of the environment to try them with")
     parser.add_argument("--mode", choices=sorted(LIMIT), required=True)

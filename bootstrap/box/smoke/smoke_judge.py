@@ -1,7 +1,7 @@
-"""What the smoke test found, judged. Pure: readings in, results of the verdict out.
+"""Judge what the smoke test found. Pure: readings in, results of the verdict out.
 
-A wrong result returns the box. A speed far under the model's (`smoke_peaks.py`) is a warning; how
-far stands in `thresholds.py`. What wasn't tried, or has no row in the table, is "n/a".
+A wrong result returns the box. A speed far below the model's (`smoke_peaks.py`) is a warning;
+`thresholds.py` says how far. What wasn't tried, or has no row in the table, is "n/a".
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ THROTTLE = {
 
 @dataclass
 class GpuTrial:
-    """One GPU: what it is, what `smoke_stress.py` reported of it, what NVML saw meanwhile."""
+    """The test of one GPU: what `smoke_stress.py` reported, and what NVML showed during it."""
 
     index: int
     name: str | None
     mode: str
     parts: dict[str, Any]
-    """Part and value; a part that was begun and never ended has None."""
+    """Values by part; None for a part that started and never ended."""
     samples: list[dict[str, Any]] = field(default_factory=list)
-    """Samples of `top_stream.py` of this GPU while it worked."""
+    """Samples of this GPU by `top_stream.py` during the test."""
     ended: str = ""
-    """"hang" or "crash" where the worker did not end by itself."""
+    """"hang" or "crash" if the worker did not end on its own, else ""."""
 
     def value(self, part: str) -> dict[str, Any] | None:
-        """What a part reported; None where it failed or was not done."""
+        """Return what a part reported; None if it failed or was not done."""
         found = self.parts.get(part)
         return found if isinstance(found, dict) and "error" not in found else None
 
     def error(self, part: str) -> str:
-        """Why a part failed; "" where it didn't."""
+        """Return why a part failed; "" if it didn't."""
         found = self.parts.get(part)
         return str(found.get("error", "")) if isinstance(found, dict) else ""
 
 
 def judge_trial(trial: GpuTrial) -> list[CheckResult]:
-    """Every result of one GPU."""
+    """Return every result of one GPU."""
     if trial.ended:
         return [unfinished(trial)]
     failed = [failure for part in trial.parts if (failure := broken(trial, part))]
@@ -70,17 +70,17 @@ def judge_trial(trial: GpuTrial) -> list[CheckResult]:
 def wrong(
     trial: GpuTrial, check: str, read: str, says: str, code: str = "smoke-failed"
 ) -> CheckResult:
-    """A result for which the box is returned."""
+    """Make a result for which the box is returned."""
     return CheckResult(check, trial.index, RETURN, read, "", says, code, HOST, ADVICE_WARN)
 
 
 def undone(trial: GpuTrial, says: str) -> CheckResult:
-    """The test itself failed, which says nothing of the card."""
+    """Make a result for a test that failed itself, which says nothing about the card."""
     return CheckResult("smoke", trial.index, WARN, "not tried", "", says, "smoke-undone", LOG, LOG)
 
 
 def unfinished(trial: GpuTrial) -> CheckResult:
-    """The worker hung or died: what it was doing decides whose fault it is."""
+    """Judge a worker that hung or died: the part it was in decides what is at fault."""
     doing = next((part for part, value in trial.parts.items() if value is None), "its start")
     says = {"hang": "gave no answer in time", "crash": "ended the program"}[trial.ended]
     if doing in ("its start", "library"):
@@ -89,7 +89,7 @@ def unfinished(trial: GpuTrial) -> CheckResult:
 
 
 def broken(trial: GpuTrial, part: str) -> CheckResult | None:
-    """A part that raised."""
+    """Judge a part that raised an error; None if it didn't."""
     error = trial.error(part)
     if not error:
         return None
@@ -105,7 +105,7 @@ def broken(trial: GpuTrial, part: str) -> CheckResult | None:
 
 
 def memory(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
-    """Every word of the pattern came back."""
+    """Check that every word of the pattern came back."""
     share, enough = found["bytes"] / found["total"], thresholds.SMOKE["tried_memory"]
     looked = f"{found['bytes'] / GIB:.1f} GiB ({share:.0%})"
     name = "smoke-memory"
@@ -119,7 +119,7 @@ def memory(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> Chec
 
 
 def product(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
-    """Products of whole numbers are exact."""
+    """Check that products of whole numbers are exact."""
     name, kinds = "smoke-product", counted(found["wrong"])
     if kinds:
         read = f"wrong rows of {found['rows']}: {kinds}"
@@ -128,7 +128,7 @@ def product(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> Che
 
 
 def stable(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> CheckResult:
-    """The same product comes out the same each time."""
+    """Check that the same product has the same bits each time."""
     name, kinds = "smoke-stable", counted(found["different"])
     if kinds:
         read = f"other bits in {kinds} of {found['repeats']} times"
@@ -138,12 +138,12 @@ def stable(trial: GpuTrial, found: dict[str, Any], _model: Model | None) -> Chec
 
 
 def counted(by_kind: dict[str, int]) -> str:
-    """The kinds of number that something was counted of."""
+    """List the kinds of number with a count above zero."""
     return ", ".join(f"{kind} {count}" for kind, count in by_kind.items() if count)
 
 
 def speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
-    """TFLOP/s of each kind of number, beside the model's."""
+    """Compare the TFLOP/s of each kind of number with the model's."""
     here = {kind: value / TERA for kind, value in found.items()}
     peaks = {kind: peak for kind in here if model and (peak := model.speed(kind))}
     slow = model is not None and any(
@@ -153,7 +153,7 @@ def speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckR
 
 
 def memory_speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
-    """GB/s of the device's memory, beside the model's."""
+    """Compare the GB/s of the device's memory with the model's."""
     here = {"": found["device"] / GB}
     peaks = {"": model.memory} if model else {}
     slow = model is not None and here[""] < model.memory * thresholds.SMOKE["memory_speed"]
@@ -162,7 +162,7 @@ def memory_speed(trial: GpuTrial, found: dict[str, Any], model: Model | None) ->
 
 
 def bus(trial: GpuTrial, found: dict[str, Any], model: Model | None) -> CheckResult:
-    """GB/s over the bus, beside the model's; with the link as NVML saw it meanwhile."""
+    """Compare the GB/s over the bus with the model's; add the link that NVML showed under load."""
     here = {"to it": found["to"] / GB, "from it": found["from"] / GB}
     peaks = {"": model.bus()} if model else {}
     slow = model is not None and min(here.values()) < model.bus() * thresholds.SMOKE["bus"]
@@ -176,11 +176,11 @@ JUDGES = (
     *((memory, "memory"), (product, "product"), (stable, "stable")),
     *((speed, "speed"), (memory_speed, "bandwidth"), (bus, "bandwidth")),
 )
-"""Judge, and the part whose value it judges."""
+"""Each judge, and the part whose value it judges."""
 
 
 def throttling(trial: GpuTrial) -> list[CheckResult]:
-    """The hardware didn't slow the card down under load."""
+    """Check that the hardware didn't slow the card down under load."""
     seen = [sample for sample in trial.samples if sample.get("throttle") is not None]
     if not seen:
         return []
@@ -206,7 +206,7 @@ def compared(  # noqa: PLR0913, PLR0917 - what makes one result
     slow: bool,
     code: str,
 ) -> CheckResult:
-    """Speeds beside the table's."""
+    """Judge speeds by the table's."""
     read, expected = figures(here, unit), figures(peaks, unit)
     if not peaks:
         return CheckResult(check, trial.index, NA, f"{read}; this model is not in the table")
@@ -217,6 +217,6 @@ def compared(  # noqa: PLR0913, PLR0917 - what makes one result
 
 
 def figures(values: dict[str, float], unit: str) -> str:
-    """Numbers with three digits that count, each after what it is of."""
+    """Format numbers with three significant digits, each after its kind."""
     shown = (f"{kind} {v:.0f}" if v >= 100 else f"{kind} {v:.3g}" for kind, v in values.items())
     return ", ".join(text.strip() for text in shown) + f" {unit}"

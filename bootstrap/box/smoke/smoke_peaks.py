@@ -1,7 +1,7 @@
 """What a GPU of each model should reach, from its maker's data sheets.
 
-Figures are peaks: dense (no sparsity) TFLOP/s with sums in 32 bits, memory in GB/s, and the
-bus that the card has. `half` is BF16, or FP16 on cards before Ampere, which have no BF16. A
+Figures are peaks: dense (no sparsity) TFLOP/s with 32-bit accumulation, memory in GB/s, and the
+card's own bus. `half` is BF16, or FP16 on cards before Ampere, which have no BF16. A
 program that only multiplies reaches 60 to 95 % of a peak; less where power is scarce.
 """
 
@@ -37,9 +37,9 @@ LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}  # GB/s, one wa
 
 
 class Model(NamedTuple):
-    """One row. None: the card has no such thing."""
+    """One row; None is what the card does not have."""
 
-    name: str  # a pattern over the whole name, in small letters, with single blanks
+    name: str  # a pattern for the whole name, in lower case with single spaces
     fp32: float
     tf32: float | None
     half: float
@@ -50,15 +50,15 @@ class Model(NamedTuple):
     scarce: bool = False
 
     def speed(self, kind: str) -> float | None:
-        """Its peak for a kind of number, in TFLOP/s."""
+        """Return the peak for a kind of number, in TFLOP/s."""
         return {"fp32": self.fp32, "tf32": self.tf32}.get(kind, self.half)
 
     def least_speed(self) -> float:
-        """The share of it under which something is wrong."""
+        """Return the share of the peak below which something is wrong."""
         return thresholds.SMOKE["scarce_speed" if self.scarce else "speed"]
 
     def bus(self) -> float:
-        """The bus's peak one way, in GB/s."""
+        """Return the bus's peak in one direction, in GB/s."""
         return LANE[self.generation] * self.lanes
 
 
@@ -111,7 +111,7 @@ MODELS = (
 
 
 def model_of(name: str | None) -> Model | None:
-    """The row of a card as NVML names it; None for a model that isn't in the table."""
+    """Return the row of a card by its NVML name; None for a model that isn't in the table."""
     plain = re.sub(r"\b(nvidia|tesla|geforce)\b|[\s_-]+", " ", (name or "").lower())
     plain = " ".join(plain.split())
     return next((model for model in MODELS if re.fullmatch(model.name, plain)), None)

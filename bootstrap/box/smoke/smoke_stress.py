@@ -1,9 +1,9 @@
-"""Works one GPU hard and says what came of it; run by the environment that training will use.
+"""Put one GPU under load and report the results; run in the environment that training will use.
 
-`python box/smoke_stress.py --mode quick` takes the first device that CUDA shows it. It writes one
+`python box/smoke_stress.py --mode quick` uses the first device that CUDA shows. It writes one
 JSON list a line, as readers do: `[part]` before a part, `[part, value]` after it, `["end"]` last.
-A part that raises has the value `{"error": its last line}`. Sizes are bytes, times seconds,
-speeds bytes or operations a second.
+A part that raises has the value `{"error": first line of the message}`. Sizes are in bytes, times
+in seconds, speeds in bytes or operations a second.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ..verdict.reader_output import emit  # noqa: E402
 from .smoke_backends import WORD, Array, Cupy, Torch  # noqa: E402
 
 if __name__ == "__main__":
-    del sys.path[0]  # what lies beside us is none of the environment's business
+    del sys.path[0]  # our modules must not shadow the environment's
 
-Engine = Any  # Torch or Cupy: one shape
+Engine = Any  # Torch or Cupy, which have the same methods
 MIB = 1 << 20
 
 
 class Mode(NamedTuple):
-    """How much is done."""
+    """How much work a mode does."""
 
     share: float  # of the memory, for the pattern
-    most: int  # bytes of it
+    most: int  # bytes of it at most
     rounds: int  # how often the pattern is written and read
     seconds: float  # for each timed kind
     repeats: int  # of the product that must come out the same
@@ -50,10 +50,10 @@ MODES = {
     "full": Mode(0.85, 1 << 62, 8, 5.0, 200),
 }
 SPARE = 512 * MIB  # left free for the driver and the library itself
-BLOCK = 256 * MIB  # of the memory pattern; on small devices less
+BLOCK = 256 * MIB  # of the memory pattern; smaller on small devices
 LARGEST, SMALLEST = 8192, 512  # rows of a matrix that is timed
-EXACT = 1024  # rows of the matrix that is compared: sums of so many -1, 0 and 1 stay below 256
-LONG_ENOUGH = 0.004  # seconds for one product, so that starting it doesn't count
+EXACT = 1024  # rows of the matrix that is compared: sums of that many -1, 0 and 1 stay below 256
+LONG_ENOUGH = 0.004  # seconds for one product, so that launching it doesn't count
 SALTS = (0, -1)  # the pattern, and its complement
 
 
@@ -62,14 +62,14 @@ def memory(engine: Engine, mode: Mode) -> dict[str, Any]:
     free, total = engine.memory()
     wanted = min(int(total * mode.share), mode.most)
     size = min(BLOCK, wanted // 64) // WORD * WORD
-    # Three more blocks: the pattern itself, and what a comparison needs for a moment.
+    # Three more blocks: the pattern itself, and the temporaries of a comparison.
     room = min(wanted, free - min(SPARE, free // 16) - 3 * size)
     count = max(1, room // size)
     pattern = engine.pattern(size // WORD)
     wrong = 0
     for turn in range(mode.rounds):
         for salt in SALTS:
-            # Each block has bits of its own, so that two at one address show.
+            # Each block has its own salt, so that two blocks at one address are noticed.
             salts = [salt ^ (turn << 20) ^ place for place in range(count)]
             blocks = [engine.salted(pattern, each) for each in salts]
             engine.sync()
@@ -90,9 +90,9 @@ def product(engine: Engine, _mode: Mode) -> dict[str, Any]:
 
 
 def stable(engine: Engine, mode: Mode) -> dict[str, Any]:
-    """Multiply the same again and again: every bit must come out as before.
+    """Repeat the same product: every bit must be the same each time.
 
-    NVIDIA promises that of cuBLAS on one device and one stream (cuBLAS, Results reproducibility).
+    NVIDIA promises this for cuBLAS on one device and one stream (cuBLAS, Results reproducibility).
     """
     different = {}
     n = min(2048, fitting(engine, "fp32"))
@@ -106,7 +106,7 @@ def stable(engine: Engine, mode: Mode) -> dict[str, Any]:
 
 
 def speed(engine: Engine, mode: Mode) -> dict[str, Any]:
-    """Operations a second of a large product, in each kind."""
+    """Measure operations a second of a large product, in each kind."""
     found = {}
     for kind in engine.kinds():
         n = fitting(engine, kind)
@@ -116,13 +116,13 @@ def speed(engine: Engine, mode: Mode) -> dict[str, Any]:
 
 
 def each_product(engine: Engine, kind: str, n: int, seconds: float) -> float:
-    """Seconds for one product of a size."""
+    """Measure the seconds for one product of size `n`."""
     a, b = (engine.of_kind(engine.noise(n, seed), kind) for seed in (6, 7))
     return timed(engine, lambda: engine.product(a, b, kind), seconds)
 
 
 def fitting(engine: Engine, kind: str) -> int:
-    """The size of a product that takes long enough to be timed on this device."""
+    """Return the size of a product that takes long enough to be timed on this device."""
     n = SMALLEST
     while n < LARGEST and each_product(engine, kind, n, 0) < LONG_ENOUGH:
         n *= 2
@@ -130,7 +130,7 @@ def fitting(engine: Engine, kind: str) -> int:
 
 
 def bandwidth(engine: Engine, mode: Mode) -> dict[str, Any]:
-    """Bytes a second inside the device's memory, and over the bus from and to pinned memory."""
+    """Measure bytes a second in device memory, and over the bus to and from pinned memory."""
     free, _ = engine.memory()
     size = min(BLOCK, free // 16) // WORD * WORD
     here, there, host = engine.block(size), engine.block(size), engine.pinned(size)
@@ -147,7 +147,7 @@ def bandwidth(engine: Engine, mode: Mode) -> dict[str, Any]:
 
 
 def timed(engine: Engine, action: Callable[[], object], seconds: float) -> float:
-    """Seconds that one action takes: the best of three rounds that take `seconds` together."""
+    """Return the seconds of one action: the best of three rounds that take `seconds` in all."""
     action()
     engine.sync()
     began = time.perf_counter()
@@ -168,15 +168,15 @@ PARTS: dict[str, Callable[[Engine, Mode], dict[str, Any]]] = {
     "memory": memory,
     "product": product,
     "speed": speed,
-    "stable": stable,  # after it, while the card is warm
+    "stable": stable,  # after speed, while the card is warm
     "bandwidth": bandwidth,
 }
-ALONE = ("bandwidth",)  # GPUs share a bus: one after the other
+ALONE = ("bandwidth",)  # GPUs share a bus, so they take turns
 
 
 @contextlib.contextmanager
 def turn(name: str, lock: str) -> Iterator[None]:
-    """Wait for the others where a part must be alone."""
+    """Wait for the other GPUs if a part must run alone."""
     if name not in ALONE or not lock:
         yield
         return
@@ -186,11 +186,11 @@ def turn(name: str, lock: str) -> Iterator[None]:
 
 
 def attempt(name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
-    """Announce a part, do it, report its value; None where it raised."""
+    """Announce a part, do it, report and return its value; None if it raised."""
     emit(name)
     try:
         value = work()
-    except Exception as error:  # whatever a library raises is an answer here
+    except Exception as error:  # any error of a library is a result here
         last = (str(error).strip() or type(error).__name__).splitlines()[0]
         emit(name, {"error": last[:300]})
         return None
@@ -199,10 +199,10 @@ def attempt(name: str, work: Callable[[], Any]) -> Any:  # noqa: ANN401
 
 
 def load(wanted: str) -> dict[str, Any]:
-    """The library that this environment has, and its CUDA; {} where it has none that can do it."""
+    """Return the environment's library and its CUDA; {} if it has no library to test with."""
     found = next((name for name in ("torch", "cupy") if importlib.util.find_spec(name)), "")
     if found == "torch":
-        gc.disable()  # what it makes stays: to look through that takes a seventh of the import
+        gc.disable()  # torch's objects stay; scanning them takes a seventh of the import
         import torch
 
         gc.enable()
@@ -211,13 +211,13 @@ def load(wanted: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do every part."""
+    """Run every part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mode", choices=MODES, default="quick")
     parser.add_argument("--device", default="cuda", help="cpu: the arithmetic alone")
     parser.add_argument("--lock", default="", help="a file that all GPUs of the box share")
     options = parser.parse_args()
-    # cuBLAS is bit-stable with a work space of its own (cuBLAS, Results reproducibility).
+    # cuBLAS is bit-stable with a workspace of its own (cuBLAS, Results reproducibility).
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     found = attempt("library", lambda: load(options.device))
     engines: list[Engine] = []
@@ -236,4 +236,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
     sys.stdout.flush()
-    os._exit(0)  # letting go of a sick device can hang too
+    os._exit(0)  # releasing a sick device can hang too

@@ -1,8 +1,8 @@
-"""Which result files of a box are complete, found by looking again and again; for Python 3.8.
+"""Find out which result files of a box are complete, by repeated looks; for Python 3.8.
 
-A file is complete when no process holds it open for writing, and when it stood as it is for
-`STOOD_S` on the monotonic clock. A checkpoint of several files is complete when all of them are
-and, while its run lives, none of them is still to come.
+A file is complete when no process has it open for writing, and it has been unchanged for `STOOD_S`
+seconds on the monotonic clock. A checkpoint of several files is complete when all of them are and,
+while its run lives, none of them is still to come.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from .held_files import held_files
 
 STOOD_S = 2.0
 MOST_FILES = 250000
-"""Of more, the rest is left out, and said to be."""
+"""Most files that are listed; the rest is reported as left out."""
 _FINE_NS = 10**6
-"""Where times are no multiples of it, each write has one of its own, or nearly."""
+"""If times aren't multiples of this (nanoseconds), nearly every write gets a different one."""
 
 _NUMBERED = r"(?:checkpoint|ckpt|global_step|step|epoch|iter|iteration)[-_.=]*[0-9]+"
 _FOLDER = re.compile(rf"(?:{_NUMBERED}[-_.]?)+(?:ckpt|hf)?|.+\.ckpt", re.IGNORECASE)
 """A folder with this name is one checkpoint: its files belong together."""
 _SHARD = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})(\..*)")
 _DISTRIBUTED, _ITS_LAST = ".distcp", ".metadata"
-"""PyTorch's distributed checkpoint: its parts, and what is written when all of them are."""
+"""PyTorch's distributed checkpoint: its parts, and the file that is written last."""
 
 
 class FileState(NamedTuple):
-    """By what a file is known to be as it was. Nanoseconds: of its content, and of its inode."""
+    """Identifies an unchanged file. `modified` and `changed`: mtime and ctime in nanoseconds."""
 
     device: int
     inode: int
@@ -46,34 +46,34 @@ class ResultFile(NamedTuple):
     path: str
     state: FileState
     why: str
-    """Why it isn't complete: young, held, checkpoint (another file of it isn't); "" where it is.
+    """Why it isn't complete: young, held, checkpoint (another file of it isn't); "" if it is.
 
-    closed: it is young, and its run is over, nobody writes it, and whoever does so from now on
-    shows by its times: it may be read ahead, and counts if it is found to be complete then.
+    closed: it is young, but its run is over, nobody has it open for writing, and a later write
+    would show in its times. It may be read ahead, and counts if it is found complete afterwards.
     """
     checkpoint: str
-    """The files of one checkpoint have one word; "" for a file that stands alone."""
+    """The same word for all files of one checkpoint; "" for a file outside of one."""
 
 
 class LeftOut(NamedTuple):
-    """What can't come along, and why: see `Finder`."""
+    """A path that can't be transferred, and why: see `Finder`."""
 
     path: str
     why: str
 
 
 class Look(NamedTuple):
-    """What stood there at one moment."""
+    """What was there at one moment."""
 
     files: list[ResultFile]
     left_out: list[LeftOut]
 
 
 class Finder:
-    """The files below the results of one tree, and what lies there beside files.
+    """Finds the files below the results of one tree, and what else is there.
 
-    `left_out` says why: link (it leads to results, which come along), outside (a link that leads
-    elsewhere, or nowhere), special (a device, socket or pipe), unreadable, name (it is no UTF-8),
+    `left_out` says why: link (it leads to results, which are taken anyway), outside (a link that
+    leads elsewhere, or nowhere), special (a device, socket or pipe), unreadable, name (not UTF-8),
     missing (no such result), many.
     """
 
@@ -91,7 +91,7 @@ class Finder:
         """Fill `files` and `left_out`."""
         for path in self.results:
             try:
-                # Where the profile's own path is a link, as of a shared folder, it is followed.
+                # If the profile's own path is a link, e.g. a shared folder, it is followed.
                 found = os.stat(os.path.join(self.tree, path))
             except FileNotFoundError:
                 self._leave(path, "missing")
@@ -148,7 +148,7 @@ class Finder:
 
 
 class CompleteFiles:
-    """Looks at the results of one tree again and again, and says which of them are complete."""
+    """Looks at the results of one tree repeatedly, and says which of them are complete."""
 
     def __init__(
         self,
@@ -165,10 +165,10 @@ class CompleteFiles:
         """Called at each file that is looked at."""
         self._since: dict[str, tuple[FileState, float]] = {}
         self._settled: dict[str, FileState] = {}
-        """What was found to be complete by itself. Opened again it is still what it was."""
+        """Files found to be complete on their own; they still are if they are opened again."""
 
     def note(self) -> Finder:
-        """Note what is there, and since when it stands as it does."""
+        """Note what is there, and since when it is unchanged."""
         finder = Finder(self._tree, self._results, self.between)
         finder.find()
         now, before = self._clock(), self._since
@@ -179,7 +179,7 @@ class CompleteFiles:
         return finder
 
     def look(self, *, live: bool) -> Look:
-        """What is there now; `live`: its run may still write."""
+        """Return what is there now; `live`: its run may still write."""
         finder = self.note()
         why = self._judge(finder.files, self._clock(), live=live)
         together = checkpoints(finder.files, live=live)
@@ -214,13 +214,13 @@ class CompleteFiles:
         return why
 
     def _is_still(self, path: str, state: FileState) -> bool:
-        """Whether it is the same when it is opened: what another machine wrote to a shared disk
-        may show then alone, and what was read ahead is not opened again.
-        """
+        """Return whether a file is still the same once it is opened.
+
+        Only that may show another machine's write to a shared disk; a read ahead isn't repeated."""
         try:
             file = os.open(os.path.join(self._tree, path), os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
-            return True  # whoever reads it is told
+            return True  # its reader gets the error
         try:
             return state_of(os.fstat(file))[2:] == state[2:]
         finally:
@@ -228,15 +228,15 @@ class CompleteFiles:
 
 
 def state_of(found: os.stat_result) -> FileState:
-    """By what a file is known to be the same as before."""
+    """Return the values that identify an unchanged file."""
     times = (found.st_mtime_ns, found.st_ctime_ns)
     return FileState(found.st_dev, found.st_ino, found.st_size, *times)
 
 
 def checkpoints(paths: Iterable[str], *, live: bool) -> dict[str, tuple[str, bool]]:
-    """For each file of a checkpoint of several: which one, and whether all of its parts are there.
+    """Map each file of a multi-file checkpoint to that checkpoint, and to whether it has all parts.
 
-    When its run is over nothing more comes, and what is there counts as all.
+    Once its run is over no more parts come, so those that are there count as all.
     """
     paths = list(paths)
     folders = {os.path.dirname(path) for path in paths if path.endswith(_DISTRIBUTED)}
@@ -261,7 +261,7 @@ def _checkpoint_of(path: str, folders: set[str]) -> str:
     shard = _SHARD.fullmatch(path)
     if shard:
         return f"{shard[1]}{shard[4]}"
-    # The index of such shards, beside them: model.safetensors.index.json
+    # The index next to such shards: model.safetensors.index.json
     return path[: -len(".index.json")] if path.endswith(".index.json") else ""
 
 

@@ -1,8 +1,8 @@
-"""Frames: what both sides of a transfer say, over any stream of bytes.
+"""Frames: the messages of both sides of a transfer, over any byte stream.
 
-A frame is the lengths of its header and its body, four bytes each, and then both. The header is
-a JSON object; a frame without one goes on with the file of the frame before it. Names of files
-are UTF-8 with surrogate escapes, so that each name that a disk can hold is text here.
+A frame is the lengths of its header and its body, four bytes each, followed by both. The header is
+a JSON object; a frame without one continues the file of the frame before it. File names are UTF-8
+with surrogate escapes, so that every name a disk can hold is text here.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
-BLOCK = 256 * 1024  # bytes of a file in one frame, at the most; a smaller file is one frame
+BLOCK = 256 * 1024  # most bytes of a file in one frame; a smaller file is one frame
 LONGEST_HEADER = 8 * 1024 * 1024
 LENGTHS = struct.Struct(">II")
 
 
 class BadFrame(Exception):  # noqa: N818 - said of a frame, not of us
-    """What came is no frame."""
+    """The received bytes are no frame."""
 
 
 def pack_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """A frame as it travels."""
+    """Encode a frame."""
     head = json.dumps(header, separators=(",", ":")).encode() if header else b""
     return LENGTHS.pack(len(head), len(body)) + head + body
 
 
 def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | None:
-    """The next frame; None where the stream ends, within a frame too.
+    """Return the next frame; None if the stream ends, even within a frame.
 
-    `read` gives exactly as many bytes as asked for, fewer only at the end. Raises BadFrame.
+    `read` returns exactly as many bytes as requested, fewer only at the end. Raises BadFrame.
     """
     lengths = read(LENGTHS.size)
     if len(lengths) < LENGTHS.size:
@@ -52,10 +52,10 @@ def read_frame(read: Callable[[int], bytes]) -> tuple[dict[str, Any], bytes] | N
 
 
 def encoded_name(name: str) -> bytes:
-    """A file's name as the disk has it."""
+    """Return a file's name as it is on the disk."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def decoded_name(name: bytes) -> str:
-    """A file's name as frames have it."""
+    """Return a file's name as it is in frames."""
     return name.decode("utf-8", "surrogateescape")

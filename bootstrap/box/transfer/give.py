@@ -1,4 +1,4 @@
-"""Gives files: reads what is asked for. It writes nothing."""
+"""Send files: read what is requested, and write nothing."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ KINDS = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"
 
 
 def facts(found: os.stat_result) -> list[Any]:
-    """Kind, size, time of content in nanoseconds, inode, and the time of that."""
+    """Return kind, size, mtime, inode and ctime; times are in nanoseconds."""
     kind = next((word for test, word in KINDS if test(found.st_mode)), "other")
     return [kind, found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
 
 
 class Giver:
-    """The request `get`."""
+    """Handles the request `get`."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
         """`between` is called between the pieces of a file."""
         self.workdir, self.say, self.between = os.path.dirname(home), say, between
 
     def get(self, request: dict[str, Any]) -> None:
-        """A file from `at` on, no more than `size` bytes of it.
+        """Send a file from offset `at` on, up to offset `size`.
 
-        First `begun`: the digest of what is before `at`. Then blocks. Then the digest of all, with
-        the facts of the file as they were before and as they are now: the same, unless it changed.
+        First `begun`: the digest of the bytes before `at`. Then blocks. Then the digest of all,
+        with the file's facts before the reading and after it: the same, unless the file changed.
         """
         i, at, size = request["i"], request["at"], request["size"]
         path = os.path.join(self.root(request), encoded_name(request["path"]))
@@ -52,7 +52,7 @@ class Giver:
             os.close(file)
 
     def read(self, file: int, i: int, at: int, size: int, before: list[Any]) -> None:
-        """Raises OSError."""
+        """Read and send an open file. Raises OSError."""
         digest = hashlib.sha256()
         done = 0
         while done < at:
@@ -76,5 +76,5 @@ class Giver:
         self.say({"i": i, "read": done, **found}, piece)
 
     def root(self, request: dict[str, Any]) -> bytes:
-        """An absolute folder, or one below the working folder."""
+        """Return the requested folder: absolute, or below the working folder."""
         return os.path.join(self.workdir, encoded_name(request["root"]))

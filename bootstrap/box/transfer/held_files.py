@@ -1,4 +1,4 @@
-"""Which files some process of this machine has open for writing; for Python 3.8."""
+"""Find out which files any process of this machine has open for writing; for Python 3.8."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 
 def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[int, int]]:
-    """Those of `wanted` that a process has open, or mapped, for writing.
+    """Return those of `wanted` that a process has open, or mapped, for writing.
 
-    A process that we may not look into holds nothing.
+    A process that may not be inspected counts as having none.
     """
     held: set[tuple[int, int]] = set()
     for pid in _names(proc):
@@ -20,7 +20,7 @@ def held_files(wanted: set[tuple[int, int]], proc: str = "/proc") -> set[tuple[i
 
 
 def has_open(process: int, file: tuple[int, int], proc: str = "/proc") -> bool:
-    """Whether this process has that file open."""
+    """Return whether this process has that file open."""
     folder = f"{proc}/{process}/fd"
     return any(_file_at(f"{folder}/{number}") == file for number in _names(folder))
 

@@ -1,4 +1,4 @@
-"""A file on its way, block by block; `between` is called while something takes long with it."""
+"""Receive a file block by block; `between` is called while one operation takes long."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 PIECE = 1 << 20  # bytes read at once
-SYNC_S = 1.0  # between two calls while the disk is waited for
+SYNC_S = 1.0  # seconds between two calls while waiting for the disk
 
 
 def sha256_of(path: bytes, between: Callable[[], None]) -> str:
-    """Raises OSError."""
+    """Return the SHA-256 of a file. Raises OSError."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while True:
@@ -25,7 +25,7 @@ def sha256_of(path: bytes, between: Callable[[], None]) -> str:
 
 
 def sync(file: int, between: Callable[[], None]) -> None:
-    """Bring it to the disk: gigabytes may wait for that. Raises OSError."""
+    """Sync a file to the disk, which may take long for gigabytes. Raises OSError."""
     failed: list[OSError] = []
 
     def bring() -> None:
@@ -44,7 +44,7 @@ def sync(file: int, between: Callable[[], None]) -> None:
 
 
 class Incoming:
-    """A file that is on its way. What is there of it is taken in again."""
+    """A file that is being received. What is already there of it is hashed again."""
 
     def __init__(self, request: dict[str, Any], part: bytes, between: Callable[[], None]) -> None:
         self.request, self.part, self.between = request, part, between
@@ -60,7 +60,7 @@ class Incoming:
             self.take_in(request["at"])
 
     def take_in(self, rest: int) -> None:
-        """Raises OSError."""
+        """Hash what is already there. Raises OSError."""
         while rest > 0:
             piece = os.read(self.file, min(PIECE, rest))
             if not piece:
@@ -70,7 +70,7 @@ class Incoming:
             self.between()
 
     def write(self, block: bytes) -> None:
-        """Raises OSError."""
+        """Append a block. Raises OSError."""
         self.digest.update(block)
         rest = memoryview(block)
         while rest:

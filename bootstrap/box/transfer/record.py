@@ -1,6 +1,6 @@
-"""What earlier transfers put into a folder: a line for each file, appended soon after it is there.
+"""Record of what transfers put into a folder: a line for each file, appended soon after it came.
 
-A file is ours while its size and time are those that it had when it was put there.
+A file is ours while it has the size and time with which it was put there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .frames import decoded_name
 
 
 class KnownFile(NamedTuple):
-    """A file that was put there: as it lies there, and its time where it came from."""
+    """A file that was put there: its size and time there, and its time at the source."""
 
     size: int
     mtime: int
@@ -23,7 +23,7 @@ class KnownFile(NamedTuple):
 
 
 class TargetRecord:
-    """The files of one target folder, below `folder`; one process at a time."""
+    """The record of one target folder, kept in `folder`; for one process at a time."""
 
     def __init__(self, folder: bytes, target: bytes) -> None:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -37,7 +37,7 @@ class TargetRecord:
         self._held: list[bytes] = []
 
     def load(self) -> None:
-        """Read it; the end of a line that was cut is passed over."""
+        """Read the record; a line that was cut off is skipped."""
         try:
             with open(self.path, "rb") as file:
                 for line in file:
@@ -59,7 +59,7 @@ class TargetRecord:
             pass
 
     def _head(self) -> bytes:
-        """Whose record it is, for a person who looks."""
+        """Return a line that names the target, for human readers."""
         return json.dumps({"target": decoded_name(self._target)}).encode() + b"\n"
 
     def _write_anew(self) -> None:
@@ -71,12 +71,12 @@ class TargetRecord:
         os.rename(new, self.path)
 
     def add(self, path: str, known: KnownFile) -> None:
-        """Note a file that is there now, soon."""
+        """Add a file that is there now; `write` saves it."""
         self.files[path] = known
         self._held.append(json.dumps([path, *known]).encode() + b"\n")
 
     def write(self) -> None:
-        """Write down what was noted. Raises OSError."""
+        """Append what was added to the record's file. Raises OSError."""
         if self._held:
             os.write(self._file, b"".join(self._held))
             self._held = []

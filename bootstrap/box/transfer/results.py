@@ -1,4 +1,4 @@
-"""Tells a run's results: which files there are, and which of them are complete."""
+"""Report a run's results: which files there are, and which of them are complete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .complete_files import CompleteFiles, LeftOut, ResultFile
 AT_ONCE = 250  # files in a frame
 EVERY_S = 1.0
 OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
-"""What is noted of a run that its profile said."""
+"""Notes of a run that come from its profile."""
 
 
 class ResultTeller:
-    """The request `results`: all there is at first, then what is other than it was told last."""
+    """Handles the request `results`: the first answer has all files, later ones what changed."""
 
     def __init__(self, home: bytes, say: Callable[..., None], beat: Callable[[], None]) -> None:
-        """`beat` is called again and again while a look takes long."""
+        """`beat` is called repeatedly while a look takes long."""
         self.home, self.say, self.beat = os.fsdecode(home), say, beat
         self.looker: CompleteFiles | None = None
         self.told: dict[str, ResultFile] = {}
@@ -28,7 +28,7 @@ class ResultTeller:
         self.noted = 0.0
 
     def results(self, request: dict[str, Any]) -> None:
-        """Frames with `files`, each as [path, why, checkpoint, *state]; the last one ends it."""
+        """Send frames with `files`, each [path, why, checkpoint, *state]; the last one ends it."""
         if self.looker is None:
             self.begin(request)
         assert self.looker is not None  # noqa: S101 - for the type checker
@@ -53,14 +53,14 @@ class ResultTeller:
         self.say({**about, "left_as_before": same})
 
     def between(self) -> None:
-        """While a large file is read: what else is there stands already, and need not wait anew."""
+        """Note the other files while a large one is read: that counts as part of their wait."""
         if self.looker is not None and time.monotonic() - self.noted > EVERY_S:
             self.looker.note()
             self.noted = time.monotonic()
         self.beat()
 
     def begin(self, request: dict[str, Any]) -> None:
-        """Where results lie is noted with the run; where no paths are, an earlier version did."""
+        """Read the run's notes; earlier versions noted no paths, so the request has them too."""
         run = os.path.join(self.home, "runs", request["run"])
         self.tree = "".join(lines_of(os.path.join(run, "dir"))[:1]) or request["tree"]
         self.paths = lines_of(os.path.join(run, "results")) or request["paths"]
@@ -71,7 +71,7 @@ class ResultTeller:
 
 
 def lines_of(path: str) -> list[str]:
-    """Those of a file; none where there is none."""
+    """Return the lines of a file; none if it can't be read."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read().splitlines()

@@ -1,7 +1,7 @@
-"""Answers the frames of a transfer, in their order, until they end.
+"""Answer the frames of a transfer, in order, until they end.
 
-It reads and writes by turns, so nothing of what is under way is held: the other side reads while
-it writes. Where nobody says anything for an hour, it ends.
+It alternates between reading and writing, and buffers nothing in flight: the other side reads
+while it writes. After an hour without input it ends.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ VERSION = 1
 HELD = 256 * 1024  # bytes of answers that are sent together
 EVERY = 0.2  # seconds that an answer may wait for others
 GULP = 1 << 20  # bytes read at once
-BEAT = 5.0  # seconds of work after which it is said that somebody is at work
-LITTLE = 64  # those of a header, where what follows is long
+BEAT = 5.0  # seconds without output after which a sign of life is sent
+LITTLE = 64  # bytes read at once for a header, if long data follows
 LONG = 32 * 1024
 PATIENCE = 3600  # seconds
 
@@ -37,12 +37,12 @@ class Channel:
         self.held: list[bytes] = []
         self.size = 0
         self.flushed = time.monotonic()
-        self.before: Callable[[], None] = lambda: None  # what must be done before answers leave
+        self.before: Callable[[], None] = lambda: None  # called before answers are sent
 
     def read(self, count: int) -> bytes:
-        """So many bytes; fewer at the end. What is long is read to where it stays."""
+        """Return `count` bytes; fewer at the end. Long data is read in place."""
         if count >= LONG:
-            return self.read_long(count)  # type: ignore[return-value]  # read as bytes are
+            return self.read_long(count)  # type: ignore[return-value]  # used like bytes
         while len(self.came) < count and self.await_more():
             piece = os.read(0, self.gulp)
             if not piece:
@@ -54,7 +54,7 @@ class Channel:
         return taken
 
     def read_long(self, count: int) -> bytearray:
-        """The same without a copy; what follows is likely to be long, too."""
+        """As `read`, without a copy; the next data is probably long too."""
         taken = self.came[:count]
         del self.came[:count]
         done = len(taken)
@@ -70,21 +70,21 @@ class Channel:
         return taken
 
     def await_more(self) -> bool:
-        """Whether there is more to read. Before it waits, what is held is sent.
+        """Wait for input; return whether there is more. Held answers are sent before it waits.
 
-        While there is more to read, answers wait a moment for each other: one for each file
-        would be a packet each, and wake the other side as often.
+        While there is more to read, answers are collected for a moment: one for each file would
+        be a packet each, and wake the other side each time.
         """
         if self.held and (self.is_late() or not select.select([0], [], [], 0)[0]):
             self.flush()
         return bool(select.select([0], [], [], PATIENCE)[0])
 
     def is_late(self) -> bool:
-        """Whether the other side should hear something by now."""
+        """Return whether held answers have waited long enough."""
         return time.monotonic() - self.flushed > EVERY
 
     def say(self, header: dict[str, Any], body: bytes = b"") -> None:
-        """Send a frame, soon."""
+        """Queue a frame, to be sent soon."""
         frame = pack_frame(header, body)
         self.held.append(frame)
         self.size += len(frame)
@@ -92,13 +92,13 @@ class Channel:
             self.flush()
 
     def beat(self) -> None:
-        """Say that somebody is at work, where nothing was said for a while."""
+        """Send a sign of life, if nothing was sent for a while."""
         if time.monotonic() - self.flushed > BEAT:
             self.say({"v": VERSION})
             self.flush()
 
     def flush(self) -> None:
-        """Send what is held."""
+        """Send the held answers."""
         self.before()
         rest = memoryview(b"".join(self.held))
         self.held, self.size, self.flushed = [], 0, time.monotonic()
@@ -107,7 +107,7 @@ class Channel:
 
 
 def serve(home: bytes) -> None:
-    """Answer, to the end of the input."""
+    """Answer requests until the input ends."""
     channel = Channel()
     taker = Taker(home, channel.say, channel.beat)
     teller = ResultTeller(home, channel.say, channel.beat)
@@ -137,7 +137,7 @@ def serve(home: bytes) -> None:
 
 
 def main() -> None:
-    """`home` is boxstrap's folder on the box."""
+    """Serve a transfer; the argument is boxstrap's folder on the box."""
     try:
         serve(os.fsencode(sys.argv[1]))
     except BrokenPipeError:

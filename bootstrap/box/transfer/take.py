@@ -1,8 +1,8 @@
-"""Takes files: looks what is there already, receives what is not, each whole or not at all.
+"""Receive files: check what is already there, take the rest, each file whole or not at all.
 
-A file comes into the folder `.boxstrap-parts` of its target first, under a name made of its path,
-size and time; what is there of it is gone on with. Nothing is replaced but what an earlier
-transfer put there, unless that is asked for.
+A file is first written to the folder `.boxstrap-parts` of its target, under a name made of its
+path, size and time; a part of it that is already there is continued. Only files that an earlier
+transfer put there are replaced, unless the request says otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .incoming import Incoming, sha256_of, sync
 from .record import KnownFile, TargetRecord
 
 PARTS = b".boxstrap-parts"
-SYNCED = 1 << 20  # bytes: larger files are on the disk before they have their name
+SYNCED = 1 << 20  # bytes: larger files are synced to the disk before they get their name
 HAS, ABSENT, SAME_SIZE, OLDER, FOREIGN = "h", "a", "s", "r", "f"
 PROBLEMS = {
     errno.ENOSPC: "full",
@@ -36,12 +36,12 @@ PROBLEMS = {
 
 
 def problem_of(error: OSError) -> str:
-    """A word for what the system says."""
+    """Return the word for an error of the system."""
     return PROBLEMS.get(error.errno or 0, "place")
 
 
 def hold(path: bytes, who: str) -> bool:
-    """Lock a target for this process; one of the same sender, whose link was lost, is ended."""
+    """Lock a target; a process of the same sender that holds it (its link was lost) is ended."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     for tries in range(100):
         try:
@@ -50,11 +50,9 @@ def hold(path: bytes, who: str) -> bool:
             holder = os.pread(lock, 200, 0).decode("ascii", "replace").split()
             if len(holder) != 2 or holder[1] != who or not holder[0].isdigit():
                 return False
-            # On a volume of several boxes that number may be of another one, and here no push's.
+            # On a volume of several boxes the pid may be from another box, and here any process.
             if has_open(int(holder[0]), (os.fstat(lock).st_dev, os.fstat(lock).st_ino)):
-                with contextlib.suppress(
-                    OSError
-                ):  # one that stands still hears the last word alone
+                with contextlib.suppress(OSError):  # a stopped process reacts only to SIGKILL
                     os.kill(int(holder[0]), signal.SIGTERM if tries < 5 else signal.SIGKILL)
             time.sleep(0.1)
             continue
@@ -65,16 +63,16 @@ def hold(path: bytes, who: str) -> bool:
 
 
 class Taker:
-    """The requests `to`, `look`, `compare`, `folders`, `put`, `done`, in this order."""
+    """Handles the requests `to`, `look`, `compare`, `folders`, `put`, `done`, in this order."""
 
     def __init__(self, home: bytes, say: Callable[..., None], between: Callable[[], None]) -> None:
-        """`between` is called again and again while one file takes long."""
+        """`between` is called repeatedly while one file takes long."""
         self.home, self.say, self.between = home, say, between
         self.incoming: Incoming | None = None
         self.is_over = False
 
     def to(self, request: dict[str, Any]) -> None:
-        """The folder that files go to; it is made. A problem with it ends the transfer."""
+        """Set the target folder, and create it if needed. A problem with it ends the transfer."""
         problem, free = "", 0
         try:
             problem = self.open(encoded_name(request["target"]), request["who"])
@@ -89,7 +87,7 @@ class Taker:
         self.is_over = bool(problem)
 
     def open(self, target: bytes, who: str) -> str:
-        """A word for what stands in the way, "" for nothing. Raises OSError."""
+        """Make and lock the target; return a word for the problem, or "". Raises OSError."""
         workdir = os.path.dirname(self.home)
         asked = os.path.normpath(os.path.join(workdir, os.path.expanduser(target)))
         if not (asked + b"/").startswith(workdir.rstrip(b"/") + b"/"):
@@ -101,7 +99,7 @@ class Taker:
         return "" if hold(self.record.lock, who) else "busy"
 
     def look(self, request: dict[str, Any]) -> None:
-        """What is there of each file: a letter each, and how much of those that were begun."""
+        """Report what is there of each file, as a letter, and the sizes of partial files."""
         begun = {}
         states = []
         for at, (path, size, mtime) in enumerate(request["files"]):
@@ -112,7 +110,7 @@ class Taker:
         self.say({"states": "".join(states), "begun": begun})
 
     def state(self, path: str, size: int, mtime: int) -> str:
-        """What is there of a file, by size and time."""
+        """Return the letter for what is there of a file, by size and time."""
         try:
             found = os.lstat(self.place(path))
         except FileNotFoundError:
@@ -129,7 +127,7 @@ class Taker:
         return OLDER if ours or self.replace else FOREIGN
 
     def is_in_the_way(self, path: str) -> bool:
-        """Whether something is there that no transfer put there."""
+        """Return whether something is there that must not be replaced."""
         try:
             found = os.lstat(self.place(path))
         except OSError:
@@ -138,12 +136,12 @@ class Taker:
         return not is_file or (not self.replace and self.ours(path, found) is None)
 
     def ours(self, path: str, found: os.stat_result) -> KnownFile | None:
-        """What is known of a file, where it is as a transfer put it there."""
+        """Return the record of a file, if the file is as a transfer put it there."""
         known = self.record.files.get(path)
         return known if known and known[:2] == (found.st_size, found.st_mtime_ns) else None
 
     def compare(self, request: dict[str, Any]) -> None:
-        """Whether the file that is there is the one that would come."""
+        """Report whether the file that is there has the content that would be sent."""
         path = request["path"]
         place, state = self.place(path), FOREIGN
         with contextlib.suppress(OSError):
@@ -158,13 +156,13 @@ class Taker:
         self.say({"i": request["i"], "state": state})
 
     def folders(self, request: dict[str, Any]) -> None:
-        """Folders that hold nothing."""
+        """Make empty folders."""
         for path in request["paths"]:
             with contextlib.suppress(OSError):
                 os.makedirs(self.place(path), exist_ok=True)
 
     def put(self, request: dict[str, Any], body: bytes) -> None:
-        """A file: a small one whole, a large one's beginning, whose blocks and `done` follow."""
+        """Receive a small file, or start a large one, whose blocks and `done` follow."""
         self.drop()
         part = self.part(request["path"], request["size"], request["mtime"])
         with self.telling(request):
@@ -178,13 +176,13 @@ class Taker:
                 self.done(request)
 
     def block(self, body: bytes) -> None:
-        """More of it. After a problem there is nothing that it could go to."""
+        """Add a block to the current file; after a problem there is none, and it is dropped."""
         if self.incoming is not None:
             with self.telling(self.incoming.request):
                 self.incoming.write(body)
 
     def done(self, request: dict[str, Any]) -> None:
-        """All of it is here: it gets its name. Without `sha256` it changed while it was read."""
+        """Finish a file: it gets its name. Without `sha256` it changed while it was read."""
         if self.incoming is None:
             return
         incoming, asked = self.incoming, self.incoming.request
@@ -201,7 +199,7 @@ class Taker:
         self.drop()
 
     def name(self, incoming: Incoming, sha256: str) -> None:
-        """Raises OSError."""
+        """Move a complete file to its path. Raises OSError."""
         asked = incoming.request
         place = self.place(asked["path"])
         os.utime(incoming.file, ns=(asked["mtime"], asked["mtime"]))
@@ -215,31 +213,31 @@ class Taker:
         self.note(asked["path"], asked["mtime"], sha256, os.fstat(incoming.file))
 
     def note(self, path: str, mtime: int, sha256: str, found: os.stat_result) -> None:
-        """What is there now, and its time where it came from."""
+        """Record a file that is there now, with its time at the source."""
         self.record.add(path, KnownFile(found.st_size, found.st_mtime_ns, mtime, sha256))
 
     def rest(self) -> None:
-        """Before an answer leaves: what arrived is written down, as far as there is room."""
+        """Save the record of what arrived, if there is room; called before answers are sent."""
         if hasattr(self, "record"):
             with contextlib.suppress(OSError):
                 self.record.write()
 
     def end(self) -> None:
-        """The folder of parts goes where nothing is in it."""
+        """Remove the folder of parts if it is empty."""
         self.drop()
         if hasattr(self, "parts"):
             with contextlib.suppress(OSError):
                 os.rmdir(self.parts)
 
     def drop(self) -> None:
-        """Let go of the file under way; what is there of it stays."""
+        """Close the current file; what arrived of it stays."""
         if self.incoming is not None:
             os.close(self.incoming.file)
             self.incoming = None
 
     @contextlib.contextmanager
     def telling(self, request: dict[str, Any]) -> Iterator[None]:
-        """Says what the system says against a file, which then is let go of."""
+        """Report an OSError about a file, and drop the file."""
         try:
             yield
         except OSError as error:
@@ -247,10 +245,10 @@ class Taker:
             self.say({"i": request["i"], "problem": problem_of(error)})
 
     def place(self, path: str) -> bytes:
-        """Where a file belongs."""
+        """Return the path of a file."""
         return os.path.join(self.root, encoded_name(path))
 
     def part(self, path: str, size: int, mtime: int) -> bytes:
-        """Where it is while it comes."""
+        """Return the path of a file while it is being received."""
         name = f"{path}\0{size}\0{mtime}".encode("utf-8", "surrogateescape")
         return os.path.join(self.parts, hashlib.sha256(name).hexdigest()[:32].encode())

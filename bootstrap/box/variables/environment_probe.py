@@ -1,10 +1,9 @@
-"""Which variables each kind of shell on this box has: their digests, never their values.
+"""Report which variables each kind of shell on this box has: their digests, never their values.
 
 `python box/environment_probe.py ask REQUEST` starts every kind of shell as people and programs
-start it; in each, `environment_tell.py` writes down a salted digest of the variables that were
-asked about. A line of the answer is `digest WAY NAME DIGEST`, `answered WAY`, `not WAY REASON`,
-`set NAME PLACE` or `shell NAME`, with tabs between. REQUEST is JSON: {"salt", "names", "folder",
-"venv", "local"}.
+start it; in each, `environment_tell.py` writes a salted digest of each requested variable. A line
+of the answer is `digest WAY NAME DIGEST`, `answered WAY`, `not WAY REASON`, `set NAME PLACE` or
+`shell NAME`, with tabs between. REQUEST is JSON: {"salt", "names", "folder", "venv", "local"}.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ HOME = HERE.parent
 LIMIT = 10.0
 """Seconds within which a shell must answer: start-up files may be slow, and may wait for ever."""
 LOOK_EVERY = 0.3
-"""Seconds between two looks whether a window is still open."""
+"""Seconds between two checks whether a window is still open."""
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "SSH_CONNECTION", "SSH_CLIENT")
-"""What a login gives to a shell before any start-up file is read."""
+"""Variables that a login gives to a shell before any start-up file is read."""
 WINDOWS: dict[str, list[str]] = {
     "tmux": ["tmux", "-u", "-L", "boxstrap", "-f", "/dev/null"],
     "own-tmux": ["tmux", "-u"],
 }
-"""How each tmux is called: the server in which runs are shown, and the person's or provider's."""
+"""How each tmux is called: the server that shows runs, and the user's or the provider's own."""
 START_UP_FILES = (
     *("/etc/environment", "/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc"),
     *("/etc/zsh/*", "/etc/zsh*", "/etc/fish/config.fish", "/etc/csh.cshrc", "/etc/csh.login"),
@@ -49,18 +48,18 @@ START_UP_FILES = (
     *("~/.config/fish/conf.d/*.fish", "~/.cshrc", "~/.tcshrc", "~/.login"),
 )
 MOST_PLACES = 3
-LARGEST = 1 << 20  # bytes of a start-up file
+LARGEST = 1 << 20  # bytes of a start-up file that are read
 
 
 class Start(NamedTuple):
-    """A command that leads to `tell`, and what it is started with beside the plain environment."""
+    """A command that leads to `tell`, and variables in addition to the plain environment."""
 
     argv: list[str]
     more: dict[str, str]
 
 
 class ProbedBox(NamedTuple):
-    """What the ways are made of."""
+    """What the commands of all ways are made of."""
 
     asked: dict[str, Any]
     folder: Path
@@ -68,20 +67,20 @@ class ProbedBox(NamedTuple):
     plain: dict[str, str]
 
     def tell(self, way: str, python: str = sys.executable) -> str:
-        """The command line that writes down what it sees; any shell takes it."""
+        """Return the command line that writes the digests; it works in any shell."""
         words = (python, "-I", "-S", str(HERE / "environment_tell.py"), str(self.folder), way)
         return "exec " + " ".join(map(shlex.quote, words))
 
     @property
     def is_csh(self) -> bool:
-        """It takes no `-l` beside another option."""
+        """Whether the shell is csh or tcsh, which take no `-l` with another option."""
         return Path(self.shell).name in ("csh", "tcsh")
 
 
 def login(box: ProbedBox) -> Start:
     """A login shell, as a console or `su -` starts it."""
     if box.is_csh:
-        # Its name tells it that it is one.
+        # A dash before its name makes it a login shell.
         name = f"-{Path(box.shell).name}"
         words = ["bash", "--norc", "-c", 'exec -a "$0" "$@"', name, box.shell, "-c"]
         return Start([*words, box.tell("login")], {})
@@ -97,19 +96,19 @@ def vscode(box: ProbedBox) -> Start:
 
 
 def window(box: ProbedBox, way: str) -> Start:
-    """A window of tmux, which starts a login shell in it."""
+    """A tmux window, in which tmux starts a login shell."""
     words = "-ic" if box.is_csh else "-i -l -c"
     command = f"exec {shlex.quote(box.shell)} {words} {shlex.quote(box.tell(way))}"
     return Start([*WINDOWS[way], "new-session", "-d", "-s", session(box), command], {})
 
 
 def session(box: ProbedBox) -> str:
-    """What it is called meanwhile; tmux takes no dots."""
+    """Return the name of the tmux session, in which tmux allows no dots."""
     return box.folder.name.replace(".", "-")
 
 
 def python(box: ProbedBox) -> Start:
-    """Python as a training gets it: through the program that starts runs."""
+    """Python as a training has it: started by the program that starts runs."""
     run = box.folder / "run"
     run.mkdir()
     texts = {
@@ -123,7 +122,7 @@ def python(box: ProbedBox) -> Start:
 
 
 def file(box: ProbedBox) -> Start:
-    """What the environment file itself holds."""
+    """The environment file itself, without any other."""
     script = f'[ ! -r "$1" ] || . "$1"; {box.tell("file")}'
     return Start(["bash", "--norc", "-c", script, "bash", str(HOME / "env")], {})
 
@@ -136,12 +135,12 @@ WAYS: dict[str, Callable[[ProbedBox], Start]] = {
     "python": python,
     "file": file,
 }
-"""Beside `ssh`, which is what this very command was given."""
+"""All ways except `ssh`, which is this command's own environment."""
 FOR_SHELLS = ("ssh", "login", "tmux", "own-tmux", "vscode")
 
 
 def ask(asked: dict[str, Any]) -> None:
-    """Start all of them at the same time, and print what they found."""
+    """Start all ways at the same time, and print what they found."""
     shell = os.environ.get("SHELL") or "/bin/sh"
     plain = {k: v for k, v in os.environ.items() if k in KEPT and k not in asked["names"]}
     plain.update(SHELL=shell, TERM="xterm-256color")
@@ -165,7 +164,7 @@ def ask(asked: dict[str, Any]) -> None:
 
 
 def reasons(box: ProbedBox) -> dict[str, str]:
-    """The ways that make no sense on this box, and why."""
+    """Return the ways that make no sense on this box, and why."""
     found = {}
     if not shutil.which("tmux"):
         found.update(dict.fromkeys(("tmux", "own-tmux"), "no-tmux"))
@@ -179,11 +178,11 @@ def reasons(box: ProbedBox) -> dict[str, str]:
 
 
 def begin(box: ProbedBox, ways: list[str]) -> dict[str, subprocess.Popen[bytes]]:
-    """Each in a session of its own, without a terminal."""
+    """Start each way in its own session, without a terminal."""
     started = {}
     for way in ways:
         if way not in WINDOWS:
-            # A training begins meanwhile. A tmux server may stay, with trainings in it.
+            # Yield to a training that starts; but a tmux server may stay, and run trainings itself.
             os.nice(max(0, 10 - os.nice(0)))
         start = WAYS[way](box)
         started[way] = subprocess.Popen(
@@ -199,7 +198,7 @@ def begin(box: ProbedBox, ways: list[str]) -> dict[str, subprocess.Popen[bytes]]
 
 
 def await_all(box: ProbedBox, started: dict[str, subprocess.Popen[bytes]]) -> None:
-    """Until each has answered or ended without, or time is up; then nothing of them is left."""
+    """Wait until each has answered, ended or run out of time; then end what is left."""
     until = time.monotonic() + LIMIT
     waiting, looked = dict(started), time.monotonic()
     while waiting and time.monotonic() < until:
@@ -209,7 +208,7 @@ def await_all(box: ProbedBox, started: dict[str, subprocess.Popen[bytes]]) -> No
         for way, process in list(waiting.items()):
             over = process.poll() is not None
             if way in WINDOWS:
-                # Who opens a window ends at once, and the window goes on.
+                # The command that opens a window exits immediately; the window stays.
                 over = over and look and not on_window(box, way, "has-session")
             if over or (box.folder / way).exists():
                 del waiting[way]
@@ -217,21 +216,21 @@ def await_all(box: ProbedBox, started: dict[str, subprocess.Popen[bytes]]) -> No
         on_window(box, way, "kill-session")
     for process in started.values():
         try:
-            process.wait(timeout=1)  # a runner writes down how its run ended
+            process.wait(timeout=1)  # a runner still records how its run ended
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             process.wait()
 
 
 def on_window(box: ProbedBox, way: str, verb: str) -> bool:
-    """Whether tmux does that to our session."""
+    """Run a tmux command on our session; return whether it succeeded."""
     words = [*WINDOWS[way], verb, "-t", f"={session(box)}"]
     done = subprocess.run(words, env=box.plain, capture_output=True, timeout=LIMIT, check=False)
     return done.returncode == 0
 
 
 def answer(box: ProbedBox, way: str, reason: str) -> None:
-    """What was found there."""
+    """Print what a way found."""
     try:
         found = (box.folder / way).read_text().splitlines()
     except OSError:
@@ -243,7 +242,7 @@ def answer(box: ProbedBox, way: str, reason: str) -> None:
 
 
 def set_again(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Where start-up files set one of these by themselves."""
+    """Yield the lines of start-up files that set one of these variables themselves."""
     sets = re.compile(r"(?:^|[\s;])(?:(\w+)=|(?:setenv|set\s+-\S*x\S*)\s+(\w+)\s)")
     count = dict.fromkeys(names, 0)
     home = Path(os.environ.get("HOME", "/"))
@@ -259,7 +258,7 @@ def set_again(names: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Its lines with their numbers, but for comments and ours."""
+    """Yield a file's lines with their numbers, except comments and boxstrap's own."""
     try:
         with path.open(errors="replace") as opened:
             text = opened.read(LARGEST)
@@ -271,7 +270,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def out(*words: str) -> None:
-    """A line of the answer."""
+    """Print a line of the answer."""
     sys.stdout.write("\t".join(words) + "\n")
 
 

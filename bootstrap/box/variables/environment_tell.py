@@ -1,8 +1,8 @@
-"""Which variables a shell hands on: their salted digests, never their values.
+"""Report which variables a shell passes on: their salted digests, never their values.
 
-`python box/environment_tell.py FOLDER WAY` reads `asked` in FOLDER, the salt and then a name a
-line, and writes down a line NAME DIGEST for each that is set here. Every kind of shell starts one,
-all at the same time, while a training begins: so it imports next to nothing.
+`python box/environment_tell.py FOLDER WAY` reads `asked` in FOLDER (the salt, then one name per
+line), and writes a line NAME DIGEST for each variable that is set. Every kind of shell starts one,
+all at the same time, while a training may be starting: so it imports next to nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def tell(folder: str, way: str) -> None:
-    """Write down the digest of each variable that is set here: of its bytes, behind the salt."""
+    """Write the digest of each variable that is set: SHA-256 of the salt and its bytes."""
     with open(f"{folder}/asked", "rb") as asked:
         salt, *names = asked.read().splitlines()
     with open(f"{folder}/{way}.new", "wb") as new:

@@ -1,4 +1,4 @@
-"""The hardware that a profile orders, as the box reads it (`gpu.order`); None is "whatever"."""
+"""The hardware that a profile orders, as the box reads it (`gpu.order`); None means "any"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExpectedHardware(NamedTuple):
     """What the box should have: the keys of `gpu` in a profile."""
 
     require: bool = True
-    count: int | None = None  # type: ignore[assignment]  # a tuple counts, nobody asks this one to
+    count: int | None = None  # type: ignore[assignment]  # hides tuple.count, which nothing uses
     name: str | None = None
     min_memory_gib: float | None = None
     min_driver: str | None = None
@@ -32,13 +32,13 @@ class ExpectedHardware(NamedTuple):
     mig: bool = False
     nvlink: bool = False
     strict: bool = False  # a warning is a reason to return
-    checks: Mapping[str, str] = MappingProxyType({})  # name: a word of OVERRIDES
+    checks: Mapping[str, str] = MappingProxyType({})  # name of a check: a key of OVERRIDES
     box: ExpectedMachine = ExpectedMachine()
-    run_alive: bool = False  # a run of ours lives on the box
+    run_alive: bool = False  # a run of boxstrap's is alive on the box
 
 
 def parse_expected(text: str) -> ExpectedHardware:
-    """The JSON document with the keys of `ExpectedHardware`. Raises ValueError, TypeError."""
+    """Parse JSON with the keys of `ExpectedHardware`. Raises ValueError, TypeError."""
     values: Any = json.loads(text)
     if not isinstance(values, Mapping):
         raise TypeError("it is no mapping")

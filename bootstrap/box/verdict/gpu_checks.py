@@ -1,7 +1,7 @@
-"""The weightiest checks of the GPUs: are they those that were ordered, sound, and free?
+"""The weightiest checks of the GPUs: are they as ordered, sound, and free?
 
-Judges first, the tables last; their order is the order of weight. Memory is in bytes. A compact
-script carries these tables alone; what slows a card down is in `gpu_performance.py`.
+Judges first, the tables last, in order of weight. Memory is in bytes. The compact script has only
+these tables; the checks of what slows a card down are in `gpu_performance.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ WEAKER = {"d", "laptop", "mobile", "max"}  # 4090 D, 4090 Laptop GPU, PRO 6000 M
 
 
 def version(text: str) -> list[int]:
-    """The numbers of a dotted version, for comparing."""
+    """Return the numbers of a dotted version, for comparison."""
     return [int(n) for n in re.findall(r"\d+", re.sub(r"(\.0+)+$", "", text))]
 
 
 def at_least(what: str, here: str, asked: str | None) -> Judgement:
-    """A version that is new enough."""
+    """Judge whether a version is new enough."""
     if asked is None:
         return Judgement(PASS, here)
     says = f"the driver {what} {here}, needed is {asked}"
@@ -40,12 +40,12 @@ def judge_cuda(wanted: ExpectedHardware, cuda: int) -> Judgement:
 
 
 def cuda_version(cuda: int) -> str:
-    """12040 is 12.4."""
+    """Format NVML's number of a CUDA version: 12040 is 12.4."""
     return f"{cuda // 1000}.{cuda % 1000 // 10}"
 
 
 def fits(word: str, words: list[str]) -> bool:
-    """Whether the words of a card's name have one word of the ordered name, or don't deny it."""
+    """Return whether a card's name has a word of the ordered name, or doesn't contradict it."""
     if word in words or any(word == a + b for a, b in zip(words, words[1:])):  # noqa: B905, RUF007
         return True
     if word.startswith("sxm"):  # an H100 SXM calls itself "NVIDIA H100 80GB HBM3"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GpuProblem(NamedTuple):
-    """`code` is of the closed vocabulary; `says` and `advice` are for people."""
+    """A reason why; `code` is one of `bootstrap/codes.py`, `says` and `advice` are for users."""
 
     code: str
     says: str
@@ -63,5 +63,5 @@ NVML = {
 
 
 def of_code(code: int) -> GpuProblem:
-    """The problem that an NVML error code stands for."""
+    """Return the problem that an NVML error code stands for."""
     return NVML.get(code) or GpuProblem("gpu-error", f"the driver answers NVML error {code}", HOST)

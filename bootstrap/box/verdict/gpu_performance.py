@@ -1,6 +1,6 @@
 """The checks of what slows a GPU down: links, power, heat, the bus.
 
-Judges first, the table last; its order is the order of weight, after `gpu_checks.py`. Units are
+Judges first, the table last, in order of weight; all weigh less than `gpu_checks.py`. Units are
 NVML's: milliwatts, °C, percent.
 """
 
@@ -57,13 +57,13 @@ def judge_heat(
 
 
 def bus(width: object, generation: object) -> str:
-    """A link, or what was asked of one, in words."""
+    """Describe a link, or what was ordered of one."""
     parts = (("x{}", width), ("generation {}", generation))
     return " ".join(form.format(value) for form, value in parts if value is not None)
 
 
 def short_of(here: int | None, asked: int | None) -> bool:
-    """Whether a reading that is there stays under what was ordered."""
+    """Return whether a reading, if there is one, is below what was ordered."""
     return here is not None and asked is not None and here < asked
 
 

@@ -1,7 +1,7 @@
-"""Reads the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
+"""Read the GPUs through NVML, in a process of its own: any call of a sick driver can hang.
 
-Writes lines as `reader_output.py` says; a call that failed has the value `{"error": NVML's
-code}`. The last line is `[null, "end"]`.
+Writes lines as described in `reader_output.py`; a call that failed has the value
+`{"error": NVML's code}`. The last line is `[null, "end"]`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Reading = Any  # what NVML answers
 NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED = 3, 13, 25, 26
 NO_LIBRARY = {"error": 12}
 LIBRARY = "libnvidia-ml.so.1"
-# Where images keep the library when only their LD_LIBRARY_PATH, which ssh drops, leads to it.
+# Where images keep the library if it is found only by LD_LIBRARY_PATH, which ssh drops.
 FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib")
 
 INIT = [("nvmlInit",)]
-# key -> (function, arguments...), the newest first: drivers lack some, drop others.
+# key -> (function, arguments...), the newest first: old drivers lack some, new ones drop some.
 BOX: dict[str, Sequence[Any]] = {
     "driver": [("nvmlSystemGetDriverVersion",)],
     "cuda": [("nvmlSystemGetCudaDriverVersion_v2",)],
@@ -36,7 +36,7 @@ BOX: dict[str, Sequence[Any]] = {
 GPU: dict[str, Sequence[Any]] = {
     "name": [("nvmlDeviceGetName",)],
     "uuid": [("nvmlDeviceGetUUID",)],
-    # v2 leaves out what the driver keeps for itself; 0x2000028 is its version tag.
+    # v2 leaves out memory that the driver reserves for itself; 0x2000028 is its version tag.
     "memory": [("nvmlDeviceGetMemoryInfo", 0x2000028), ("nvmlDeviceGetMemoryInfo",)],
     "capability": [("nvmlDeviceGetCudaComputeCapability",)],
     "mig": [("nvmlDeviceGetMigMode",)],
@@ -65,7 +65,7 @@ GPU: dict[str, Sequence[Any]] = {
 
 
 def traces(root: str) -> dict[str, Any]:
-    """What the kernel shows of NVIDIA, without its library: devices, driver, cards on the bus."""
+    """Return what the kernel shows of NVIDIA: devices, driver, cards on the bus."""
     devices = [str(p) for p in sorted(Path(root, "dev").glob("nvidia[0-9c]*"))]
     devices += [str(p) for p in Path(root, "dev").glob("dxg")]  # WSL
     return {
@@ -77,7 +77,7 @@ def traces(root: str) -> dict[str, Any]:
 
 
 def is_card(pci: Path) -> bool:
-    """Whether a PCI device is an NVIDIA display or 3D controller."""
+    """Return whether a PCI device is an NVIDIA display or 3D controller."""
     try:
         vendor, kind = (pci / "vendor").read_text(), (pci / "class").read_text()
     except OSError:
@@ -86,9 +86,9 @@ def is_card(pci: Path) -> bool:
 
 
 def load_library() -> str:
-    """Load NVML; "" when it worked, "missing", or "broken".
+    """Load NVML; return "" if that worked, else "missing" or "broken".
 
-    Once loaded, from whatever folder, pynvml finds it again by its name.
+    Once it is loaded, from any folder, pynvml finds it by its name.
     """
     found = "missing"
     for path in (LIBRARY, *(f"{folder}/{LIBRARY}" for folder in FOLDERS)):
@@ -102,13 +102,13 @@ def load_library() -> str:
 
 
 def plain(value: Reading) -> Reading:
-    """A ctypes structure as a dictionary; anything else as it is."""
+    """Convert a ctypes structure to a dictionary; return anything else unchanged."""
     fields = getattr(value, "_fields_", None)
     return {f[0]: getattr(value, f[0]) for f in fields} if fields else value
 
 
 def ask(calls: Sequence[Any], *handle: Reading) -> Reading:
-    """The first answer that the installed driver can give."""
+    """Return the first answer that the installed driver can give, or its error."""
     import pynvml
 
     code = NOT_SUPPORTED
@@ -126,7 +126,7 @@ def ask(calls: Sequence[Any], *handle: Reading) -> Reading:
 
 
 def links(handle: Reading) -> Reading:
-    """The states of the NVLinks, 1 is active; the first link that isn't there ends the list."""
+    """Return the states of the NVLinks, 1 is active; the first missing link ends the list."""
     states: list[int] = []
     for link in range(18):
         state = ask([("nvmlDeviceGetNvLinkState",)], handle, link)
@@ -137,7 +137,7 @@ def links(handle: Reading) -> Reading:
 
 
 def read_gpu(index: int) -> None:
-    """Report all of one GPU."""
+    """Report all readings of one GPU."""
     emit(index, "handle")
     handle = ask([("nvmlDeviceGetHandleByIndex", index)])
     if isinstance(handle, dict):
@@ -153,7 +153,7 @@ def main() -> None:
     for key, value in traces("/").items():
         emit(None, key, value)
     missing = emit_reading(None, "library", load_library) == "missing"
-    # Only to be told the same, pynvml need not be loaded, which takes long.
+    # Importing pynvml takes long, and without the library it would only report the same.
     if emit_reading(None, "init", lambda: NO_LIBRARY if missing else ask(INIT)) is None:
         for key, calls in BOX.items():
             value = emit_reading(None, key, lambda: ask(calls))  # noqa: B023

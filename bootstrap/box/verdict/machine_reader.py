@@ -1,8 +1,8 @@
-"""Reads the machine around the GPUs, in a process of its own: a disk can hang as well.
+"""Read the machine around the GPUs, in a process of its own: a disk can hang as well.
 
-`python machine_reader.py WORKDIR [--write]` writes lines as `reader_output.py` says; a value of
-null is something that this system does not have. Reads only, but for `--write`:
-then the disk's speed is measured with a file that has no name.
+`python machine_reader.py WORKDIR [--write]` writes lines as described in `reader_output.py`; null
+is a value that this system does not have. It changes nothing, except with `--write`: then it
+measures the disk's speed with a file that has no name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if not __package__:  # run as a file: PEP 366
 from .. import machine_limits
 from .reader_output import emit, emit_reading
 
-ENOUGH = 0.12  # seconds that a block must take, to measure the speed by it
+ENOUGH = 0.12  # seconds that a block must take to give a reliable speed
 SMALLEST, LARGEST = 256 * 1024, 16 * 1024**2  # bytes of a block
-OF_FREE = 16  # never more than this part of what is free
+OF_FREE = 16  # a block is at most 1/16 of the free space
 
 
 def cpus(root: Path) -> dict[str, float]:
-    """Cores that this process may use, and those of the machine."""
+    """Return the cores that this process may use, and those of the machine."""
     machine = os.cpu_count() or 1
     affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
     own = len(affinity(0)) if affinity else machine
@@ -35,7 +35,7 @@ def cpus(root: Path) -> dict[str, float]:
 
 
 def ram(root: Path) -> dict[str, int]:
-    """Bytes of memory that this container may use, and those of the machine."""
+    """Return the bytes of memory that this container may use, and those of the machine."""
     machine = memory(root)
     return {
         "granted": min(machine, machine_limits.memory_limit(root) or machine),
@@ -44,7 +44,7 @@ def ram(root: Path) -> dict[str, int]:
 
 
 def memory(root: Path) -> int:
-    """Bytes of memory of the machine. psutil asks other systems: to load it takes long."""
+    """Return the machine's memory in bytes. psutil, slow to import, is for other systems only."""
     found = re.search(r"^MemTotal: +(\d+) kB", machine_limits.read(root / "proc/meminfo"), re.M)
     if found:
         return int(found[1]) * 1024
@@ -54,7 +54,7 @@ def memory(root: Path) -> int:
 
 
 def shm(root: Path) -> int | None:
-    """Bytes of /dev/shm; 0 where Linux has none, None on other systems."""
+    """Return the bytes of /dev/shm; 0 if Linux has none, None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -65,21 +65,21 @@ def shm(root: Path) -> int | None:
 
 
 def disk(workdir: Path) -> int:
-    """Free bytes where the working folder is, for this user."""
+    """Return the bytes that are free for this user where the working folder is."""
     found = os.statvfs(existing(workdir))
     return found.f_bavail * found.f_frsize
 
 
 def existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """Return the folder, or the nearest one above it that exists."""
     return next(each for each in (folder, *folder.parents) if each.is_dir())
 
 
 def disk_speed(workdir: Path) -> float | None:
-    """Megabytes a second, synced; None where there is no room to try. Takes about 0.3 s.
+    """Measure megabytes a second, synced; None if there is no room to try. Takes about 0.3 s.
 
-    Blocks double until one takes long enough to measure by; what they hold can't be
-    compressed. The file has no name, so it is gone with this process.
+    Blocks double until one takes long enough to measure; their content can't be compressed.
+    The file has no name, so it disappears with this process.
     """
     most = disk(workdir) // OF_FREE
     size, best = SMALLEST, 0.0

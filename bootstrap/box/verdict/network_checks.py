@@ -1,4 +1,4 @@
-"""The checks of the ways out of the box, and of its clock.
+"""The checks of the box's network, and of its clock.
 
 Judges first, the table last. Units: megabytes (10^6) a second, seconds.
 """

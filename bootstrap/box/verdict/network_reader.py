@@ -1,11 +1,11 @@
-"""Measures the ways out of the box, in a process of its own: a name server can hang.
+"""Measure the box's network, in a process of its own: a name server can hang.
 
-`python network_reader.py --index URL [--wheel NAME] [--git URL]` writes lines as `reader_output.py`
-says: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
-`date`, by how many seconds this box is ahead of the index. The index is the one
-that the box's pip is set to or has built in; the URL given is for boxes without. NAME is a file of
-it that is fetched anyway; the other URL is where the box is to clone from.
-Each takes 1.5 s at the most, all at the same time.
+`python network_reader.py --index URL [--wheel NAME] [--git URL]` writes lines as described in
+`reader_output.py`: `index` {host, mb_s} or {host, error}, `git` {host, seconds} or {host, error},
+and `date`, the seconds that this box's clock is ahead of the index's. The index is the one that
+the box's pip is set to or has built in; `--index` is for boxes without one. `--wheel` is a file of
+the index that is fetched anyway; `--git` is the URL from which the box is to clone.
+Each takes 1.5 s at most, all at the same time.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from .reader_output import Reading, emit
 LIMIT_S = 1.5
 GRACE_S = 0.3
 NO_ANSWER = f"no answer within {LIMIT_S:g} s"
-MOST = 16 * 1024**2  # bytes taken of a file
-LEAST = 256 * 1024  # of fewer bytes no speed is taken
+MOST = 16 * 1024**2  # bytes of a file that are read at most
+LEAST = 256 * 1024  # bytes, below which no speed is measured
 PIECE = 64 * 1024
 PORTS = {"ssh": 22, "git+ssh": 22, "git": 9418}
 AGENT = {"User-Agent": "boxstrap"}
 
 
 class Taken(NamedTuple):
-    """What arrived of a body: `seconds` from its first piece to its last."""
+    """What arrived of a body; `seconds` is the time from its headers to its last piece."""
 
     body: bytes
     size: int
@@ -57,7 +57,7 @@ class Taken(NamedTuple):
 
 
 def take(url: str, deadline: float, *, keep: bool = False, **headers: str) -> Taken:
-    """Read a body until it ends or time is up. Raises OSError, HTTPException, ValueError."""
+    """Read a body until its end or a limit. Raises OSError, HTTPException, ValueError."""
     body, size = [], 0
     with fetch(url, deadline, headers) as answer:
         began = last = time.monotonic()
@@ -73,7 +73,7 @@ def take(url: str, deadline: float, *, keep: bool = False, **headers: str) -> Ta
 
 
 def fetch(url: str, deadline: float, headers: dict[str, str]) -> Any:  # noqa: ANN401
-    """Open a URL of http or https; user and password in it become a header."""
+    """Open an http or https URL; user and password in it become a header."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError("no http")
@@ -90,12 +90,12 @@ def fetch(url: str, deadline: float, headers: dict[str, str]) -> Any:  # noqa: A
 
 @lru_cache(maxsize=1)
 def trust() -> ssl.SSLContext:
-    """Whose certificates count; to read them takes longer than to fetch from a host nearby."""
+    """Return the trusted certificates, cached, as reading them takes longer than a short fetch."""
     return ssl.create_default_context(cafile=pip_setting("cert") or None)
 
 
 def report(key: str, host: str, read: Callable[[float], Reading]) -> None:
-    """What a measurement gives by its deadline; why it failed is an answer too."""
+    """Emit what a measurement gives by its deadline, or why it failed."""
     try:
         emit(None, key, read(time.monotonic() + LIMIT_S))
     except (OSError, HTTPException, ValueError) as error:
@@ -103,7 +103,7 @@ def report(key: str, host: str, read: Callable[[float], Reading]) -> None:
 
 
 def read_index(index: str, wheel: str, deadline: float) -> dict[str, Reading] | None:
-    """How fast the index gives a file; reports what time it has. None where that can't be said."""
+    """Measure how fast the index sends a file, None if unknown; emit how its clock differs."""
     if urlsplit(index).scheme not in ("http", "https"):
         return None  # a folder
     page = take(f"{index.rstrip('/')}/uv/", deadline, keep=True, **{"Accept-Encoding": "gzip"})
@@ -112,13 +112,13 @@ def read_index(index: str, wheel: str, deadline: float) -> dict[str, Reading] | 
     speeds = [page, *([] if late else take_file(index, page, wheel, deadline))]
     best = max(speeds, key=lambda taken: taken.size)
     if best.size < LEAST and time.monotonic() < deadline:
-        return None  # all there is came at once: too little to measure by
+        return None  # everything came immediately: too little to measure
     mb_s = round(best.size / max(best.seconds, 1e-3) / 1e6, 2)
     return {"host": urlsplit(index).hostname or "", "mb_s": mb_s}
 
 
 def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[Taken]:
-    """A wheel that the page names: the one given, else the last."""
+    """Fetch a wheel that the page names: the one given, else the last."""
     gzipped = page.headers.get("Content-Encoding") == "gzip"
     text = (gzip.decompress(page.body) if gzipped else page.body).decode("utf-8", "replace")
     links = re.findall(r'href="([^"#]+\.whl)[#"]', text)
@@ -127,13 +127,13 @@ def take_file(index: str, page: Taken, wheel: str, deadline: float) -> Sequence[
         return []
     link = urlsplit(urljoin(page.url, (named or links)[-1].replace("&amp;", "&")))
     own = urlsplit(index)
-    if link.hostname == own.hostname:  # it knows who asks by what stands in its address
+    if link.hostname == own.hostname:  # keep user and password, which are in the index's URL
         link = link._replace(netloc=own.netloc)
     return [take(urlunsplit(link), deadline)]
 
 
 def ahead(date: str | None) -> float | None:
-    """By how many seconds this box is ahead of an answer's Date."""
+    """Return by how many seconds this box is ahead of a response's Date."""
     try:
         return round(time.time() - parsedate_to_datetime(date or "").timestamp(), 1)
     except (TypeError, ValueError):
@@ -141,13 +141,13 @@ def ahead(date: str | None) -> float | None:
 
 
 def is_ours(error: Exception) -> bool:
-    """A certificate that this Python can't judge: uv and pip have certificates of their own."""
+    """Return whether this Python rejects a certificate: uv and pip have their own trust stores."""
     reason = getattr(error, "reason", error)
     return isinstance(reason, ssl.SSLCertVerificationError)
 
 
 def why(error: Exception) -> str:
-    """An error in a few words."""
+    """Describe an error in a few words."""
     if isinstance(error, urllib.error.HTTPError):
         return f"it answers {error.code}"
     reason = getattr(error, "reason", error)
@@ -161,7 +161,7 @@ def why(error: Exception) -> str:
 
 
 def read_git(url: str, deadline: float) -> dict[str, Reading]:
-    """How soon the git host answers: a connection, and its first bytes."""
+    """Measure how soon the git host answers: a connection, and its first bytes."""
     scheme, host, port = git_address(url)
     began = time.monotonic()
     if scheme in ("http", "https"):
@@ -172,7 +172,7 @@ def read_git(url: str, deadline: float) -> dict[str, Reading]:
 
 
 def git_address(url: str) -> tuple[str, str, int]:
-    """Scheme, host, port of a git URL; `user@host:path` is ssh."""
+    """Return scheme, host and port of a git URL; `user@host:path` is ssh."""
     parts = urlsplit(url)
     if "://" in url:
         return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
@@ -180,7 +180,7 @@ def git_address(url: str) -> tuple[str, str, int]:
 
 
 def take_ref(url: str, deadline: float) -> None:
-    """Ask as `git clone` does; "who are you" is an answer too."""
+    """Ask as `git clone` does; a refusal, such as 401, is an answer too."""
     try:
         with fetch(f"{url.rstrip('/')}/info/refs?service=git-upload-pack", deadline, {}) as answer:
             answer.read1(PIECE)
@@ -190,14 +190,14 @@ def take_ref(url: str, deadline: float) -> None:
 
 
 def probe(host: str, port: int, *, speaks_first: bool) -> None:
-    """Connect; where the host speaks first, wait for its first word."""
+    """Connect; if the host speaks first, wait for its first bytes."""
     with socket.create_connection((host, port), timeout=LIMIT_S) as line:
         if speaks_first and not line.recv(4):
             raise OSError("it hung up")
 
 
 def main() -> None:
-    """Measure, at the same time."""
+    """Measure everything at the same time."""
     options = dict(getopt(sys.argv[1:], "", ["index=", "wheel=", "git="])[0])
     index, git = box_index(options["--index"]), options.get("--git", "")
     work: dict[str, tuple[str, Callable[[float], Reading]]] = {
@@ -216,7 +216,7 @@ def main() -> None:
     end = time.monotonic() + LIMIT_S + GRACE_S
     for key, thread in threads.items():
         thread.join(max(0.0, end - time.monotonic()))
-        if thread.is_alive():  # a name server that is silent: no limit of ours reaches that far
+        if thread.is_alive():  # a silent name server, to which our timeouts don't apply
             emit(None, key, {"host": work[key][0], "error": NO_ANSWER})
     emit(None, "end")
     os._exit(0)

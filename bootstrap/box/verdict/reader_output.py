@@ -1,7 +1,7 @@
 """How a reader reports: `[gpu, key]` before it reads, `[gpu, key, value]` after.
 
-One JSON list a line, unbuffered, so that it outlives a hang: the parent then
-knows what was read last. `gpu` is null for what belongs to the box.
+One JSON list a line, unbuffered, so that it survives a hang: the parent then
+knows what was read last. `gpu` is null for readings of the box.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Reading = Any
 
 
 def emit(*line: Reading) -> None:
-    """One line to the parent."""
+    """Write one line to the parent."""
     os.write(1, json.dumps(line).encode() + b"\n")
 
 
 def emit_reading(gpu: int | None, key: str, read: Callable[[], Reading]) -> Reading:
-    """One reading, announced before it is made; and the same to the caller."""
+    """Announce a reading, make it, report it, and return it."""
     emit(gpu, key)
     value = read()
     emit(gpu, key, value)

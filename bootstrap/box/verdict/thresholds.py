@@ -1,6 +1,6 @@
 """Every threshold of the verdict, by what it judges.
 
-docs/verdict.md has the sources, and says each number to people: change it there too.
+docs/verdict.md has the sources, and lists each number for users: change it there too.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ GPU = {
     "used_gib": 1.0,
     "power": 0.99,  # of the default; some cards round
     "heat": 10,  # temperature, in °C below the slow-down
-    "busy": 20,  # percent; below, a link that stepped down is a link at rest
+    "busy": 20,  # percent; below this, a link that stepped down is just at rest
 }
 MACHINE = {
-    "memory": 0.96,  # kernel and firmware keep their share of what is sold
+    "memory": 0.96,  # kernel and firmware keep a part of what is sold
     "shm_gib": 1.0,  # containers have 64 MiB unless set otherwise
     "disk_gib": 10.0,  # an environment with torch, its downloads, a checkpoint
     "disk_mb_s": 20.0,  # a checkpoint of 1 GB takes 50 s
 }
 NETWORK = {
-    "index_mb_s": 2.0,  # torch and what it brings, 3 GB, take 25 minutes
+    "index_mb_s": 2.0,  # torch and its dependencies, 3 GB, take 25 minutes
     "git_s": 1.0,
     "clock_s": 60.0,
 }
-# Shares of a model's peak: half a card, a card held down, a bus of half the lanes.
+# Shares of a model's peak. Below: half a card, a card held down, a bus with half the lanes.
 SMOKE = {
     "speed": 0.45,
-    "scarce_speed": 0.25,  # of cards that their power limit holds far under their peak
+    "scarce_speed": 0.25,  # of cards whose power limit keeps them far below their peak
     "memory_speed": 0.6,
     "bus": 0.45,
     "tried_memory": 0.8,  # of the memory, for the full test

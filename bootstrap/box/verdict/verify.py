@@ -1,14 +1,14 @@
 """Keep this box, or return it? `python box/verify.py --order ORDER.json --out RESULT.json`.
 
 The order has the keys of `ExpectedHardware`; `verify_judge.py` documents the result. Exit
-code: 0 keep or warn, 6 return, 1 own error. Standard output gets the same in
+code: 0 keep or warn, 6 return, 1 own error. Standard output gets the result as
 lines for people and for sed: `verdict return`, `driver 550.54.15`, `cuda 12.4`,
 `gpus 8`, then `reason OUTCOME CODE SENTENCE` and `advice SENTENCE`; with
-`--out -` it gets the result alone.
+`--out -` it gets only the result itself, as JSON.
 
-The way: readers (`gpu_reader.py` and others, by `verify_readers.py`) -> facts -> the table
+Data flow: readers (`gpu_reader.py` and others, by `verify_readers.py`) -> facts -> the table
 (`verify_table.py`: `gpu_checks.py` and others, thresholds in `thresholds.py`) -> `verify_judge.py`.
-The compact script carries this without `verify_around.py`, its readers, and their checks.
+The compact script has this without `verify_around.py`, its readers, and their checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from getopt import GetoptError, getopt  # argparse takes as long to load as all that is ours here
+from getopt import GetoptError, getopt  # importing argparse takes as long as all of our code
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 if not __package__:  # run as a file: PEP 366
     sys.path[0], __package__ = str(HERE.parent), HERE.name
-    sys.dont_write_bytecode = True  # a look at the box leaves nothing behind
+    sys.dont_write_bytecode = True  # a check leaves no files behind
 
 from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
 from .gpu_errors import CRASH, HANG  # noqa: E402
@@ -35,17 +35,17 @@ from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 
 LIMIT = 9.5  # seconds for reading the GPUs, so that a hang costs less than 10 in all
 
-# Options with a value, and what they are without: the file of what was ordered, as JSON; where the
-# result goes, - is standard output; seconds for reading the GPUs.
+# Options with a value, and their defaults: the file with the order, as JSON; the file for the
+# result, - is standard output; seconds for reading the GPUs.
 OPTIONS: dict[str, Any] = {"order": "", "out": "-", "limit": LIMIT}
 # The working folder, without which the machine isn't judged; a package index, without which the
-# network isn't, and a file of it whose transfer tells its speed; where the box is to clone from;
-# by how many seconds this clock is ahead of ours.
+# network isn't, and a file of it to measure its speed with; the URL from which the box is to clone;
+# by how many seconds the box's clock is ahead of the user's machine.
 OPTIONS.update(workdir="", index="", wheel="", git="", ahead=None)  # full
 
 
 def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
-    """The facts that the readers report, in one document."""
+    """Return the facts that the readers report, in one document."""
     others: list[Reader] = []
     others = around(options, wanted)  # full
     gpus, *reports = run([Reader("gpu_reader", (), options.limit), *others])
@@ -55,7 +55,7 @@ def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
 
 
 def stopped(report: Report, limit: float) -> Facts:
-    """The problem that kept the GPUs from being read to the end."""
+    """Return the problem that kept the GPUs from being read to the end, if any."""
     if report.whole:
         return {}
     problem = HANG if report.late else CRASH
@@ -63,7 +63,7 @@ def stopped(report: Report, limit: float) -> Facts:
 
 
 def read_expected(path: str) -> ExpectedHardware:
-    """What was ordered. Raises OwnError."""
+    """Read what was ordered. Raises OwnError."""
     try:
         return parse_expected(Path(path).read_text("utf-8"))
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -71,7 +71,7 @@ def read_expected(path: str) -> ExpectedHardware:
 
 
 def summary(result: dict[str, Any]) -> str:
-    """The result in lines, a word first in each."""
+    """Format the result as lines that start with a keyword."""
     lines = [f"verdict {result['verdict']}", f"gpus {len(result['gpus'])}"]
     lines += [f"{key} {result[key]}" for key in ("driver", "cuda") if result[key]]
     for reason in result["reasons"]:
@@ -83,14 +83,14 @@ def summary(result: dict[str, Any]) -> str:
 
 
 def write(document: dict[str, Any], file: str) -> None:
-    """The document into its file, whole or not at all."""
+    """Write the document to its file, whole or not at all."""
     new = Path(f"{file}.new")
     new.write_text(json.dumps(document) + "\n", "utf-8")
     new.replace(file)
 
 
 def parse(words: Sequence[str]) -> SimpleNamespace:
-    """The options: texts, and numbers for those that aren't. Raises OwnError."""
+    """Parse the options; those without a text as default are numbers. Raises OwnError."""
     options = SimpleNamespace(**OPTIONS, run_alive=False)
     try:
         named = ["run-alive", *(f"{name}=" for name in OPTIONS)]

@@ -1,4 +1,4 @@
-"""What `verify.py` has read of the machine and the network around the GPUs."""
+"""The readers of the machine and the network around the GPUs, and what they report."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from .expected_hardware import ExpectedHardware
 from .verify_readers import Facts, Reader, Report
 
-# Seconds for each reader: they keep to less themselves, but for a start on a busy box.
+# Seconds for each reader: its own limits are lower, but it starts slowly on a busy box.
 MACHINE_LIMIT = NETWORK_LIMIT = 6.0
 
 
 def around(options: SimpleNamespace, wanted: ExpectedHardware) -> list[Reader]:
-    """Who reads what stands around the GPUs; nothing that a run of ours would feel."""
+    """Return the readers of machine and network, without those that would slow down a live run."""
     chosen = []
     if options.workdir:
         write = () if wanted.run_alive else ("--write",)
@@ -27,7 +27,7 @@ def around(options: SimpleNamespace, wanted: ExpectedHardware) -> list[Reader]:
 def facts_around(
     reports: list[Report], options: SimpleNamespace, wanted: ExpectedHardware
 ) -> Facts:
-    """What they report; None for what isn't measured while a run of ours lives."""
+    """Merge their reports; None for what isn't measured while a run of boxstrap's is alive."""
     facts: Facts = {}
     for report in reports:
         del report.facts["gpus"]

@@ -1,7 +1,7 @@
 """What a check is: one row of a table, and what its judge may find.
 
 A check names what it reads; its judge gets the expected hardware and those readings (None
-where there is none) and returns what it found. Judges are pure.
+if missing) and returns what it found. Judges are pure.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-Reading = Any  # what a reader wrote, or {"error": why there is nothing}
+Reading = Any  # what a reader wrote, or {"error": why it failed}
 
 GIB = 1024**3
 PASS, WARN, RETURN, NA, IGNORED = "pass", "warn", "return", "n/a", "ignored"
 
-# The words of `gpu.checks` in a profile, and the outcome that each makes of a fault.
+# The words of `gpu.checks` in a profile, and the outcome that each gives to a fault.
 OVERRIDES = {"return": RETURN, "warn": WARN, "ignore": IGNORED}
 
 # Advice that several checks share.
@@ -26,7 +26,7 @@ SLOWER = "It works, slower than it should: compare with what you pay."
 
 
 class Judgement(NamedTuple):
-    """What a judge found: what was read, what was expected, and a sentence where they disagree."""
+    """What a judge found: what was read, what was expected, and a sentence if they disagree."""
 
     outcome: str
     read: str
@@ -35,12 +35,12 @@ class Judgement(NamedTuple):
 
 
 def expect(ok: bool, otherwise: str, read: str, expected: str, says: str) -> Judgement:
-    """A pass where it is `ok`; else the outcome `otherwise`, with what it says."""
+    """Return a pass if `ok`, else the outcome `otherwise` with its sentence."""
     return Judgement(PASS, read, expected) if ok else Judgement(otherwise, read, expected, says)
 
 
 class Check(NamedTuple):
-    """One row of the table: `code` says what is wrong; the first of what it `reads` must be there.
+    """One row of the table: `code` says what is wrong; the first of its `reads` is required.
 
     `advice` is for a box that is returned for it, `kept` for one that is kept with a warning.
     """
@@ -51,10 +51,10 @@ class Check(NamedTuple):
     judge: Callable[..., Judgement]
     advice: str = ADVICE_RETURN
     kept: str = ADVICE_WARN
-    idle: bool = False  # n/a while a run of ours lives on the box
-    asks: tuple[str, ...] = ()  # expectations: with one of them set, no reading is a warning
+    idle: bool = False  # n/a while a run of boxstrap's is alive on the box
+    asks: tuple[str, ...] = ()  # expectations: if one is set, a missing reading is a warning
 
 
 def megabytes(speed: float) -> str:
-    """A speed in megabytes a second."""
+    """Format a speed in megabytes a second."""
     return f"{speed:.0f} MB/s" if speed >= 10 else f"{speed:.1f} MB/s"

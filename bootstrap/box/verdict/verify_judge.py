@@ -1,10 +1,10 @@
-"""Facts and the expected hardware in, the verdict's document out. Pure: reads and runs nothing.
+"""Make the verdict's document from facts and the expected hardware. Pure: reads, runs nothing.
 
 The document, version 1: `verdict` keep | warn | return; `reasons`, the weightiest
 first, each {check, code, outcome, gpus, says, advice}; `driver`, `cuda` (the
 newest that the driver runs); `gpus`, each {index, name, uuid, memory_mib,
 capability}; `checks`, each {check, gpu, outcome, read, expected, says}; `seconds`.
-What isn't known, and the GPU of what concerns the whole box, is null.
+Null is a value that isn't known, and the GPU of a check of the whole box.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .verify_check import ADVICE_WARN, NA, OVERRIDES, PASS, RETURN, WARN, Check,
 from .verify_readers import LATE, Facts
 from .verify_table import BOX_CHECKS, GPU_CHECKS, OF_GPUS, WHOLE_CHECKS
 
-# The card or the driver doesn't have it, or this user may not see it: neither good nor bad.
+# NVML: the card or the driver doesn't have it, or this user may not see it. Not a fault.
 UNSUPPORTED = {3, 4, 6, 13, 22, 25, 26}
-SICK = {8, 11, 14, 15, 16}  # wherever they come from
+SICK = {8, 11, 14, 15, 16}  # whatever call returns them
 VITAL = ("name", "memory")  # a GPU without these can't be used
 OF_GPUS_NAMES = {"gpu", "answers", *(check.name for check in OF_GPUS)}
 
@@ -29,9 +29,9 @@ NOT_REQUIRED = "The profile requires no GPU, so the box may be kept: see whether
 
 
 class CheckResult(NamedTuple):
-    """What one check found of one GPU, or of the box where `gpu` is None.
+    """What one check found for one GPU, or for the box if `gpu` is None.
 
-    `advice` is for a box that is returned for it, `kept` for one that is kept all the same.
+    `advice` is for a box that is returned for it, `kept` for one that is kept anyway.
     """
 
     check: str
@@ -45,12 +45,12 @@ class CheckResult(NamedTuple):
     kept: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """As the document has it."""
+        """Return it as in the document."""
         return dict(zip(self._fields[:6], self[:6]))  # noqa: B905
 
 
 def judge(facts: Facts, wanted: ExpectedHardware, seconds: float) -> dict[str, Any]:
-    """The verdict's document."""
+    """Return the verdict's document."""
     problem = blocked(facts)
     found = [blocked_result(problem, facts, wanted)] if problem else judge_gpus(facts, wanted)
     # A check of the box that no reader was asked for is left out.
@@ -70,12 +70,12 @@ def judge(facts: Facts, wanted: ExpectedHardware, seconds: float) -> dict[str, A
 
 
 def verdict_of(reasons: list[dict[str, Any]]) -> str:
-    """The weightiest reason decides."""
+    """Return the outcome of the weightiest reason, "keep" if there is none."""
     return reasons[0]["outcome"] if reasons else "keep"
 
 
 def blocked(facts: Facts) -> GpuProblem | None:
-    """What stands in the way of reading any GPU that is ours."""
+    """Return the problem because of which none of our GPUs can be read, if there is one."""
     if "stopped" in facts:
         return GpuProblem(*facts["stopped"])
     init = error(facts["init"])
@@ -95,7 +95,7 @@ def blocked(facts: Facts) -> GpuProblem | None:
 
 
 def missing(facts: Facts) -> GpuProblem:
-    """The library can't be had: what does the kernel show?"""
+    """Return the problem if the library can't be loaded, by what the kernel shows."""
     if facts["library"] == "broken":
         return gpu_errors.BROKEN
     if facts["devices"]:
@@ -106,7 +106,7 @@ def missing(facts: Facts) -> GpuProblem:
 
 
 def blocked_result(problem: GpuProblem, facts: Facts, wanted: ExpectedHardware) -> CheckResult:
-    """The only result of the GPUs there is when none can be read."""
+    """Return the only GPU result if no GPU can be read."""
     traces = any(facts.get(key) for key in ("devices", "kernel", "cards"))
     if not wanted.require and not traces and problem.code in ("no-gpu", "no-driver"):
         return CheckResult("gpu", None, PASS, "no GPU", "none required")
@@ -117,13 +117,13 @@ def blocked_result(problem: GpuProblem, facts: Facts, wanted: ExpectedHardware) 
 def problem_of(
     check: str, gpu: int | None, read: str, expected: str, problem: GpuProblem
 ) -> CheckResult:
-    """A GPU, or all of them, that can't be used."""
+    """Make the result for a GPU, or for all of them, that can't be used."""
     says = (problem.says, problem.code, problem.advice, NOT_REQUIRED)
     return CheckResult(check, gpu, RETURN, read, expected, *says)
 
 
 def judge_gpus(facts: Facts, wanted: ExpectedHardware) -> list[CheckResult]:
-    """Every check of the GPUs that are ours: those that this user may open."""
+    """Apply every check to the GPUs that are ours: those that this user may open."""
     ours = {i: gpu for i, gpu in facts["gpus"].items() if error(gpu["handle"]) != 4}
     failures = {i: unusable(gpu) for i, gpu in ours.items()}
     box = {**facts, "usable": sum(not code for code in failures.values())}
@@ -135,7 +135,7 @@ def judge_gpus(facts: Facts, wanted: ExpectedHardware) -> list[CheckResult]:
 
 
 def unusable(gpu: Facts) -> int:
-    """NVML's code that says that a GPU can't be used, else 0."""
+    """Return the NVML code because of which a GPU can't be used, else 0."""
     for key, value in gpu.items():
         code = error(value)
         vital = key in VITAL and code and code not in UNSUPPORTED
@@ -145,7 +145,7 @@ def unusable(gpu: Facts) -> int:
 
 
 def answers(gpu: int, code: int) -> CheckResult:
-    """Whether a GPU answers at all."""
+    """Judge whether a GPU answers at all."""
     if not code:
         return CheckResult("answers", gpu, PASS, "yes", "yes")
     problem = gpu_errors.of_code(code)._replace(code="gpu-sick")
@@ -153,7 +153,7 @@ def answers(gpu: int, code: int) -> CheckResult:
 
 
 def apply(check: Check, gpu: int | None, facts: Facts, wanted: ExpectedHardware) -> CheckResult:
-    """One check of one GPU, or of the box."""
+    """Apply one check to one GPU, or to the box."""
     readings = [facts.get(key, {"error": 3}) for key in check.reads]
     failure = unread(check, readings, wanted)
     if failure:
@@ -165,7 +165,7 @@ def apply(check: Check, gpu: int | None, facts: Facts, wanted: ExpectedHardware)
 
 
 def unread(check: Check, readings: list[Reading], wanted: ExpectedHardware) -> Judgement | None:
-    """What to find where what a check reads can't be had, or may not be judged now."""
+    """Judge a check whose readings are missing, or may not be judged now; else return None."""
     if check.idle and wanted.run_alive:
         return Judgement(NA, "a run is alive")
     if readings[0] is None:
@@ -181,7 +181,7 @@ def unread(check: Check, readings: list[Reading], wanted: ExpectedHardware) -> J
 
 
 def unsupported(check: Check, wanted: ExpectedHardware) -> Judgement:
-    """The card doesn't have it: n/a, unless it is asked for."""
+    """Judge a value that the card doesn't have: n/a, unless it was ordered."""
     asked = [str(getattr(wanted, key)) for key in check.asks if getattr(wanted, key)]
     if not asked:
         return Judgement(NA, "not told by this card")
@@ -190,7 +190,7 @@ def unsupported(check: Check, wanted: ExpectedHardware) -> Judgement:
 
 
 def failed_reading(check: Check, failed: list[int]) -> Judgement:
-    """NVML failed: a card that is sick is judged by `answers` alone."""
+    """Judge a reading for which NVML failed; a sick card is judged only by `answers`."""
     if SICK.intersection(failed) or check.reads[0] in VITAL:
         return Judgement(NA, "the card doesn't answer")
     says = f"its {check.name} can't be read: NVML error {failed[0]}"
@@ -198,7 +198,7 @@ def failed_reading(check: Check, failed: list[int]) -> Judgement:
 
 
 def weighed(result: CheckResult, wanted: ExpectedHardware) -> CheckResult:
-    """A result that doesn't pass, as heavy as the profile lets it be, with the advice for that."""
+    """Give a result that doesn't pass the outcome that the profile sets, with fitting advice."""
     if result.outcome not in (WARN, RETURN):
         return result
     outcome, kept = result.outcome, result.kept
@@ -213,7 +213,7 @@ def weighed(result: CheckResult, wanted: ExpectedHardware) -> CheckResult:
 
 
 def merged(results: list[CheckResult]) -> list[dict[str, Any]]:
-    """What speaks against the box, heaviest first; said once for all GPUs that it is true of."""
+    """Return the reasons against the box, heaviest first, each once for all of its GPUs."""
     reasons: dict[CheckResult, list[int]] = {}
     for heavy in (RETURN, WARN):
         for result in results:
@@ -234,7 +234,7 @@ def merged(results: list[CheckResult]) -> list[dict[str, Any]]:
 
 
 def gpu_facts(index: int, gpu: Facts) -> dict[str, Any]:
-    """What the document has of one GPU."""
+    """Return the document's entry for one GPU."""
     memory, capability = known(gpu.get("memory")), known(gpu.get("capability"))
     return {
         "index": index,
@@ -246,11 +246,11 @@ def gpu_facts(index: int, gpu: Facts) -> dict[str, Any]:
 
 
 def error(value: Reading) -> int:
-    """NVML's code of a reading that failed, else 0."""
+    """Return NVML's code of a reading that failed, else 0."""
     code = value.get("error", 0) if isinstance(value, dict) else 0
     return code if isinstance(code, int) else 0
 
 
 def known(value: Reading) -> Reading:
-    """A reading, or None where it failed."""
+    """Return a reading, or None if it failed."""
     return None if error(value) or value == LATE else value

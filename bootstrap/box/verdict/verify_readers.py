@@ -1,8 +1,8 @@
-"""Runs the readers, all at the same time, each in a process of its own with a time limit.
+"""Run the readers, all at the same time, each in a process of its own with a time limit.
 
-They are forked: a Python that is begun anew takes longer to start than most of them to read.
+They are forked, because starting a new Python takes longer than most readers need.
 A reader that hangs is killed and abandoned, never waited for: in the kernel's D
-state even SIGKILL has no effect. What it began to read and never got is known then.
+state even SIGKILL has no effect. Its output shows which reading it never finished.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 
 from .reader_output import emit
 
-Facts = Any  # readings by key, and `gpus`: such readings by index
+Facts = Any  # readings by key, and `gpus`: the readings of each GPU by its index
 
-LATE = {"error": "late"}  # was begun, and never came
+LATE = {"error": "late"}  # was started, and never finished
 
 
 class OwnError(Exception):
-    """The check itself could not be made."""
+    """The check itself could not be run."""
 
 
 class Reader(NamedTuple):
-    """A module beside this one, the arguments of its `main`, and the seconds that it has."""
+    """A module next to this one, the arguments of its `main`, and its limit in seconds."""
 
     module: str
     arguments: Sequence[str]
@@ -37,14 +37,14 @@ class Reader(NamedTuple):
 
 
 class Child(NamedTuple):
-    """A reader at work: its process, and the pipe that it writes to."""
+    """A running reader: its process, and our end of the pipe that it writes to."""
 
     process: int
     pipe: int
 
 
 class Report(NamedTuple):
-    """What a reader reported: its facts, what it read last, is that all, was it too late."""
+    """What a reader reported: its facts, what it read last, is it complete, was it too late."""
 
     facts: Facts
     last: str
@@ -53,10 +53,10 @@ class Report(NamedTuple):
 
 
 def run(readers: Sequence[Reader]) -> list[Report]:
-    """The report of each. Raises OwnError where one failed by its own fault.
+    """Return the report of each reader. Raises OwnError if one failed by its own fault.
 
-    The one with the least time is listened to first: what the others write
-    meanwhile waits in their pipes.
+    The one with the lowest limit is read first: what the others write
+    in the meantime waits in their pipes.
     """
     started = time.monotonic()
     running = [(reader, start(reader)) for reader in readers]
@@ -66,7 +66,7 @@ def run(readers: Sequence[Reader]) -> list[Report]:
 
 
 def start(reader: Reader) -> Child:
-    """Begin to read."""
+    """Start a reader."""
     ours, theirs = os.pipe()
     process = os.fork()
     if process == 0:
@@ -76,7 +76,7 @@ def start(reader: Reader) -> Child:
 
 
 def read(reader: Reader, pipe: int) -> None:
-    """The process that reads; it keeps nothing open that somebody else may wait for."""
+    """Run a reader in its process, without open files that another process may wait for."""
     try:
         os.setsid()
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -85,14 +85,14 @@ def read(reader: Reader, pipe: int) -> None:
         os.closerange(3, 256)
         sys.argv = [reader.module, *reader.arguments]  # full
         import_module(f".{reader.module}", __package__).main()
-    except BaseException as error:  # whatever it is, the parent tells it
+    except BaseException as error:  # the parent reports it, whatever it is
         emit(None, "failed", f"{type(error).__name__}: {error}")
-    finally:  # where the parent is gone, too, this never goes on as it would
+    finally:  # even if the parent is gone, never continue with its code
         os._exit(0)
 
 
 def finish(reader: Reader, child: Child, started: float) -> Report:
-    """Wait for its end, but not for longer than its limit."""
+    """Wait until a reader ends, but not for longer than its limit. Raises OwnError."""
     said, late = b"", True
     while late:
         left = max(0.0, started + reader.limit - time.monotonic())
@@ -109,7 +109,7 @@ def finish(reader: Reader, child: Child, started: float) -> Report:
 
 
 def assemble(lines: Iterable[bytes], *, late: bool = False) -> Report:
-    """The report in a reader's lines, as `reader_output.py` writes them."""
+    """Make the report from a reader's lines, as `reader_output.py` writes them."""
     facts: Facts = {"gpus": {}}
     last, whole = "its start", False
     for line in lines:

@@ -1,8 +1,8 @@
 """The table of checks, the weightiest first in each of its parts.
 
-`WHOLE_CHECKS` concern all GPUs together, `GPU_CHECKS` each of them, `BOX_CHECKS` what stands
-around them. A profile weighs each by its name. The compact script is without the lines that
-end in `# full`, and so judges by the weightiest alone.
+`WHOLE_CHECKS` concern all GPUs together, `GPU_CHECKS` each of them, `BOX_CHECKS` the machine and
+network around them. A profile weighs each by its name. The compact script lacks the lines that
+end in `# full`, and so has only the weightiest checks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOX_CHECKS += (*MACHINE_CHECKS, *NETWORK_CHECKS)  # full
 OF_GPUS = (*WHOLE_CHECKS, *GPU_CHECKS)
 # Whether there are GPUs that can be read, and whether each answers: judged before any check.
 ALWAYS = ("gpu", "answers")
-# What `smoke.py` tries, judged by `smoke_judge.py`; the first is the trying itself.
+# What `smoke.py` tests, judged by `smoke_judge.py`; the first is the test itself.
 SMOKE = (
     *("smoke", "smoke-memory", "smoke-product", "smoke-stable"),
     *("smoke-speed", "smoke-memory-speed", "smoke-bus", "smoke-throttling"),

@@ -1,4 +1,4 @@
-"""What a README and run scripts say to type: what to install and what to run. Nothing is run."""
+"""Find install and run commands in a README and in run scripts. Nothing is run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PYTHON = re.compile(r"(?:\.?[\w./-]*/)?python[0-9.]*")
 _FILLED_IN = re.compile(r"(?i:path[/_]to|<[^>]*>|\.\.\.|\byour)|\{[^}]*\}|[$]|^[A-Z]$")
 _NODES = re.compile(r"--(?:node[-_]rank|master[-_]addr|machine[-_]rank)|--nnodes[= ](?!1\b)")
 _LAUNCHERS = {"torchrun", "deepspeed"}
-# Options of a launcher that say how many GPUs there are: the box has others.
+# A launcher's options for the number of GPUs: replaced or dropped, since the box's may differ.
 _GPUS = re.compile(r"--nproc[-_]per[-_]node(=.*)?")
 _COUNTS = re.compile(r"--(?:num_processes|num_gpus|num_machines|master[-_]port)(=.*)?")
 _VALUED = {"-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-c", "--constraint"}
@@ -46,10 +46,10 @@ class ScriptCommand:
 
     file: str
     script: str
-    """Its path from the top."""
+    """Its path from the repository's root."""
     words: tuple[str, ...]
     unfilled: tuple[str, ...] = ()
-    """Words that stand for something that the reader puts in."""
+    """Placeholders that the reader has to fill in."""
 
     @property
     def text(self) -> str:
@@ -58,20 +58,20 @@ class ScriptCommand:
 
     @property
     def arguments(self) -> str:
-        """What follows the script, for a look at its words."""
+        """The words after the first, as one text."""
         return " ".join(self.words[1:])
 
 
 @dataclass
 class Said:
-    """What files of a repository say to type, in their order."""
+    """The commands in a repository's files, in their order."""
 
     installs: list[Install] = field(default_factory=list)
     runs: list[ScriptCommand] = field(default_factory=list)
 
 
 def read(root: Path) -> Said:
-    """What the README says, then what run scripts do."""
+    """Collect the commands of the README, then those of run scripts."""
     said = Said()
     top = sorted(files.inside(root), key=lambda path: len(path.name))
     for path in [path for path in top if path.name.lower().startswith("readme")][:1]:
@@ -84,7 +84,7 @@ def read(root: Path) -> Said:
 
 
 def _lines_of_page(page: str, root: Path) -> Iterator[tuple[str, str]]:
-    """Lines of code with the folder that they are typed in: blocks, and words in backticks."""
+    """Yield (folder, line) for code blocks and inline code; `cd` in a block sets the folder."""
     block, folder = False, ""
     for line in _CONTINUED.sub(" ", page).splitlines():
         if _FENCE.match(line):
@@ -117,7 +117,7 @@ def _take(said: Said, root: Path, file: str, folder: str, line: str) -> None:
 
 
 def _without_wrapping(words: list[str]) -> list[str]:
-    """Without variables, `sudo`, `uv run` and the like before a command, and what follows it."""
+    """Remove variables, `sudo`, `uv run` and the like before a command, and what follows it."""
     for at, word in enumerate(words):
         if word in ("|", "&", "||") or re.match(r"\d?>|&>", word):
             words = words[:at]
@@ -181,7 +181,7 @@ def _arguments(file: str, words: list[str], *, own: bool) -> Install:
 
 
 def _run(root: Path, file: str, folder: str, words: list[str]) -> ScriptCommand | None:
-    """A command that runs a script which is there; None for any other."""
+    """Return the command if it runs an existing script on one node, else None."""
     launched = words[0] in _LAUNCHERS or words[:2] == ["accelerate", "launch"]
     if not launched and not _PYTHON.fullmatch(words[0]):
         return None
@@ -215,7 +215,7 @@ def _path_of(words: list[str], at: int) -> str:
 
 
 def _for_any_box(words: list[str]) -> list[str]:
-    """A launcher's words, for as many GPUs as the box has."""
+    """Return a launcher's words, changed to use as many GPUs as the box has."""
     found, skipped = list[str](), False
     for word in words:
         if skipped:

@@ -1,5 +1,4 @@
-"""What a repository declares that it needs: requirements files, pyproject.toml, uv.lock, setup.py,
-Pipfile, environment.yml."""
+"""Read dependencies from requirements*.txt, pyproject.toml, uv.lock, setup.*, Pipfile and conda."""
 
 from __future__ import annotations
 
@@ -31,9 +30,9 @@ class Declared(NamedTuple):
     file: str
     requirements: tuple[str, ...] = ()
     python: str = ""
-    """Versions of Python, as in `>=3.10`, or a version."""
+    """A version of Python, or a range such as `>=3.10`."""
     left_out: tuple[str, ...] = ()
-    """What no index of Python packages is known to have."""
+    """Packages of conda that no Python package index is known to have."""
 
 
 class Project(NamedTuple):
@@ -51,7 +50,7 @@ class Project(NamedTuple):
 
 
 def requirement_files(root: Path) -> list[str]:
-    """Requirements files, the likelier first: at the top, short names, none of a test or a lint."""
+    """Return requirements files, likeliest first (at the root, short names); none for tests."""
     found = [
         path.relative_to(root)
         for path in files.below(root, 1)
@@ -63,7 +62,7 @@ def requirement_files(root: Path) -> list[str]:
 
 
 def with_includes(root: Path, file: str, depth: int = 8) -> Declared:
-    """What a requirements file asks for, with the files that it includes."""
+    """Return what a requirements file asks for, with the files that it includes."""
     text = files.text(root / file)
     found = [each.strip() for each in _REQUIRED.findall(text)]
     for name in _INCLUDE.findall(text) if depth else ():
@@ -93,7 +92,7 @@ def project(root: Path) -> Project:
 
 
 def setup_py(root: Path) -> Declared | None:
-    """What setup.py asks for, where it says so in plain lists. It is not run."""
+    """Return what setup.py asks for, as far as it has plain lists. It is not run."""
     source = files.text(root / "setup.py", files.LARGEST_SCRIPT)
     if not source:
         return None
@@ -142,7 +141,7 @@ def pipfile(root: Path) -> Declared | None:
 
 
 def conda(root: Path) -> Declared | None:
-    """What an environment.yml asks for, by the names that an index of Python packages has."""
+    """Return what an environment.yml asks for, under the names that a Python package index has."""
     for name in CONDA_FILES:
         needs = files.yaml(root / name).get("dependencies")
         if isinstance(needs, list):
@@ -169,7 +168,7 @@ def _conda(file: str, needs: list[Any]) -> Declared:
 
 
 def _pip_version(version: str) -> str:
-    """conda's `=1.2` means any 1.2; its third part names a build."""
+    """Convert a conda version: its `=1.2` means any 1.2, and its third part names a build."""
     version = version.replace(" ", "")
     if not version.startswith("=") or version.startswith("=="):
         return version if version[:1] in tuple("=<>!~") else (f"=={version}" if version else "")
@@ -178,12 +177,12 @@ def _pip_version(version: str) -> str:
 
 
 def locked(lock: str) -> set[str]:
-    """The packages of a uv.lock, as names are compared."""
+    """Return the normalized names of the packages in a uv.lock."""
     return {same(name) for name in _LOCKED.findall(lock)}
 
 
 def torch_extras(lock: str) -> tuple[str, ...]:
-    """The project's own extras that bring torch, where the project alone does not."""
+    """Return the project's extras that bring torch, if the project alone does not."""
     own = next((part for part in lock.split("[[package]]") if _OWN_PACKAGE.search(part)), "")
     always, _, extras = own.partition("[package.optional-dependencies]")
     extras = extras.partition("\n[")[0]
@@ -193,12 +192,12 @@ def torch_extras(lock: str) -> tuple[str, ...]:
 
 
 def names(requirements: Iterable[str]) -> set[str]:
-    """The packages of some requirements, as names are compared."""
+    """Return the normalized names of the packages in some requirements."""
     return {name_of(each) for each in requirements} - {""}
 
 
 def torch_version(requirements: Iterable[str]) -> tuple[int, int] | None:
-    """The newest torch that these allow, where they name one."""
+    """Return the upper bound of these requirements for torch, if they have one."""
     for each in requirements:
         bound = re.search(r"(?:==|<=|<|~=)\s*(\d+)\.(\d+)", each)
         if name_of(each) == "torch" and bound:

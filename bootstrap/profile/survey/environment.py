@@ -1,4 +1,4 @@
-"""What an environment can be made of, as a repository shows it: each part with its reason."""
+"""Work out an environment from the files of a repository, each part with its reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bootstrap.profile.survey import commands, declared, files, scripts
 from bootstrap.profile.survey.packages import is_known, name_of, same
 from bootstrap.profile.values import EXTRA, INDEX_URL, PYTHON, REPO_PATH, REQUIREMENT
 
-# A Python that the wheels of an older torch, and of what was new with it, are for.
+# A Python for which an older torch, and packages of the same age, have wheels.
 _PYTHON_OF_TORCH = {(1, 12): "3.10", (1, 13): "3.10", (2, 0): "3.10", (2, 1): "3.10"}
 _PYTHON_OF_TORCH |= {(2, 2): "3.11", (2, 3): "3.11", (2, 4): "3.11"}
 
@@ -27,14 +27,14 @@ class Reasoned:
 
 @dataclass(frozen=True)
 class Environment:
-    """Where packages come from, and what is known to be among them."""
+    """Where packages come from, and which ones are known to be among them (`names`)."""
 
     names: frozenset[str] = frozenset()
     lock: str | None = None
     requirements: tuple[str, ...] = ()
     why: str = ""
     project: bool = False
-    """Whether the project's own dependencies are taken, as pyproject.toml has them."""
+    """Whether the dependencies in pyproject.toml are installed."""
     python: Reasoned | None = None
     requires_python: str | None = None
     torch_extras: tuple[str, ...] = ()
@@ -43,12 +43,12 @@ class Environment:
     index: tuple[Reasoned, ...] = ()
     last: tuple[Reasoned, ...] = ()
     conda: Reasoned | None = None
-    """The file to build by conda's packages, where an index of Python packages won't do."""
+    """The file to build from conda's packages, if a Python package index does not have them all."""
     remarks: tuple[str, ...] = ()
 
 
 def find_environment(root: Path, said: commands.Said, brought: scripts.Imported) -> Environment:
-    """What the repository at `root` is to have; `brought` is what its training imports."""
+    """Return the environment of the repository at `root`; `brought`: what its training imports."""
     project, lock = declared.project(root), files.text(root / "uv.lock", files.LARGEST)
     has_lock = (root / "uv.lock").is_file()
     listed, why = ((), "") if has_lock else _requirement_files(root, said)
@@ -89,7 +89,7 @@ def find_environment(root: Path, said: commands.Said, brought: scripts.Imported)
 
 
 def _by_conda(other: declared.Declared) -> Reasoned | None:
-    """An environment.yml that asks for more than an index of Python packages has."""
+    """Return an environment.yml that asks for more than a Python package index has."""
     beyond = [each for each in other.left_out if not _OF_TORCH.fullmatch(each)]
     if not beyond or other.file not in declared.CONDA_FILES:
         return None
@@ -112,14 +112,14 @@ def _names(requirements: Iterable[str]) -> set[str]:
 
 
 def _of_other(other: declared.Declared, said: commands.Said, own: str) -> list[Reasoned]:
-    """What a file asks for that neither uv nor pip reads; without one, what a page installs."""
+    """Return what a file that uv and pip can't read asks for; without one, what a page installs."""
     if other.file:
         return [Reasoned(each, f"{other.file} asks for it") for each in other.requirements]
     return _of_installs(said, own)
 
 
 def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Reasoned, ...]]:
-    """What is installed at once, and what is built afterwards, with what is there then."""
+    """Split into packages installed together, and those built last with the others present."""
     plain = [Reasoned(_plain_requirement(each.value), each.why) for each in packages]
     fitting = [each for each in plain if fits(REQUIREMENT, each.value)]
     last = [each for each in fitting if name_of(each.value) == "flash-attn"]
@@ -130,14 +130,14 @@ def _in_order(packages: list[Reasoned]) -> tuple[tuple[Reasoned, ...], tuple[Rea
 
 
 _OTHERS = (declared.conda, declared.pipfile, declared.setup_py, declared.setup_cfg)
-# What conda's channels call the build of torch: that comes by the box's driver.
+# Conda's packages for the build of torch, which boxstrap chooses by the box's driver instead.
 _OF_TORCH = re.compile(r"pytorch-(?:cuda|mutex)|cudatoolkit|cudnn|cuda(?:-\w+)*|cpuonly|mkl|blas")
 _NAMED = 3
 _FOR_FLASH_ATTN = ("setuptools", "wheel", "packaging", "psutil", "ninja")
 
 
 def _requirement_files(root: Path, said: commands.Said) -> tuple[tuple[str, ...], str]:
-    """The files to install from: at the top, as a page says, or the likeliest elsewhere."""
+    """Return the files to install from, and why: at the root, named by a page, or the likeliest."""
     if (root / "requirements.txt").is_file():
         return ("requirements.txt",), "at the top"
     for install in said.installs:
@@ -151,7 +151,7 @@ def _requirement_files(root: Path, said: commands.Said) -> tuple[tuple[str, ...]
 
 
 def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
-    """What a page says to install, where no file says it."""
+    """Return what a page says to install, if no file declares it."""
     return [
         Reasoned(each, f"{install.file} installs it")
         for install in said.installs
@@ -163,7 +163,7 @@ def _of_installs(said: commands.Said, own: str) -> list[Reasoned]:
 def _of_imports(
     said: commands.Said, brought: scripts.Imported, names: set[str]
 ) -> Iterator[Reasoned]:
-    """What the training imports and nothing installs, where its package is known or a page's."""
+    """Yield what training imports but nothing installs, if its package is known or on a page."""
     named = {name_of(each): each for install in said.installs for each in install.packages}
     for package, where in {**brought.packages, **brought.unknown}.items():
         known = package if is_known(package) else named.get(same(package), "")
@@ -172,7 +172,7 @@ def _of_imports(
 
 
 def _plain_requirement(text: str) -> str:
-    """Without a marker; an address of a repository with its name before it."""
+    """Drop a marker; put the name of a repository before its address."""
     text = text.partition(";")[0].strip()
     address = re.fullmatch(
         r"git\+https://\S+?/([\w.-]+?)(?:\.git)?(?:@[\w./-]+)?(?:#egg=([\w.-]+))?", text
@@ -187,7 +187,7 @@ def _once(each: list[Reasoned]) -> tuple[Reasoned, ...]:
 def _extras(
     said: commands.Said, torch: tuple[str, ...], project: declared.Project, *, named: bool
 ) -> Iterator[Reasoned]:
-    """The extra that brings torch, and those that a page installs first."""
+    """Yield the extra that brings torch; without one, those that a page installs first."""
     if torch:
         gpu = [name for name in torch if re.search(r"gpu|cuda|cu\d", name)]
         others = "" if len(torch) == 1 else f", as in {' and '.join(torch)}"
@@ -200,7 +200,7 @@ def _extras(
 
 
 def _indexes(said: commands.Said) -> Iterator[Reasoned]:
-    """Further indexes; which build of torch fits is known on the box alone."""
+    """Yield further indexes but torch's: which of its builds fits is only known on the box."""
     for install in said.installs:
         for address in install.indexes:
             if "download.pytorch.org" not in address and fits(INDEX_URL, address):
@@ -208,7 +208,7 @@ def _indexes(said: commands.Said) -> Iterator[Reasoned]:
 
 
 def _python(root: Path, asked: str, torch: tuple[int, int] | None) -> Reasoned | None:
-    """The version to have, where one is named or only some have wheels."""
+    """Return the Python to use, if one is named or torch has wheels only for older ones."""
     named = files.text(root / ".python-version").strip()
     if fits(PYTHON, named):
         return Reasoned(named, "from .python-version")

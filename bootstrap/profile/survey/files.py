@@ -1,4 +1,4 @@
-"""The files of a repository, read within limits."""
+"""Read the files of a repository, within limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_THEIRS = {"site-packages", "node_modules", "tests", "test", "docs", "build"
 
 
 def text(path: Path, largest: int = LARGEST_READ) -> str:
-    """The begin of a file as text; "" where there is none that can be read."""
+    """Return the start of a file as text, or "" if it can't be read."""
     with contextlib.suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
@@ -26,7 +26,7 @@ def text(path: Path, largest: int = LARGEST_READ) -> str:
 
 
 def inside(folder: Path) -> list[Path]:
-    """What lies in a folder and is not hidden, sorted."""
+    """Return the entries of a folder that are not hidden, sorted."""
     try:
         found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except OSError:
@@ -35,7 +35,7 @@ def inside(folder: Path) -> list[Path]:
 
 
 def below(folder: Path, depth: int) -> Iterator[Path]:
-    """The files in a folder and `depth` folders down: those at the top first."""
+    """Yield the files in a folder and up to `depth` folders down, those at the top first."""
     entries = inside(folder)
     yield from (path for path in entries if path.is_file())
     for path in entries if depth else ():
@@ -45,12 +45,12 @@ def below(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """A TOML file; {} where there is none that can be read."""
+    """Read a TOML file; {} if that is not possible."""
     return parse_toml(text(path, LARGEST_SCRIPT))
 
 
 def parse_toml(written: str) -> dict[str, Any]:
-    """What TOML says; {} where that can't be read."""
+    """Parse TOML; {} if it is not valid."""
     reader = import_module("tomllib" if sys.version_info >= (3, 11) else "pip._vendor.tomli")
     try:
         found: dict[str, Any] = reader.loads(written)
@@ -60,7 +60,7 @@ def parse_toml(written: str) -> dict[str, Any]:
 
 
 def yaml(path: Path) -> dict[str, Any]:
-    """A YAML file; {} where there is none that can be read as a mapping."""
+    """Read a YAML file; {} if it can't be read as a mapping."""
     from yaml import YAMLError, safe_load
 
     try:

@@ -1,13 +1,13 @@
-"""Which package a module comes from, where that is well known; and how names are compared.
+"""Map well-known modules to their packages, and normalize the names of packages.
 
-A module that nobody knows gets no package: whoever took its name on an index could be anybody.
+An unknown module gets no package: anybody may have registered its name on an index.
 """
 
 from __future__ import annotations
 
 import re
 
-# Modules whose package is called otherwise.
+# Modules whose package has another name.
 _OTHERS = {
     "PIL": "pillow",
     "attr": "attrs",
@@ -43,11 +43,11 @@ _SAME = """
     ultralytics vllm wandb webdataset xformers zarr zstandard
 """.split()  # noqa: SIM905 - a list for people
 PACKAGES = {name: name.replace("_", "-") for name in _SAME} | _OTHERS
-PACKAGES |= {"torch.utils.tensorboard": "tensorboard"}  # nothing requires it for torch
+PACKAGES |= {"torch.utils.tensorboard": "tensorboard"}  # torch does not require it
 PACKAGES |= {"pytorch_lightning": "pytorch-lightning", "open_clip": "open-clip-torch"}
 _KNOWN = {re.sub(r"[-_.]+", "-", name).lower() for name in PACKAGES.values()}
 
-# conda's names of what an index of Python packages calls otherwise.
+# Conda's names of packages that have another name on a Python package index.
 CONDA = {
     "faiss-gpu": "faiss-cpu",
     "opencv": "opencv-python",
@@ -60,16 +60,16 @@ CONDA = {
 
 
 def same(name: str) -> str:
-    """A package's name as all spellings of it are compared (PEP 503)."""
+    """Return the normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def is_known(name: str) -> bool:
-    """Whether a package of this name is one that trainings use."""
+    """Whether this is a well-known package that trainings use."""
     return same(name) in _KNOWN
 
 
 def name_of(requirement: str) -> str:
-    """The package that a requirement is about, as names are compared."""
+    """Return the normalized name of a requirement's package, or ""."""
     found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", requirement)
     return same(found[1]) if found else ""

@@ -1,5 +1,5 @@
-"""The Python of a repository: scripts that may be the training, what they and notebooks import,
-where they write. Read as text; nothing of it is run."""
+"""Find scripts that may be the training, what they and notebooks import, and where they write.
+They are read as text and never run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WRITES = (
 )
 _TOLD = re.compile(rf"(?:--{_FOLDER}|--out(?:put)?|\s-o)[= ]'?([\w.,+@/-]+)")
 LIKELY = 40
-"""The score from which on a script is taken for the training."""
+"""The least score of a script that is taken for the training."""
 
 
 class TrainingCandidate(NamedTuple):
@@ -50,18 +50,18 @@ class TrainingCandidate(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What a script imports, itself and through modules of the repository."""
+    """What a script imports, directly and through modules of the repository."""
 
     packages: dict[str, str]
-    """Package and the file that imports it."""
+    """Packages, each with the file that imports it."""
     unknown: dict[str, str]
-    """Modules that nobody here knows the package of, and the file."""
+    """Modules whose package is not known, each with the file that imports it."""
     folders: tuple[str, ...]
-    """Folders of the repository from which modules come beside the script's own, by their paths."""
+    """Paths of folders in the repository, other than the script's own, that modules come from."""
 
 
 def candidates(root: Path, said_to_run: Iterable[str]) -> list[TrainingCandidate]:
-    """What may be the training, the likeliest first. `said_to_run`: scripts that a page names."""
+    """Return possible trainings, likeliest first; `said_to_run` are scripts that a page names."""
     named = list(dict.fromkeys(said_to_run))
     found = []
     scripts = [path for path in files.below(root, _DEEPEST) if path.suffix == ".py"]
@@ -100,7 +100,7 @@ def _score_of_name(name: str) -> int:
 
 
 def imported(root: Path, script: str) -> Imported:
-    """What must be there for the script to start: imports that no `except` catches."""
+    """Return what the script needs to start: imports whose failure no `except` catches."""
     packages, unknown, folders = dict[str, str](), dict[str, str](), list[str]()
     waiting, seen = [root / script], {root / script}
     home = (root / script).parent
@@ -126,7 +126,7 @@ def imported(root: Path, script: str) -> Imported:
 
 
 def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
-    """The folder that a module of the repository comes from, and its files; none of others."""
+    """Return the folder and files of a module of the repository; no files for other modules."""
     parts = module.split(".")
     for home in homes:
         found = []
@@ -135,7 +135,7 @@ def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
             found += [
                 each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()
             ]
-        # A folder of outputs may be called as a package is.
+        # A folder of outputs may have the name of a package.
         folder = home / parts[0]
         if found or any(folder.glob("*.py")) or (folder.is_dir() and parts[0] not in PACKAGES):
             return home, found or [folder]
@@ -143,7 +143,7 @@ def _at_home(module: str, homes: Iterable[Path]) -> tuple[Path, list[Path]]:
 
 
 def _modules(path: Path, *, own: bool) -> list[str]:
-    """The modules that a file imports as it is loaded; a script's own functions count too."""
+    """Return the modules that a file imports when loaded; with `own`, in its functions too."""
     source = files.text(path, files.LARGEST_SCRIPT)
     try:
         with warnings.catch_warnings():
@@ -159,7 +159,7 @@ def _imports(node: ast.AST, *, inner: bool) -> Iterator[str]:
         if isinstance(child, ast.Import):
             yield from (each.name for each in child.names)
         elif isinstance(child, ast.ImportFrom):
-            # A relative one is found beside the file by its last name.
+            # A relative import is looked up next to the file, by its name without dots.
             module = child.module or ""
             yield from [module] if module else (each.name for each in child.names)
         elif isinstance(child, ast.Try) and _catches_imports(child):
@@ -178,7 +178,7 @@ def _catches_imports(node: ast.Try) -> bool:
 
 
 def outputs(root: Path, script: str, command: str) -> list[str]:
-    """Folders that a command says it writes to, or that the script names as its default."""
+    """Return up to three folders that a command names for output, else the script's defaults."""
     told = _TOLD.findall(command)
     named = [word for word in command.split() if word.endswith(".py")]
     for path in dict.fromkeys([*(word for word in named if word != script), script]):
@@ -189,14 +189,14 @@ def outputs(root: Path, script: str, command: str) -> list[str]:
 
 
 def reads_variables(root: Path, script: str) -> list[str]:
-    """Variables with keys and tokens that a script asks its environment for."""
+    """Return the environment variables with keys or tokens that a script reads."""
     source = files.text(root / script, files.LARGEST_SCRIPT)
     found = re.findall(r"environ(?:\.get\(|\[)[\"']([A-Z][A-Z0-9_]*(?:KEY|TOKEN))[\"']", source)
     return list(dict.fromkeys(found))
 
 
 def notebook_imports(root: Path) -> Iterator[tuple[str, str]]:
-    """Notebook and module, for the notebooks at the top and one folder down."""
+    """Yield (notebook, module) for the notebooks at the root and one folder down."""
     for path in files.below(root, 1):
         if path.suffix == ".ipynb":
             for module in _IMPORT.findall("\n".join(_cells(files.text(path, files.LARGEST)))):
