@@ -46,7 +46,7 @@ musl | the box's C library is musl, as on Alpine; PyTorch and uv are built for g
 clock-off | the box's clock is days off, so certificates will be refused | set its clock, or return it
 
 # shell
-secret-gone | a secret that the box had was taken from it meanwhile | run the same command again: it is sent then
+secret-gone | a secret was removed from the box in the meantime | run the same command again: it is sent then
 
 # tools
 dpkg-locked | another run of the package manager (process {pid}) holds dpkg's lock | wait for it to end (the step's log names it), then run again

@@ -68,7 +68,7 @@ def load_profile(options: BoxOptions, *, kinds: Collection[Takes] = EVERYTHING) 
     takings = find_takings(loaded, _roots(options), kinds)
     before = agreed(takings.root) if takings else frozenset[Taking]()
     if takings and not before.issuperset(takings.each):
-        takings = _without_the_own_repository(takings, options.place)
+        takings = _without_own_repository(takings, options.place)
         if not before.issuperset(takings.each):
             _ask(takings, before, options.consent, find.label(loaded.layers[0].path))
             agree(takings)
@@ -115,7 +115,7 @@ def _roots(options: BoxOptions) -> list[Path]:
     return [root for root in roots if root]
 
 
-def _without_the_own_repository(takings: Takings, place: Path) -> Takings:
+def _without_own_repository(takings: Takings, place: Path) -> Takings:
     """Drop the current repository's own address: naming it takes no other repository."""
     if not any(each.kind is Takes.REPOSITORY for each in takings.each):
         return takings

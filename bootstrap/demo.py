@@ -14,16 +14,16 @@ from bootstrap.setup.result import SetupResult
 from bootstrap.setup.sequence import run_setup
 from bootstrap.ui.reporter import Reporter
 
-_BARELY = ("--quiet", "--no-verify", "--no-gpg-sign")
+_COMMIT_OPTIONS = ("--quiet", "--no-verify", "--no-gpg-sign")
 _COMMITTER = ("-c", "user.name=boxstrap demo", "-c", "user.email=demo@example.org")
 
 
 def run_demo(reporter: Reporter) -> SetupResult:
     """Run a real setup on this machine. Raises what a setup raises."""
-    _leave_their_settings_alone()
+    _ignore_git_settings()
     folder = state_dir() / "demo"
     repository = _repository(folder / "repository")
-    reporter.note("demo", f"everything lies in {folder}; delete it when you like")
+    reporter.note("demo", f"everything is in {folder}; delete it when you like")
     request = SetupRequest(
         host=LOCAL,
         profile="demo",
@@ -34,7 +34,7 @@ def run_demo(reporter: Reporter) -> SetupResult:
     return run_setup(request, reporter)
 
 
-def _leave_their_settings_alone() -> None:
+def _ignore_git_settings() -> None:
     """Ignore the user's git settings (signing, templates, another repository), also on the box."""
     for name in [name for name in os.environ if name.startswith(("GIT_", "BASH_ENV"))]:
         del os.environ[name]
@@ -50,7 +50,7 @@ def _repository(folder: Path) -> Path:
             run(own, "init", "--quiet", "--template=", "--initial-branch=main")
         run(own, "add", "--all")
         if run(own, "status", "--porcelain"):
-            run(own, *_COMMITTER, "commit", *_BARELY, "-m", "Fit a straight line")
+            run(own, *_COMMITTER, "commit", *_COMMIT_OPTIONS, "-m", "Fit a straight line")
     except GitError as failure:
         raise broken(folder, failure) from failure
     return folder

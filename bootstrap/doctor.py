@@ -104,7 +104,7 @@ def _guard() -> Finding:
         "guard",
         passed,
         f"{says} at the lease of {names}",
-        "Nothing on these boxes holds their lease. Let cron call, each five minutes: "
+        "Nothing on these boxes holds their lease. Let cron call every five minutes: "
         "boxstrap guard --once",
     )
 

@@ -169,7 +169,7 @@ def _for_door(request: SetupRequest, reporter: Reporter, provider: str) -> tuple
             )
     here, snapshot, source = resolve_source(profile, request)
     if here is not None and snapshot is not None and not request.committed_only:
-        _stays_here(here, snapshot)
+        _check_nothing_left_behind(here, snapshot)
     if here is not None and not (profile.git.url and here.bare):  # a mirror has what its host has
         _is_on_the_host(here)
     if here is not None:
@@ -201,7 +201,7 @@ def _warn_of_dependencies(
         )
 
 
-def _stays_here(here: LocalRepository, snapshot: Snapshot) -> None:
+def _check_nothing_left_behind(here: LocalRepository, snapshot: Snapshot) -> None:
     """Raise UsageError if the commit alone is less than the work on this machine."""
     from bootstrap.repo.names import shown
     from bootstrap.repo.snapshot import take_snapshot

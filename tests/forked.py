@@ -220,7 +220,7 @@ def _import_all() -> None:
     import_module("bootstrap.render.compact").files()
     import_module("bootstrap.render.script").bare_box_files()
     import_module("bootstrap.protocol.transfer").box_program()
-    import_module("bootstrap.protocol.query").NOTHING_THERE.variables()
+    import_module("bootstrap.protocol.query").NO_REDACTION.variables()
 
 
 def _begin(argv: list[str], cwd: str, env: dict[str, str], *fds: int) -> NoReturn:
@@ -259,13 +259,13 @@ def _become(argv: list[str], cwd: str, env: dict[str, str]) -> None:
 
 def _be_inv() -> NoReturn:
     """Invoke's own program, which ends as Python does."""
-    from bootstrap.tasks.program import become_ours
+    from bootstrap.tasks.program import use_box_program
 
     code: str | int | None = 0
     try:
         program = import_module("invoke.main").program
         # As these do when `tasks.py` imports them.
-        become_ours(import_module("bootstrap.tasks").FAMILIES)
+        use_box_program(import_module("bootstrap.tasks").FAMILIES)
         program.run()
     except SystemExit as end:
         code = end.code

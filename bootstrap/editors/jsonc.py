@@ -66,7 +66,7 @@ def with_value(text: str, path: Sequence[str], value: Value) -> str:
     rest = list(path)
     while rest:
         if not isinstance(node.value, dict):
-            raise JsoncError("something else than an object is there")
+            raise JsoncError("the value there is not an object")
         inner = node.members.get(rest[0])
         if inner is None:
             new: Value = value
@@ -86,7 +86,7 @@ def with_item(text: str, path: Sequence[str], item: Value) -> str:
     if node is None:
         return with_value(text, path, [item])
     if not isinstance(node.value, list):
-        raise JsoncError("something else than a list is there")
+        raise JsoncError("the value there is not a list")
     if item in node.value:
         return text
     return _checked(_insert(text, node, "", item), path, [*node.value, item])

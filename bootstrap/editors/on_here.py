@@ -11,7 +11,7 @@ from bootstrap.sshconfig.userfile import LeftAloneError, UserFile
 _PLATFORM, _EXTENSIONS = "remote.SSH.remotePlatform", "remote.SSH.defaultExtensions"
 
 
-def tell_editor(editor: Editor, host: str, windows_home: Path | None = None) -> str:
+def update_user_settings(editor: Editor, host: str, windows_home: Path | None = None) -> str:
     """Set in the user's settings that `host` runs Linux, and which extensions it needs.
 
     Returns the reason for a failure; "" on success, or if the editor was never started here.

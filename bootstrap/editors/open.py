@@ -10,7 +10,7 @@ from pathlib import Path
 from bootstrap.editors import jsonc, on_box
 from bootstrap.editors.editors import EDITORS, Editor, authority_of, folder_uri
 from bootstrap.editors.needs import Lack, lacks
-from bootstrap.editors.on_here import tell_editor
+from bootstrap.editors.on_here import update_user_settings
 from bootstrap.errors import UsageError
 from bootstrap.link.handle import BoxHandle, BoxOptions
 from bootstrap.link.tunnel import forwards
@@ -82,7 +82,7 @@ def _prepare_here(editor: Editor, host: str, screen: Screen) -> None:
         except wsl.NoWindowsError as error:
             screen.warn(f"{editor.title}'s settings were not found: {error}")
             return
-    trouble = tell_editor(editor, host, windows_home)
+    trouble = update_user_settings(editor, host, windows_home)
     if trouble:
         screen.warn(trouble)
 

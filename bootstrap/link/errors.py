@@ -33,7 +33,7 @@ class LinkLost(UnreachableError):  # noqa: N818 - a name of the contract
         super().__init__(
             why,
             where=label,
-            hint="What runs on the box goes on. Run the same command again to follow it.",
+            hint="What runs on the box continues. Run the same command again to follow it.",
         )
 
 
@@ -68,9 +68,10 @@ def closed_early(endpoint: Endpoint, proxy_said: str | None, seen: float = 0.0) 
     """Return the error for an end before the greeting; `proxy_said`: errors of a proxy command."""
     if proxy_said is not None:
         return UnreachableError(
-            f"the way to it failed: {proxy_said or 'the proxy command ended without a word.'}",
+            f"the connection through the proxy failed: "
+            f"{proxy_said or 'the proxy command printed no error.'}",
             where=endpoint.address,
-            hint=f"Try the way by itself: ssh {endpoint.alias}",
+            hint=f"Try it with OpenSSH: ssh {endpoint.alias}",
         )
     return LoginBroken(
         "it closed the connection before any login.",

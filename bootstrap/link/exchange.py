@@ -47,7 +47,7 @@ _HINTS = (
     ("tmux", _TMUX),
 )
 _DEFAULT_HINT = (
-    "Something on the box answers in the place of a shell. Log in with ssh and look at its "
+    "Something on the box answers instead of a shell. Log in with ssh and look at its "
     "rc files (~/.bashrc and the like)."
 )
 
@@ -220,7 +220,7 @@ class AnswerStream:
         while self._mark is not None:
             piece = self._stream.read(n)
             if self._is_late:
-                raise self._no_answer(f"it began no answer within {BEGIN_S:g} s.")
+                raise self._no_answer(f"it did not start to answer within {BEGIN_S:g} s.")
             if not piece:
                 self._timer.cancel()
                 return b""

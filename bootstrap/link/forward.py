@@ -36,7 +36,8 @@ def parse_forward(text: str) -> Forward:
         raise UsageError(f"{text!r} is no port to open a tunnel to.", hint=_FORMS)
     if found["bind"] not in _HERE_ALONE:
         raise UsageError(
-            f"{text}: a tunnel of boxstrap is open to this machine alone, not on {found['bind']}.",
+            f"{text}: boxstrap opens tunnels only on this machine's loopback, not on "
+            f"{found['bind']}.",
             hint="ssh itself opens it there: ssh -g -L …",
         )
     port = _port(text, found["there"])

@@ -143,7 +143,7 @@ class BoxHandle:
     def _not_kept(self, why: str) -> None:
         if not self._unwritten:
             self._unwritten = True
-            self.say(f"what is new of this box is not kept: {why}")
+            self.say(f"this box's record can't be saved: {why}")
 
     def _reached(self, known: KnownBox) -> KnownBox:
         """Note time and route of the login; via boxstrap's own ssh entry the route is known."""
@@ -174,7 +174,7 @@ def find_box(  # noqa: PLR0913
     target, box = registry.lookup(options.host or _only_box(repo_key).name)
     if target.forwards and options.host == target.text and not opens_forwards:
         forwards = " ".join(f"-L {each}" for each in target.forwards)
-        say(f"{forwards} is not opened by this command; it is by: boxstrap tunnel --host …")
+        say(f"this command doesn't open {forwards}; use: boxstrap tunnel --host …")
     if target.is_local:
         box = record.by_name(LOCAL) or KnownBox(LOCAL, LOCAL, created=time.time())
         return BoxHandle(options, target, box, None, say)

@@ -17,7 +17,7 @@ from bootstrap.errors import HostKeyError, UsageError, cant_write
 from bootstrap.link.known_hosts import read_known_hosts
 from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, pins_of, save_with_pin
-from bootstrap.link.registry import at, lost_half_error
+from bootstrap.link.registry import at, incomplete_record_error
 from bootstrap.link.resolve import Endpoint
 from bootstrap.public_key import PublicKey
 
@@ -48,7 +48,7 @@ class HostKeyCheck:
         self._is_new = False
         self._pinned = read_pins(box)
         if not self._pinned and box.folder.exists():
-            raise lost_half_error(box, endpoint, "pinned host key")
+            raise incomplete_record_error(box, endpoint, "pinned host key")
         name = endpoint.host_key_alias or endpoint.pin_name
         self._users = read_known_hosts(endpoint.known_hosts_files, name)
         self._known_before = (self._pinned, "") if self._pinned else self._look_up()
@@ -117,7 +117,7 @@ class HostKeyCheck:
         if there is None:
             return frozenset(), ""
         if not (pins := read_pins(there)):
-            raise lost_half_error(there, self._endpoint, "pinned host key")
+            raise incomplete_record_error(there, self._endpoint, "pinned host key")
         return pins, f"pinned for {there.name}"
 
     def _first(self, key: PublicKey) -> None:

@@ -56,7 +56,7 @@ def read_key_file(path: Path) -> KeyFile:
         data = path.read_bytes()
         mode, owner = path.stat().st_mode, path.stat().st_uid
     except FileNotFoundError:
-        return KeyFile(path, beside, False, "its private half is not there")
+        return KeyFile(path, beside, False, "its private key file does not exist")
     except OSError as error:
         return KeyFile(path, beside, False, f"can't be read: {error.strerror}")
     alone = parse_public_key(data.decode("utf-8", "replace"))

@@ -208,8 +208,8 @@ class KeyLogin(AuthStrategy):
     def _hung_up(self, transport: BoxTransport, error: Exception) -> NoReturn:
         if transport.is_active():
             raise self._error("it did not answer the login in time.", "Try again.")
-        if isinstance(error, EOFError) or self._tried[1:] or transport.farewell:
-            said = f" ({transport.farewell})" if transport.farewell else ""
+        if isinstance(error, EOFError) or self._tried[1:] or transport.disconnect_reason:
+            said = f" ({transport.disconnect_reason})" if transport.disconnect_reason else ""
             raise self._error(
                 f"it hung up after {len(self._tried)} keys{said}.\n{self._table()}",
                 "Name the right key with --identity, or set IdentityFile and IdentitiesOnly yes "

@@ -124,7 +124,7 @@ def name_for(target: Target, endpoint: Endpoint) -> str:
     return name[:56] or "box"
 
 
-def lost_half_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
+def incomplete_record_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyError:
     """Return the error that refuses a known box of which `what` can't be read any more."""
     pins = sorted((key for _, key in pins_of(box)), key=str)
     expect = pins[0].fingerprint if pins else "and what the provider's page shows"
@@ -133,7 +133,7 @@ def lost_half_error(box: KnownBox, endpoint: Endpoint, what: str) -> HostKeyErro
         where=endpoint.label,
         hint="Nothing was sent. If this is another box than before, set it up with --new-box. If "
         f"it should be the same: boxstrap boxes --forget {box.name}\n"
-        f"and log in with --host-key {expect}, so that no other key passes for it.",
+        f"and log in with --host-key {expect}, so that no other key is accepted.",
     )
 
 
@@ -183,4 +183,4 @@ def _refuse_lost(names: set[str], endpoint: Endpoint) -> None:
     for box in unreadable():
         if box.name in names or endpoint.pin_name in (name for name, _ in pins_of(box)):
             refuse_newer(box.folder)
-            raise lost_half_error(box, endpoint, "record")
+            raise incomplete_record_error(box, endpoint, "record")

@@ -47,7 +47,7 @@ def refuse_alias(target: Target) -> None:
     if alias:
         other = f"port {number} of " if alias == name else ""
         raise UsageError(
-            f"{target.text} has two readings: the box {number} of your account at {name}, and "
+            f"{target.text} is ambiguous: the box {number} of your account at {name}, or "
             f"{other}{alias} of your ssh config.",
             where="--host",
             hint=f"For the second say ssh://{alias}{f':{number}' if other else ''}; for the first "

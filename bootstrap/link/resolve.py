@@ -180,7 +180,7 @@ def _existing_identity(text: str | None) -> Path | None:
         raise UsageError(
             f"there is no key file {path}.",
             where="--identity",
-            hint="A folder of Windows lies below /mnt here: /mnt/c/Users/…"
+            hint="Windows folders are below /mnt here: /mnt/c/Users/…"
             if re.match(r"[A-Za-z]:[\\/]", text)
             else "Make a key with `ssh-keygen -t ed25519`, or name another.",
         )

@@ -101,8 +101,8 @@ def _open(connection: Connection, dialing: PendingConnection) -> None:
         connection.open()
     except (paramiko.SSHException, EOFError, OSError) as error:
         transport = connection.client.get_transport()
-        farewell = sanitize(getattr(transport, "farewell", "")).strip()
-        said = farewell or sanitize(str(error)).strip() or "it hung up"
+        disconnect_reason = sanitize(getattr(transport, "disconnect_reason", "")).strip()
+        said = disconnect_reason or sanitize(str(error)).strip() or "it hung up"
         proxy = dialing.proxy_errors()
         raise LoginBroken(
             f"the SSH handshake failed: {said}." + (f"\n{proxy}" if proxy else ""),
@@ -189,9 +189,12 @@ class SshWire:
     def lost(self) -> LinkLost:
         """Return the error that says why the link is gone."""
         if self._heartbeat.died:
-            return LinkLost(self.label, "the link was lost: nothing came from the box any more")
-        farewell = sanitize(self._transport.farewell).strip()
-        return LinkLost(self.label, f"the box closed the link{f': {farewell}' if farewell else ''}")
+            return LinkLost(self.label, "the link was lost: the box stopped answering")
+        disconnect_reason = sanitize(self._transport.disconnect_reason).strip()
+        return LinkLost(
+            self.label,
+            f"the box closed the link{f': {disconnect_reason}' if disconnect_reason else ''}",
+        )
 
 
 @contextlib.contextmanager

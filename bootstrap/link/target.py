@@ -225,7 +225,7 @@ def _checked_forward(text: str, spec: str) -> str:
 def _check_word(text: str, kind: str, word: str, marks: str) -> None:
     for char in word:
         if not (char.isalnum() or char in marks):
-            raise _wrong(text, f"{_show(char)} has no place in the {kind}")
+            raise _wrong(text, f"{_show(char)} is not allowed in the {kind}")
 
 
 def _one(text: str, kind: str, first: _T | None, second: _T | None) -> _T | None:
@@ -240,9 +240,9 @@ def _refuse_dangerous(text: str) -> None:
         raise _wrong(text, "it starts with a dash")
     for char in text:
         if char in _FORBIDDEN:
-            raise _wrong(text, f"{_show(char)} has no place in a host")
+            raise _wrong(text, f"{_show(char)} is not allowed in a host")
         if char != " " and unicodedata.category(char)[0] in "CZ":
-            raise _wrong(text, f"{_show(char)} has no place in a host")
+            raise _wrong(text, f"{_show(char)} is not allowed in a host")
 
 
 def _show(char: str) -> str:

@@ -95,7 +95,7 @@ class BoxTransport(ServiceRequestingTransport):
             disabled_algorithms={"pubkeys": [RSA]},
         )
         self.heard_socket = sock
-        self.farewell = ""
+        self.disconnect_reason = ""
         self.handshake_timeout = HANDSHAKE_S
         options = self.get_security_options()
         for kind in ("ciphers", "digests", "kex", "key_types"):
@@ -128,7 +128,7 @@ class BoxTransport(ServiceRequestingTransport):
         error: Exception | None = super().get_exception()
         if error is None or isinstance(error, paramiko.SSHException | EOFError | OSError):
             return error
-        return paramiko.SSHException(f"it sent what makes no sense ({type(error).__name__})")
+        return paramiko.SSHException(f"it sent a malformed message ({type(error).__name__})")
 
     def close(self) -> None:
         """Close immediately: a reader that is blocked in `recv` is woken up."""
@@ -138,7 +138,7 @@ class BoxTransport(ServiceRequestingTransport):
 
     def _parse_disconnect(self, m: Message) -> None:
         m.get_int()
-        self.farewell = m.get_binary()[:500].decode("utf-8", "replace")
+        self.disconnect_reason = m.get_binary()[:500].decode("utf-8", "replace")
 
 
 class KeyAuth(AuthOnlyHandler):

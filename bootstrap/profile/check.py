@@ -146,7 +146,7 @@ def _together(profile: Profile) -> Wrong:
     """Return problems of values that are valid alone but contradict one another."""
     python = profile.python
     wrong: Wrong = [
-        (("env", name), "is listed under secrets too; its value would lie in this file")
+        (("env", name), "is also listed under secrets; its value would be in this file")
         for name in profile.secrets
         if name in profile.env
     ]
@@ -157,7 +157,9 @@ def _together(profile: Profile) -> Wrong:
     if python.lock and python.installer == "pip":
         wrong.append((("python", "lock"), "pip can't read it; use python.installer: uv"))
     if profile.train and profile.train.at_boot == "resume" and not profile.train.resume:
-        wrong.append((("train", "at_boot"), "train.resume has to say by which command it goes on"))
+        wrong.append(
+            (("train", "at_boot"), "needs train.resume: the command that resumes the training")
+        )
     wrong += _results_to(profile)
     wrong += [(("data", number, key), why) for number, key, why in misfits(profile.data)]
     return wrong
@@ -170,8 +172,8 @@ def _results_to(profile: Profile) -> Wrong:
         return []
     wrong: Wrong = []
     if not train.results:
-        wrong.append((("train", "results_to"), "train.results has to say what goes there"))
+        wrong.append((("train", "results_to"), "needs train.results: what to upload"))
     if RESULTS_KEY not in profile.secrets:
-        why = f"{RESULTS_KEY} has to be one of secrets: the key that the box puts them with"
+        why = f"{RESULTS_KEY} must be listed under secrets: the box uploads with this key"
         wrong.append((("train", "results_to"), why))
     return wrong

@@ -63,7 +63,7 @@ def _source(text: str) -> str:
 def _target(path: str) -> str:
     """Normalize the path, and keep a trailing slash: it means a folder."""
     if not set(path.split("/")) - {"", ".", "~"}:
-        raise ValueError(f"{shown(path)} is no place of its own")
+        raise ValueError(f"{shown(path)} is not a path of its own")
     if path.startswith(("/", "~")):
         WORKDIR(path)
     else:
@@ -138,7 +138,9 @@ def misfits(items: list[DataItem]) -> list[tuple[int, str, str]]:
         if item.unpack and item.place in ("local", "hub"):
             wrong.append((number, "unpack", "takes an archive at an address or in a bucket"))
         if item.exclude and (item.place == "address" or item.unpack):
-            wrong.append((number, "exclude", "chooses among files, and here there is one"))
+            wrong.append(
+                (number, "exclude", "chooses among several files, but this source is a single one")
+            )
         if item.to in seen and not item.to.endswith("/"):
             wrong.append((number, "to", f"data[{seen[item.to]}] goes there too"))
         seen.setdefault(item.to, number)

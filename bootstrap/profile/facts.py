@@ -81,7 +81,7 @@ def look(root: Path, *, url: str | None = None, command: str = "", script: str =
         uncovered=tuple(_uncovered(root, chosen, brought, near, known)),
         results=tuple(_results(root, chosen, words)),
         secrets=tuple(_secrets(root, chosen, brought, known)),
-        remarks=(*_remarks(said, told), *_left_to_prepare(before, page)),
+        remarks=(*_remarks(said, told), *_remark_on_preparation(before, page)),
     )
 
 
@@ -108,7 +108,9 @@ def _command(said: commands.Said, script: str) -> Reasoned | None:
             return Reasoned(run.text, f"{run.file} says so")
     plain = f"python {shlex.quote(script)}"
     return (
-        Reasoned(plain, "its name, and what it does") if script and fits(COMMAND, plain) else None
+        Reasoned(plain, "chosen by its name and contents")
+        if script and fits(COMMAND, plain)
+        else None
     )
 
 
@@ -126,7 +128,7 @@ def _before(said: commands.Said, told: Reasoned | None) -> list[commands.ScriptC
     return []
 
 
-def _left_to_prepare(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
+def _remark_on_preparation(before: list[commands.ScriptCommand], page: str) -> Iterator[str]:
     """Only remark on what another file runs first: it may be for another size of the training."""
     if before and before[0].file != page:
         named = ", ".join(run.text for run in before)
@@ -135,13 +137,17 @@ def _left_to_prepare(before: list[commands.ScriptCommand], page: str) -> Iterato
 
 def _variables(brought: scripts.Imported) -> Iterator[tuple[str, Reasoned]]:
     if brought.folders:
-        yield "PYTHONPATH", Reasoned(":".join(brought.folders), "modules of the training lie there")
+        yield (
+            "PYTHONPATH",
+            Reasoned(":".join(brought.folders), "the training imports modules from there"),
+        )
     if "wandb" in brought.packages:
         yield (
             "WANDB_MODE",
             Reasoned(
                 "offline",
-                f"{brought.packages['wandb']} imports wandb: out once the secret below is in",
+                f"{brought.packages['wandb']} imports wandb; remove this once the secret below "
+                f"is set",
             ),
         )
 

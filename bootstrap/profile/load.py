@@ -151,7 +151,7 @@ def _is_ours(path: Path) -> None:
             folder = real(each.parent)
         if not is_trusted(folder):
             raise ProfileError(
-                "this profile belongs to another user. Nothing of it was used.",
+                "this profile belongs to another user. It was not used.",
                 where=find.label(path),
                 hint=f"If you trust it: git config --global --add safe.directory {folder}",
             )
@@ -164,7 +164,7 @@ def _parent(tree: Branch, path: Path, seen: set[Path]) -> tuple[Path | None, lis
     try:
         parent = _named(PARENT(str(leaf.value)), path.parent)
         if real(parent) in seen:
-            raise ValueError("goes round in a circle")
+            raise ValueError("extends itself in a circle")
         if len(seen) >= LONGEST_CHAIN:
             raise ValueError(f"more than {LONGEST_CHAIN} files")
     except ValueError as error:

@@ -22,7 +22,7 @@ def read_commands(file: Path, example: str) -> dict[str, str]:
     where = find.label(file)
     if of_another(file) or of_another(real(file)) or real(file).stat().st_mode & 0o022:
         raise UsageError(
-            "others may write this file, which names programs to run. Nothing of it was used.",
+            "other users can write this file, which names programs to run. It was not used.",
             where=where,
             hint=f"chmod go-w {where}",
         )

@@ -72,7 +72,7 @@ def find_takings(
         if find.is_shipped(layer.path):
             shipped.add(find.label(layer.path))
             continue
-        root = root or next((each for each in roots if _leads_through(layer.path, each)), None)
+        root = root or next((each for each in roots if _is_inside(layer.path, each)), None)
         if root is None:
             continue
         labels.add(find.label(layer.path))
@@ -102,7 +102,7 @@ def _others(root: Path) -> Iterator[str]:
         yield from (shown(str(other)) for other in place.find(root).others())
 
 
-def _leads_through(path: Path, root: Path) -> bool:
+def _is_inside(path: Path, root: Path) -> bool:
     """Whether `path`, as written or with its links resolved, is in `root`."""
     written = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() follows links
     if paths.real(paths.config_dir()) == paths.real(written.parent):

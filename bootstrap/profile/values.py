@@ -50,7 +50,7 @@ def _without_slash(folder: str) -> str:
 def _not_of_git(path: str) -> str:
     """Refuse git's own folder, which no box may write; some file systems ignore case."""
     if any(part.rstrip(". ").lower() == ".git" for part in path.split("/")):
-        raise ValueError(f"{shown(path)} lies in git's own folder")
+        raise ValueError(f"{shown(path)} is in git's own folder")
     return path
 
 

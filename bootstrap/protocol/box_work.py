@@ -120,7 +120,9 @@ class BoxWorkStream:
             what = f"it did not send its work within {self._seconds:.0f} s."
         else:
             what = "it did not say what was made on it."
-        return NoAnswer(what, where=self._label, hint="Nothing of it was kept. Log in and look.")
+        return NoAnswer(
+            what, where=self._label, hint="Nothing was fetched. Log in to the box and check."
+        )
 
 
 def _parse(answer: bytes) -> BoxWork:

@@ -20,7 +20,7 @@ WAYS = {
 NOT_PROVED = {
     "no-tmux": "there is no tmux on this box",
     "not-built": "no environment was built yet",
-    "local": "on your own machine the training alone sees them",
+    "local": "on your own machine only the training sees them",
     "read-only-home": "the home folder can't be written, so only the training sees them",
 }
 """Why a way is left out, by the box's code for it."""
@@ -95,9 +95,11 @@ class EnvironmentProof:
 
     def _cure(self, variable: ProvedVariable) -> str:
         if variable.in_file != RIGHT:
-            return f"The box has not this profile's value yet: boxstrap setup --host {self.box}"
+            return (
+                f"The box doesn't have this profile's value yet: boxstrap setup --host {self.box}"
+            )
         if variable.set_in and OTHER in variable.wrong.values():
-            return f"It is set again in {', '.join(variable.set_in)}: take it out of there."
+            return f"It is set again in {', '.join(variable.set_in)}: remove it there."
         return (
             f"Start-up files of {self.shell} undo it, or lack the line that reads ~/.boxstrap/env: "
             f"boxstrap setup --host {self.box} puts that back."

@@ -9,7 +9,7 @@ from bootstrap.errors import TrainingFailedError
 from bootstrap.link.exchange import exchange
 from bootstrap.link.parsing import exit_code
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import STATES, Run
 from bootstrap.text.sanitize import sanitize
 
@@ -35,7 +35,7 @@ def watch_beginning(wire: Wire, run: Run, workdir: str, redact: Sequence[str] = 
         wire,
         build_query(
             "first",
-            RedactedThere(redact),
+            BoxRedaction(redact),
             workdir=workdir,
             repo_key=run.repo_key,
             name=run.name,

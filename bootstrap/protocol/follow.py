@@ -12,11 +12,11 @@ from bootstrap.link.exchange import AnswerStream, exchange, stream_answer
 from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Stream, Wire
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import GOES_ON
 from bootstrap.text.sanitize import sanitize
 
-MOST_TOLD = 16 * 1024 * 1024
+MAX_EVENT_BYTES = 16 * 1024 * 1024
 """Bytes of events that one setup may send: two events a second for most of a day."""
 MOST_REFUSED = 100_000
 """Limit of lines that are not valid events; another boxstrap version may write some."""
@@ -36,7 +36,7 @@ def file_tail(wire: Wire, file: str, workdir: str, most: int, redact: Sequence[s
 
     The box redacts the secrets that `redact` names. Raises LinkLost, NoAnswer.
     """
-    query = build_query("tail", RedactedThere(redact), workdir=workdir, file=file, bytes=most)
+    query = build_query("tail", BoxRedaction(redact), workdir=workdir, file=file, bytes=most)
     return exchange(wire, query, timeout=60)
 
 
@@ -51,7 +51,7 @@ def follow_file(
     """
     # The link may have broken inside a secret, so the box must read that secret from its start.
     skip = min(start, _LONGEST_SECRET) if redact else 0
-    there = RedactedThere(redact, skip, same_length=True)
+    there = BoxRedaction(redact, skip, same_length=True)
     query = build_query("follow", there, workdir=workdir, file=file, **{"from": start - skip + 1})
     return stream_answer(wire, query)
 
@@ -140,7 +140,7 @@ def follow_events(link: ReconnectingLink, setup: str, *, workdir: str) -> Iterat
             end = CompletionPoller(wire, stream, query, seen=lines.consumed)
             while piece := stream.read(64 * 1024):
                 told += len(piece)
-                if told > MOST_TOLD or lines.refused > MOST_REFUSED:
+                if told > MAX_EVENT_BYTES or lines.refused > MOST_REFUSED:
                     end.stop()
                     stream.close()
                     raise _endless(link.label)

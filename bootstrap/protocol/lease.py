@@ -22,7 +22,7 @@ _HELD = {
 }
 """What the monitor's codes mean."""
 LOST = "lost"
-_GONE = "nothing on this box holds it: its monitor is gone. The next setup begins it again"
+_GONE = "nothing on this box holds it: its monitor is gone. The next setup starts it again"
 _MOST = 1e12
 _MOST_UNSAFE, _LONGEST = 10, 300
 
@@ -85,7 +85,7 @@ class BoxLease:
         if self.over and self.is_held:
             return f"the box is asked to be {self._end()}{error}"
         if self.over:
-            return f"it goes on, and on costing: {_HELD[self.held]}"
+            return f"it keeps running and costing money: {_HELD[self.held]}"
         end = f", then {self._end()}" if self.destroys else ""
         return f"{_HELD.get(self.held, _HELD['trying'])}{end}{error}"
 

@@ -20,7 +20,7 @@ _WORDS = frozenset({"holds", "ref", "tree", "results"})
 
 
 @dataclass(frozen=True)
-class MadeInTree:
+class UnsentContent:
     """A tree, and its contents that were neither sent to the box nor are results of a run."""
 
     repo_key: str
@@ -34,26 +34,26 @@ class MadeInTree:
 
 
 @dataclass(frozen=True)
-class MadeThere:
+class BoxContent:
     """All trees and results of a box. All text in it is sanitized."""
 
     is_set_up: bool = False
     """Whether boxstrap has a folder there at all."""
-    trees: tuple[MadeInTree, ...] = ()
+    trees: tuple[UnsentContent, ...] = ()
     places: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Runs that have started, by key and name, the newest first: a digest of where their results
     are; two runs with results in the same place have the same digest."""
 
 
-def read_made(wire: Wire, *, workdir: str) -> MadeThere:
+def read_content(wire: Wire, *, workdir: str) -> BoxContent:
     """Ask the box, changing nothing on it. Raises LinkLost, NoAnswer."""
     query = build_long_query("made", WORKDIR=workdir)
     return parse_made(stream_answer(wire, query, BASH).whole(), wire)
 
 
-def parse_made(answer: bytes, wire: Wire) -> MadeThere:
-    """Parse an answer. Raises as `read_made`."""
-    trees: list[MadeInTree] = []
+def parse_made(answer: bytes, wire: Wire) -> BoxContent:
+    """Parse an answer. Raises as `read_content`."""
+    trees: list[UnsentContent] = []
     places: list[tuple[int, tuple[str, str], str]] = []
     holds: list[TreeContent] = []
     refs: list[tuple[str, str]] = []
@@ -68,7 +68,7 @@ def parse_made(answer: bytes, wire: Wire) -> MadeThere:
         elif word == "tree" and len(fields) == 4 and all(map(_NAME.fullmatch, fields[:2])):
             key, name, at, root = fields
             root = root if _ID.fullmatch(root) else ""
-            trees.append(MadeInTree(key, root, name, at != "1", tuple(holds), tuple(refs)))
+            trees.append(UnsentContent(key, root, name, at != "1", tuple(holds), tuple(refs)))
             holds, refs = [], []
         elif word == "results" and len(fields) == 3:
             begun, place, (key, _, run) = number(fields[0]), fields[1], fields[2].partition("/")
@@ -80,7 +80,7 @@ def parse_made(answer: bytes, wire: Wire) -> MadeThere:
             raise LinkLost(wire.label)
         raise _no_answer(wire)
     places.sort(reverse=True)
-    return MadeThere("home" in words, tuple(trees), {run: place for _, run, place in places})
+    return BoxContent("home" in words, tuple(trees), {run: place for _, run, place in places})
 
 
 def _no_answer(wire: Wire) -> NoAnswer:

@@ -40,7 +40,7 @@ _AFTER = {"status": "probe"}
 
 
 @dataclass(frozen=True)
-class RedactedThere:
+class BoxRedaction:
     """The secrets that the box redacts in an answer, since their values are not on this machine.
 
     The first `skip` bytes of the answer are dropped. With `same_length` a replacement is as long
@@ -61,10 +61,10 @@ class RedactedThere:
         }
 
 
-NOTHING_THERE = RedactedThere()
+NO_REDACTION = BoxRedaction()
 
 
-def build_query(name: str, /, there: RedactedThere = NOTHING_THERE, **values: Value) -> str:
+def build_query(name: str, /, there: BoxRedaction = NO_REDACTION, **values: Value) -> str:
     """Return the script of `templates/queries/<name>.sh` after `workdir` and its own variables.
 
     `there`: secrets that the box redacts in its output before sending it.

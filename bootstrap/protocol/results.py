@@ -131,7 +131,7 @@ class BoxResults:
                 self.tree, self.profile = text_of(header, "tree"), text_of(header, "profile")
                 self.paths = [path for path in _list(header, "looked") if isinstance(path, str)]
             if len(look.files) + len(look.left) + len(look.links) > MOST_FILES:
-                raise self._nonsense(f"it tells of more than {MOST_FILES:,} files")
+                raise self._nonsense(f"it lists more than {MOST_FILES:,} files")
             if self._text > _MOST_TEXT:
                 raise self._nonsense("it tells of more names than any run has")
             if header.get("left_as_before") is True:
@@ -147,7 +147,7 @@ class BoxResults:
                 self._text += len(path) + len(checkpoint)
                 if is_sound and max(len(path), len(checkpoint)) <= _LONGEST_PATH:
                     return BoxFile(path, why, checkpoint, tuple(numbers))
-        raise self._nonsense("it tells of a file in a way that makes no sense")
+        raise self._nonsense("its description of a file is invalid")
 
     def _leave(self, look: BoxLook, row: object) -> None:
         match row:
@@ -158,7 +158,7 @@ class BoxResults:
                 look.left[path[:_LONGEST_PATH]] = why
                 self._text += min(len(path), _LONGEST_PATH)
             case _:
-                raise self._nonsense("it tells of a file in a way that makes no sense")
+                raise self._nonsense("its description of a file is invalid")
 
     def get(
         self, wanted: Sequence[WantedFile]

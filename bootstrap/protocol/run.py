@@ -110,13 +110,15 @@ class Run:
             return self._waiting()
         if self.state == "died" and not self.restarted:
             return "was killed, and its runner too"
-        return {"died": "died with the box", "waiting": "was made, but never begun"}.get(
+        return {"died": "died with the box", "waiting": "was created, but never started"}.get(
             self.state, self.state
         )
 
     def _waiting(self) -> str:
         if not self.attended:
-            return "queued, nobody waits for it: the next setup or run on this box takes it up"
+            return (
+                "queued, but no process waits to start it: the next setup or run on this box will"
+            )
         kind, _, other = self.queue.partition(" ")
         after = {"after": "once {} has ended with 0", "after-any": "once {} has ended"}
         return f"queued: begins {after.get(kind, 'once its GPUs are free').format(other)}"
@@ -152,7 +154,7 @@ class Run:
             own = "" if self.rc == STOPPED else f", with exit code {self.rc}{self._decided()}"
             return f"was stopped{own}"
         if self.ended.startswith("after "):
-            return f"was not begun, since {self.ended[6:]} did not end with 0"
+            return f"was not started, since {self.ended[6:]} did not end with 0"
         if self.rc is None:
             return "ended, but its exit code could not be written: the disk was full"
         return f"ended with exit code {self.rc}{self._decided()}" if self.rc else "finished"

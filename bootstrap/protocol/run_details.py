@@ -13,7 +13,7 @@ from bootstrap.box.metrics import LINE
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.probe import BoxState, read
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 
 if TYPE_CHECKING:
     from bootstrap.protocol.trees import TreeUse
@@ -65,7 +65,7 @@ def ask_details(
     mark = secrets.token_hex(16)
     query = build_query(
         "status",
-        RedactedThere(redact),
+        BoxRedaction(redact),
         workdir=workdir,
         repo_key=repo_key,
         repo_root=repo_root,

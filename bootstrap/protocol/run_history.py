@@ -20,7 +20,7 @@ from bootstrap.events import Event
 from bootstrap.link.errors import NoAnswer
 from bootstrap.link.exchange import exchange
 from bootstrap.link.wire import Wire
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.samples import Count, Text
 
@@ -114,7 +114,7 @@ def ask_history(wire: Wire, run: Run, *, workdir: str, redact: Sequence[str]) ->
     """
     query = build_query(
         "report",
-        RedactedThere(redact),
+        BoxRedaction(redact),
         workdir=workdir,
         repo_key=run.repo_key,
         name=run.name,

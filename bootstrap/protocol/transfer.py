@@ -151,7 +151,7 @@ class Transfer:
             frame = read_frame(self._read)
         except BadFrame as error:
             raise NoAnswer(
-                f"what it sends is not what a transfer is made of: {error}.",
+                f"it sends something that is not part of a transfer: {error}.",
                 where=self._wire.label,
                 hint="Log in with ssh and look at its rc files.",
             ) from None

@@ -22,15 +22,15 @@ _LOOK = "Look what it has: boxstrap status"
 _USES = ("run", "left", "link", "mount")
 """What prevents a tree's removal even if the user asks for it."""
 _WORDS = {
-    "run": "{names} lives in it, or uses its environment",
-    "left": "processes of {names} that live on: {count}",
+    "run": "{names} runs in it, or uses its environment",
+    "left": "processes of {names} still running: {count}",
     "link": "it is a link to {names}",
     "mount": "{names} is mounted there",
     "unread": "git can't tell what was made there",
     "edits": "edited ({count}): {names}",
     "staged": "staged ({count}): {names}",
     "commits": "commits that are only there ({count}): {names}",
-    "files": "files that were made there ({count}): {names}",
+    "files": "files created there ({count}): {names}",
     "repositories": "submodules with commits of their own, perhaps ({count}): {names}",
 }
 

@@ -50,16 +50,16 @@ def find_rented(host: str) -> RentedBox:
 _WHAT_NEXT = {
     RentedState.STARTING: "Wait a minute or two, and run the same command again.",
     RentedState.STOPPED: "Start it on the provider's page. What is stopped still costs its disk.",
-    RentedState.BROKEN: "Look at the provider's page: a box that stays so is one to give back.",
+    RentedState.BROKEN: "Look at the provider's page; if the box stays broken, give it back.",
 }
 _WHAT_NEXT |= dict.fromkeys(
     (RentedState.RUNNING, RentedState.UNKNOWN),
-    "Look at the provider's page how it is reached by SSH.",
+    "See on the provider's page how it is reached by SSH.",
 )
 
 
 def _why_not(box: RentedBox) -> str:
     said = f" ({box.said})" if box.said else ""
     if box.state is RentedState.RUNNING:
-        return f"it runs, and can't be reached by SSH{said}."
+        return f"it is running, but can't be reached by SSH{said}."
     return f"it can't be reached: it is {box.state.value}{said}."

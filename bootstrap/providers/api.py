@@ -150,7 +150,7 @@ class Api:
         try:
             return model.model_validate({} if status == 204 else answer)
         except ValidationError as error:
-            raise self._undecided(_unpromised(error)) from None
+            raise self._undecided(_schema_error(error)) from None
 
     def _checked(self, status: int, answer: object, model: type[_Model]) -> _Model:
         if status in {401, 403}:
@@ -160,7 +160,7 @@ class Api:
         try:
             return model.model_validate(answer)
         except ValidationError as error:
-            raise self._failed(_unpromised(error)) from None
+            raise self._failed(_schema_error(error)) from None
 
     def _read(self, method: str, path: str, body: object = None) -> tuple[int, object]:
         try:
@@ -234,9 +234,9 @@ class Api:
 
     def _undecided(self, what: str) -> UndecidedError:
         return UndecidedError(
-            self._bare(f"nobody knows whether it was done: {what}."),
+            self._bare(f"it is unknown whether this was done: {what}."),
             where=self.provider,
-            hint="Look at the provider's own page what is there now.",
+            hint="See on the provider's own page what is there now.",
         )
 
 
@@ -264,7 +264,7 @@ def _simulated(provider: str) -> str:
     return address if _LOOPBACK.fullmatch(address) else ""
 
 
-def _unpromised(error: ValidationError) -> str:
+def _schema_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"])) or "the answer"
     return f"{place} is not what its API promises"

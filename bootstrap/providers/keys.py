@@ -62,5 +62,7 @@ def _read(path: Path) -> str:
 
 def _checked(value: str, source: str) -> ApiKey:
     if not (value.isascii() and value.isprintable() and " " not in value):
-        raise UsageError(f"what {source} holds is no API key.", hint="Put the key there, alone.")
+        raise UsageError(
+            f"{source} does not contain a valid API key.", hint="Put the key there, alone."
+        )
     return ApiKey(value, source)

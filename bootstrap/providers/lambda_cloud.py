@@ -158,7 +158,7 @@ class Lambda(CloudAccount):
         }
         made = self._api.post("/api/v1/instance-operations/launch", wanted, _LambdaLaunched)
         if len(made.data.instance_ids) != 1:
-            raise UndecidedError("it says that it rented, and not what.", where=self.name)
+            raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
         return made.data.instance_ids[0]
 
     def destroy(self, box_id: str) -> None:

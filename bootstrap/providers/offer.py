@@ -60,7 +60,7 @@ class Offer:
     def misses(self, order: RentOrder) -> list[str]:
         """Return what the order asks for and this offer lacks."""
         found = list[str]()
-        if _squeezed(order.gpu_name) not in _squeezed(self.gpu):
+        if _normalized(order.gpu_name) not in _normalized(self.gpu):
             found.append(f"no {order.gpu_name}")
         if self.gpu_count != order.gpu_count:
             found.append(f"{self.gpu_count} GPUs, not {order.gpu_count}")
@@ -73,9 +73,9 @@ class Offer:
         if order.region and not re.search(
             rf"(?<![a-z]){re.escape(order.region.lower())}(?![a-z])", self.region.lower()
         ):
-            found.append(f"in {self.region or 'a region that is not told'}, not {order.region}")
+            found.append(f"in {self.region or 'an unknown region'}, not {order.region}")
         if order.max_price is not None and self.price > order.max_price:
-            found.append(f"{dollars(self.price - order.max_price)} an hour too dear")
+            found.append(f"{dollars(self.price - order.max_price)} an hour too expensive")
         return found
 
     def exceeds(self, order: RentOrder) -> list[str]:
@@ -110,7 +110,7 @@ class Leftover:
     """Dollars an hour; None if the provider doesn't say."""
 
 
-def _squeezed(name: str) -> str:
+def _normalized(name: str) -> str:
     """Normalize a GPU's name: providers write RTX_4090, rtx4090 and RTX 4090."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 

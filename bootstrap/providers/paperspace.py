@@ -49,7 +49,8 @@ class Paperspace(CloudAccount):
     )
     address = "https://api.paperspace.com"
     cant_rent = (
-        "Paperspace's API tells no prices, so no limit could be kept. Rent on its page, then: "
+        "Paperspace's API reports no prices, so no price limit could be kept. Rent on its page, "
+        "then: "
         "boxstrap setup --host paperspace:ID"
     )
     stops = StopRule("everything", "its disk")

@@ -194,7 +194,7 @@ class Vast(CloudAccount):
             self._end_failed_bid(made.new_contract)
             raise RefusedError("its bid failed.", where=self.name)
         if made.new_contract is None:
-            raise UndecidedError("it says that it rented, and not what.", where=self.name)
+            raise UndecidedError("it says that it rented a box, but not which.", where=self.name)
         box_id = str(made.new_contract)
         # The account already has the key, unless it is a team's. The box is rented, whatever this
         # request answers.
@@ -209,7 +209,7 @@ class Vast(CloudAccount):
                 self.destroy(str(contract))
             except BoxstrapError as error:
                 raise UndecidedError(
-                    f"its bid failed, and left contract {contract}, which is not gone: "
+                    f"its bid failed, and left contract {contract}, which could not be destroyed: "
                     f"{error.what}",
                     where=self.name,
                 ) from None

@@ -23,7 +23,7 @@ def by_url(url: str, sha256: str) -> str:
     `url` is not a URL.
     """
     if not _URL.fullmatch(url):
-        raise UsageError("--url takes an address as in https://example.org/box.sh.")
+        raise UsageError("--url takes a URL such as https://example.org/box.sh.")
     address = shlex.quote(url)
     python = shlex.quote("import sys,urllib.request as u;u.urlretrieve(*sys.argv[1:])")
     ways = (
@@ -50,7 +50,7 @@ def by_uvx(package: str, profile: Profile, source: Source) -> str:
     from bootstrap.render.variables import ROOT
 
     keys = public_keys(profile)
-    values = _without_nothing(profile.as_dict())
+    values = _without_none(profile.as_dict())
     del values["name"]
     values.pop("extends", None)
     values["git"].update(url=source.url, ref=source.commit, access="url")
@@ -67,9 +67,9 @@ def by_uvx(package: str, profile: Profile, source: Source) -> str:
     )
 
 
-def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: _without_nothing(value) if isinstance(value, dict) else value
+        name: _without_none(value) if isinstance(value, dict) else value
         for name, value in values.items()
         if value is not None
     }

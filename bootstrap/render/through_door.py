@@ -78,7 +78,7 @@ def droppable(profile: Profile) -> list[str]:
         "prepare": sum(map(len, profile.prepare)) + (320 if profile.prepare else 0),  # its step
     }
     found = [f"{key} ({size:,} bytes)" for key, size in _largest(sizes) if size]
-    return found or ["nothing of the profile: it is small already"]
+    return found or ["nothing: the profile is small already"]
 
 
 def _largest(sizes: dict[str, int]) -> list[tuple[str, int]]:

@@ -60,7 +60,7 @@ class Arrival:
 def _why_never(box: RentedBox | None, age_s: float) -> str:
     """Return why a box will not come up; "" if it may."""
     if box is None:
-        return "its account has it no more" if age_s > SETTLES_S else ""
+        return "its account no longer has it" if age_s > SETTLES_S else ""
     if is_another(box):
         return "its account gave that id to another rental"
     costs = ""

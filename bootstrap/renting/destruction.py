@@ -42,9 +42,9 @@ def destroy(account: CloudAccount, box_id: str, say: Callable[[str], None]) -> N
         looked += 1
     why = f" ({trouble.what})" if trouble else ""
     raise UnreachableError(
-        f"nobody knows whether {account.name}:{box_id} is destroyed{why}",
+        f"it is unknown whether {account.name}:{box_id} is destroyed{why}",
         where=account.name,
-        hint="It may go on costing. Run the same command again: it destroys this very box and no "
+        hint="It may still cost money. Run this again: it destroys exactly this box and no "
         "other; or end it on the provider's page.",
     )
 

@@ -16,7 +16,7 @@ from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
 from bootstrap.renting.destruction import destroy
-from bootstrap.renting.torn_down import TornDown
+from bootstrap.renting.torn_down import TeardownResult
 from bootstrap.renting.unsafe import Unsafe
 from bootstrap.sshconfig.alias import drop_alias
 from bootstrap.text.sanitize import sanitize
@@ -25,7 +25,7 @@ from bootstrap.ui.screen import Screen
 
 
 @contextlib.contextmanager
-def try_end_lock(box: KnownBox) -> Iterator[bool]:
+def teardown_lock(box: KnownBox) -> Iterator[bool]:
     """Yield whether this process holds the lock for fetching a box's contents and ending it.
 
     Without it, results being fetched look unsafe to others. Waiting could outlast cron's interval.
@@ -48,7 +48,7 @@ def end(
     known: KnownBox,
     screen: Screen,
     lost: Sequence[Unsafe],
-) -> TornDown:
+) -> TeardownResult:
     """Destroy the box, and keep a record of what it was and cost.
 
     Raises UnreachableError if it is unknown whether the box is gone; NotSafeError if its id now
@@ -65,11 +65,11 @@ def end(
     now = time.time()
     with suppress(OSError, UsageError):  # tell later commands that this box is to be destroyed
         rental.note_leaving(rented.host, now)
-        if was_met(known):
+        if has_record(known):
             known = dataclasses.replace(known, ended=now)
             save(known, is_new=False)
     destroy(account, rented.id, screen.say)
-    done = TornDown(known.name, rented.host, lost=lost)
+    done = TeardownResult(known.name, rented.host, lost=lost)
     finish(account, rented, known, screen, done)
     return done
 
@@ -79,18 +79,18 @@ def finish(
     rented: RentedBox | None,
     known: KnownBox,
     screen: Screen,
-    done: TornDown,
+    done: TeardownResult,
 ) -> None:
     """Put the record of a box that is gone aside, and set in `done` what it cost and left."""
     now = time.time()
     done.destroyed, done.was_gone = True, rented is None
-    _tell_cost(done, rented, known, now)
+    _set_cost(done, rented, known, now)
     try:
         done.left = account.leftovers()
     except BoxstrapError as error:
-        screen.warn(f"what your account still has beside boxes could not be asked: {error.what}")
+        screen.warn(f"could not check what else your account pays for: {error.what}")
     try:
-        if was_met(known):
+        if has_record(known):
             retire(dataclasses.replace(known, ended=now, spent=done.spent or 0.0))
         rental.note_end(done.host, now)
     except OSError as error:
@@ -107,7 +107,7 @@ def put_aside(over: rental.Rental, reporter: Reporter) -> None:
             drop_alias(reporter)
 
 
-def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: float) -> None:
+def _set_cost(done: TeardownResult, rented: RentedBox | None, known: KnownBox, now: float) -> None:
     """Set the cost: since the rental, by our record, else since its last start by its account."""
     ours = rental.of_host(done.host)
     price = rented.price if rented and rented.price is not None else known.price
@@ -118,6 +118,6 @@ def _tell_cost(done: TornDown, rented: RentedBox | None, known: KnownBox, now: f
         done.spent = round(price * max(0.0, now - since) / 3600, 4)
 
 
-def was_met(known: KnownBox) -> bool:
+def has_record(known: KnownBox) -> bool:
     """Whether this machine has a record of the box."""
     return known.folder.is_dir()

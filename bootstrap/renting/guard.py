@@ -18,12 +18,12 @@ from bootstrap.protocol.lease import LOST, BoxLease
 from bootstrap.providers.cloud_account import CloudAccount
 from bootstrap.providers.rented import RentedBox, RentedState
 from bootstrap.renting import rental
-from bootstrap.renting.ending import end, try_end_lock
+from bootstrap.renting.ending import end, teardown_lock
 from bootstrap.renting.lease_count import (
     BY_ITS_WORD,
     count,
+    describe_left,
     read_count,
-    tell_left,
     terms_of,
     write_count,
 )
@@ -79,7 +79,7 @@ def guard_once(screen: Screen) -> None:
     unheld = [host for host in rented if host not in hosts]
     found = [_guarded(box, screen) for box in boxes]
     lines = [f"{one.name} ({one.host}): {one.says}" for one in found]
-    lines += [f"{name}: no account's id is known of it, so nothing here ends it" for name in others]
+    lines += [f"{name}: its account's id is unknown, so nothing here ends it" for name in others]
     lines += [
         f"{host}: it was rented from here and has no lease, so nothing ends it. To go on: boxstrap "
         f"up; to end it: boxstrap down --host {host}"
@@ -96,10 +96,10 @@ def guard_once(screen: Screen) -> None:
 
 def _guarded(box: KnownBox, screen: Screen) -> GuardedBox:
     try:
-        with try_end_lock(box) as is_ours:
+        with teardown_lock(box) as is_ours:
             if is_ours:
                 return _look(box, screen)
-            return GuardedBox(box.name, box.host_text, "another command is at it")
+            return GuardedBox(box.name, box.host_text, "another command is working on it")
     except BoxstrapError as error:
         return GuardedBox(box.name, box.host_text, f"{error.what} It is tried again.", error=error)
 
@@ -122,7 +122,7 @@ def _look(box: KnownBox, screen: Screen) -> GuardedBox:
         use = _ask_box(box, screen)
         over = use.over if isinstance(use, BoxLease) and use.over in BY_ITS_WORD else ""
     if not over:
-        return GuardedBox(box.name, box.host_text, tell_left(terms, state, use))
+        return GuardedBox(box.name, box.host_text, describe_left(terms, state, use))
     return _end(box, OwnBox(account, rented), over, state, screen)
 
 
@@ -155,7 +155,7 @@ def _end(box: KnownBox, own: OwnBox, over: str, state: LeaseState, screen: Scree
     would_wipe = isinstance(said, BoxLease) and said.held == WIPES
     if account.stops is None or would_wipe or _wipes(box, account):
         why = f"would keep {account.stops.keeps} of it" if account.stops else "stops no box"
-        says = f"its lease is over ({over}), and {account.title} {why}: it goes on, and on "
+        says = f"its lease is over ({over}), and {account.title} {why}: it keeps running and "
         says += "costing. End it: boxstrap down"
         return GuardedBox(box.name, box.host_text, says, over)
     _end_runs(box, screen)
@@ -186,7 +186,7 @@ def _destroy_or_stop(
         says = f"{ends}: stopped, since this is not safe:{named}"
         return GuardedBox(box.name, box.host_text, says, over, stopped=True, unsafe=lost)
     if not was_seen and state.over_for < _UNSEEN_S:
-        says = f"{ends}, and nobody can look:{named}\nIt is tried again, and destroyed in the end"
+        says = f"{ends}, and it can't be reached:{named}\nTried again; later the box is destroyed"
         return GuardedBox(box.name, box.host_text, says, over, unsafe=lost)
     done = end(account, own.box, box, screen, lost)
     says = f"{ends}: {done.text()}"

@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
-from bootstrap.box.lease.lease import AccountWord, LeaseState, LeaseTerms, Tick, advance, limits
+from bootstrap.box.lease.lease import AccountReading, LeaseState, LeaseTerms, Tick, advance, limits
 from bootstrap.errors import UnreachableError
 from bootstrap.link.record import GUARD, KnownBox
 from bootstrap.paths import write_private
@@ -54,7 +54,7 @@ def count(box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAcc
     if not state.boot and terms.rented is None:  # count from when a setup set the lease
         since = _number(box.lease.get("set")) or now
         state = LeaseState(boot=boot, at=max(0.0, since - started))
-    said = AccountWord(now, rented.since, rented.price)
+    said = AccountReading(now, rented.since, rented.price)
     extended = _number(box.lease.get("extended")) or 0.0
     tick = Tick(boot, now - started, 0.0, said=said, extended=extended)
     advance(terms, state, tick)
@@ -63,7 +63,7 @@ def count(box: KnownBox, terms: LeaseTerms, rented: RentedBox, account: CloudAcc
     return state
 
 
-def tell_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
+def describe_left(terms: LeaseTerms, state: LeaseState, use: BoxLease | str) -> str:
     """Describe what is left of it. `use`: the box's report, or why there is none."""
     found = {name: pair for name, pair in limits(terms, state).items() if name in _HELD_HERE}
     if isinstance(use, BoxLease):

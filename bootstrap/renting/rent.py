@@ -30,8 +30,8 @@ from bootstrap.renting.standing import (
     find_live,
     is_still_rented,
     left_alone,
+    may_be_used_since,
     may_hold,
-    was_met_since,
 )
 from bootstrap.renting.undecided import account_for, decide, look_for
 from bootstrap.text.sizes import dollars
@@ -135,7 +135,7 @@ class Renter:
         for each in rental.all_rentals():
             if each.state is RentalState.ASKED:
                 decide(each, self._accounts, self._clock.now(), self._reporter.say)
-            elif each.state is RentalState.LEAVING and was_met_since(each, self._clock.now()):
+            elif each.state is RentalState.LEAVING and may_be_used_since(each, self._clock.now()):
                 rental.save(dataclasses.replace(each, state=RentalState.RENTED, ready=True))
                 self._reporter.warn(
                     f"{each.host} was to be given back, and somebody may have come since: it goes "
@@ -288,7 +288,7 @@ class Renter:
         told = "\n".join(f"  {each}" for each in self._failed)
         limit = f", of {dollars(self._limit)} at the most" if self._limit else ""
         return NoOfferError(
-            f"none of the boxes that were rented is any good, and all were given back:\n{told}",
+            f"none of the rented boxes is usable, and all were given back:\n{told}",
             hint=f"That cost about {dollars(self._spent)}{limit}. Run the same command again, ask "
             "for something else in the profile, or allow more: --limit",
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEASE_HOURS = 24
 """Hours for a rented box whose profile's lease has neither hours nor dollars."""
 _YIELDS = (
-    "money: it goes on, and on costing, and each command says so",
+    "money: it keeps running and costing, and each command says so",
     "results: it is ended, and what of it is not safe at home then is lost",
 )
 """The first is the default."""

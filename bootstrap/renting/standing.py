@@ -33,7 +33,7 @@ def find_live(
             continue
         if each.provider not in accounts:
             raise UsageError(
-                f"{each.host} was rented for this repository already, and is there.",
+                f"{each.host} is already rented for this repository.",
                 where="--provider",
                 hint="To go on with it: boxstrap up; to rent one more: boxstrap up --another",
             )
@@ -47,7 +47,7 @@ def is_still_rented(box: Rental) -> bool:
     return any(each.host == box.host for each in rented)
 
 
-def was_met_since(box: Rental, now: float) -> bool:
+def may_be_used_since(box: Rental, now: float) -> bool:
     """Whether someone may have used the box after it was to be given back: someone logged in, or
     it was in use before and an hour has passed."""
     is_old = may_hold(box) and now - box.ended > rental.LEAVES_S

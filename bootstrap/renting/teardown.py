@@ -17,14 +17,14 @@ from bootstrap.link.prompt import Prompt
 from bootstrap.link.record import KnownBox, all_boxes
 from bootstrap.link.registry import find as find_known
 from bootstrap.link.registry import lookup
-from bootstrap.protocol.made_there import read_made
+from bootstrap.protocol.made_there import read_content
 from bootstrap.protocol.probe import probe
 from bootstrap.providers.rented import RentedBox
 from bootstrap.renting import rental
 from bootstrap.renting.destruction import is_gone
-from bootstrap.renting.ending import end, finish, try_end_lock, was_met
+from bootstrap.renting.ending import end, finish, has_record, teardown_lock
 from bootstrap.renting.ownership import OwnBox, account_of, find_own, rented_host
-from bootstrap.renting.torn_down import TornDown
+from bootstrap.renting.torn_down import TeardownResult
 from bootstrap.renting.unsafe import BoxTrees, Unsafe, find_ended_since, find_live
 from bootstrap.renting.unsafe_results import BoxResultsCheck
 from bootstrap.runs.connection import BoxConnection, connect
@@ -61,7 +61,7 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
         _end_unseen(known, screen, wish, error)
         return
     # A guard stays away while this holds the lock; the user is not kept waiting for a guard.
-    with connection, try_end_lock(connection.box.known):
+    with connection, teardown_lock(connection.box.known):
         name = connection.box.known.name
         own = find_own(options, connection.box, connection.link.wire)
         unsafe = secure(options, connection, screen, wish)
@@ -71,10 +71,10 @@ def tear_down(options: BoxOptions, screen: Screen, wish: TeardownWish) -> None:
             screen.result({"box": name, "destroyed": False, "unsafe": _rows(unsafe)})
             raise _refusal(name, unsafe)
         if wish.only_look:
-            _tell_safe(screen, name, own, unsafe)
+            _say_safe(screen, name, own, unsafe)
             return
     if isinstance(own, str):
-        done = TornDown(name, why_not=own, console=connection.box.known.console, lost=unsafe)
+        done = TeardownResult(name, why_not=own, console=connection.box.known.console, lost=unsafe)
         done.is_rented = not connection.box.is_local
         screen.result(done.as_dict(), done.text())
         return
@@ -99,7 +99,7 @@ def secure(
     brings = not (wish.only_look or wish.discard)
     _look_again(connection)
     before = connection.box_state
-    made = read_made(connection.link.wire, workdir=connection.workdir)
+    made = read_content(connection.link.wire, workdir=connection.workdir)
     results = BoxResultsCheck(options, connection, made, screen)
     found = results.find_unsafe(wish.most if brings else None)
     trees = BoxTrees(options, connection, made, screen)
@@ -139,9 +139,9 @@ def _end_unseen(
     account, box_id = account_of(known.host_text)
     rented = account.box(box_id)
     if is_gone(account, box_id):
-        if not was_met(known):
+        if not has_record(known):
             raise error
-        done = TornDown(known.name, known.host_text)
+        done = TeardownResult(known.name, known.host_text)
         if wish.only_look:
             done.destroyed = done.was_gone = True
             screen.result(done.as_dict(), done.text())
@@ -158,7 +158,7 @@ def _end_unseen(
         error.hint += f"\nTo destroy it unseen, with all that is on it: {again}"
         raise error
     unseen = Unsafe("unseen", known.name, f"whatever is on it: nobody could look ({error.what})")
-    if not was_met(known):
+    if not has_record(known):
         _confirm_unmet(rented, unseen, screen)
     done = end(account, rented, known, screen, [] if is_leaving else [unseen])
     screen.result(done.as_dict(), done.text())
@@ -170,7 +170,9 @@ def _confirm_unmet(rented: RentedBox, unseen: Unsafe, screen: Screen) -> None:
     They named it by its exact id, and gave `--discard`; on a terminal they are asked as well.
     """
     what = f"{rented.host} ({rented.name or 'without a name'}, {rented.gpu or 'GPU not told'})"
-    screen.warn(f"{sanitize(what)}: this machine never met it, so who uses it nobody here knows")
+    screen.warn(
+        f"{sanitize(what)}: this machine never logged in to it, so it is unknown who uses it"
+    )
     prompt = Prompt(screen.say)
     if prompt.has_terminal() and not prompt.confirm(f"{sanitize(str(unseen))}. Destroy it?"):
         raise UsageError("nothing was destroyed.", where=rented.host)
@@ -210,7 +212,7 @@ _HINTS = {
 }
 
 
-def _tell_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Unsafe]) -> None:
+def _say_safe(screen: Screen, name: str, own: OwnBox | str, lost: Sequence[Unsafe]) -> None:
     what = f"not be destroyed: {own}" if isinstance(own, str) else f"be destroyed: {own.box.host}"
     listed = "".join(f"\n  {one}" for one in lost)
     text = f"{name} would {what}" + (f"; this would be thrown away:{listed}" if lost else "")

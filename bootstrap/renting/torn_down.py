@@ -11,7 +11,7 @@ from bootstrap.text.sizes import dollars
 
 
 @dataclass
-class TornDown:
+class TeardownResult:
     """The result of giving a box back."""
 
     name: str
@@ -55,7 +55,8 @@ class TornDown:
         else:
             where = f"at {self.console}" if self.console else "where you rented it"
             lines = [
-                f"{self.name}{about}: nothing on it would be lost, and it goes on: {self.why_not}"
+                f"{self.name}{about}: nothing on it would be lost, and it keeps running: "
+                f"{self.why_not}"
             ]
             if self.is_rented:
                 lines += [f"still billing: end it {where}"]
@@ -64,10 +65,10 @@ class TornDown:
             lost = "thrown away with it" if self.destroyed else "but for this"
             lines += [f"{lost}:", *(f"  {one}" for one in self.lost)]
         if self.left:
-            lines += ["this your account still has, and pays for:"]
+            lines += ["your account still has and pays for:"]
             lines += [f"  {one.kind} {one.name or one.id}{_price(one)}" for one in self.left]
         return "\n".join(lines)
 
 
 def _price(left: Leftover) -> str:
-    return f": {dollars(left.price)} an hour" if left.price is not None else ": price not told"
+    return f": {dollars(left.price)} an hour" if left.price is not None else ": price unknown"

@@ -26,7 +26,7 @@ def look_for(
             return found[0].id
         if clock.now() >= until:
             raise _unknown(
-                f"nobody knows whether a box was rented as {asked.mark}: {error.what}",
+                f"it is unknown whether a box was rented as {asked.mark}: {error.what}",
                 account.name,
                 "It is looked for before anything else is rented: run the same command "
                 "again. Until it is known it is in: boxstrap boxes --all",

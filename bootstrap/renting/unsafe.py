@@ -9,7 +9,7 @@ from pathlib import Path
 from bootstrap.errors import BoxstrapError, UsageError
 from bootstrap.link.handle import BoxOptions
 from bootstrap.protocol.box_work import BoxWork
-from bootstrap.protocol.made_there import MadeInTree, MadeThere
+from bootstrap.protocol.made_there import BoxContent, UnsentContent
 from bootstrap.protocol.probe import BoxState
 from bootstrap.repo.here import LocalRepository, read
 from bootstrap.repo.identity import known_folder
@@ -73,7 +73,7 @@ class BoxTrees:
     """The trees of a box, compared with the repositories on this machine."""
 
     def __init__(
-        self, options: BoxOptions, connection: BoxConnection, made: MadeThere, screen: Screen
+        self, options: BoxOptions, connection: BoxConnection, made: BoxContent, screen: Screen
     ) -> None:
         self._options, self._connection, self._screen = options, connection, screen
         self._made = made
@@ -99,12 +99,12 @@ class BoxTrees:
     def find_unsafe(self) -> list[Unsafe]:
         """Return what is in no repository on this machine. Raises UnreachableError, NoAnswer."""
         if not self._made.is_set_up:
-            what = "nothing of boxstrap's is there, so that nobody can say what is on it"
+            what = "boxstrap has no folder there, so it is unknown what is on it"
             return [Unsafe("unknown", self._connection.box.known.name, what)]
         found = (one for tree in self._made.trees for one in self._of_tree(tree))
         return list(dict.fromkeys(found))  # refs and files of one tree may both be unread
 
-    def _of_tree(self, tree: MadeInTree) -> Iterator[Unsafe]:
+    def _of_tree(self, tree: UnsentContent) -> Iterator[Unsafe]:
         here = self._here(tree)
         lost = only_there(here, {commit for commit, _ in tree.refs}) if here else None
         refs = [ref for commit, ref in tree.refs if lost is None or commit in lost]
@@ -117,7 +117,7 @@ class BoxTrees:
             if compared is None or content.kind in _OWN:
                 yield Unsafe(content.kind, tree.name, str(content))
 
-    def _compared(self, tree: MadeInTree, here: LocalRepository | None) -> list[Unsafe] | None:
+    def _compared(self, tree: UnsentContent, here: LocalRepository | None) -> list[Unsafe] | None:
         """Compare a main tree's edits with what was fetched; None if that is impossible."""
         if here is None or tree.beside:
             return None
@@ -131,7 +131,7 @@ class BoxTrees:
                 return []
         return found[0]
 
-    def _here(self, tree: MadeInTree) -> LocalRepository | None:
+    def _here(self, tree: UnsentContent) -> LocalRepository | None:
         """Return the tree's repository on this machine, if there is one."""
         try:
             if tree.repo_key == self._connection.own:
@@ -144,7 +144,7 @@ class BoxTrees:
             return None
 
 
-def _not_home(tree: MadeInTree, work: BoxWork, here: LocalRepository) -> Iterator[Unsafe]:
+def _not_home(tree: UnsentContent, work: BoxWork, here: LocalRepository) -> Iterator[Unsafe]:
     if work.edits and only_there(here, [work.edits]):
         kinds = [str(one) for one in tree.holds if one.kind in ("edits", "files")]
         yield Unsafe("edits", tree.name, "; ".join(kinds) or "edits made on the box")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bootstrap.errors import BusyError, NotSafeError
 from bootstrap.link.handle import BoxOptions
-from bootstrap.protocol.made_there import MadeThere
+from bootstrap.protocol.made_there import BoxContent
 from bootstrap.protocol.results import BoxResults
 from bootstrap.protocol.run import Run
 from bootstrap.protocol.transfer import Transfer
@@ -30,7 +30,7 @@ class BoxResultsCheck:
     """
 
     def __init__(
-        self, options: BoxOptions, connection: BoxConnection, made: MadeThere, screen: Screen
+        self, options: BoxOptions, connection: BoxConnection, made: BoxContent, screen: Screen
     ) -> None:
         self._options, self._connection, self._screen = options, connection, screen
         self._names = repository_names({run.repo_key for run in connection.box_state.runs})
@@ -77,7 +77,7 @@ class BoxResultsCheck:
     def _problems(self, run: Run) -> list[str]:
         """Return why its results are not safe; empty if they are, or if there are none."""
         if _odd(run):
-            return [f"its name is one that nothing can have here: {shown(run.name)}"]
+            return [f"its name is not allowed on this machine: {shown(run.name)}"]
         connection = self._connection
         known, name = connection.box.known, f"{run.repo_key}/{run.name}"
         file = receipt_file(known.folder, run.repo_key, run.name)

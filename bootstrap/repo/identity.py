@@ -69,7 +69,7 @@ def identify(
     else:
         if known:  # the one known here may have moved elsewhere
             _write(dataclasses.replace(known, git_dir=""))
-        found = _met_first(git_dir, usual, first, marks)
+        found = _new_identity(git_dir, usual, first, marks)
     _write(found)
     return found
 
@@ -92,7 +92,7 @@ def _holds(folders: Folders, commit: str) -> bool:
     return False
 
 
-def _met_first(git_dir: Path, usual: str, first: str, marks: list[int]) -> Identity:
+def _new_identity(git_dir: Path, usual: str, first: str, marks: list[int]) -> Identity:
     """Take over the record of a repository that moved here, else make one; a clone gets its own."""
     new = Identity(usual, str(git_dir), first, marks, time.time())
     mirrors = state_dir() / "mirrors"

@@ -27,7 +27,7 @@ def pointers(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
 def with_lfs(here: LocalRepository, paths: Collection[bytes]) -> list[bytes]:
     """Return the paths that LFS handles by the working tree's attributes. Raises GitError."""
     view = Folders(here.repository.view.with_filters, here.root)
-    return _said_so(run(view, *_ASK, stdin=b"\0".join(paths)))
+    return _lfs_paths(run(view, *_ASK, stdin=b"\0".join(paths)))
 
 
 def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> list[bytes]:
@@ -45,13 +45,13 @@ def pointers_of_commit(here: LocalRepository, listed: bytes, index: Path) -> lis
     run(here.folders, "read-tree", here.commit, env=env)
     view = Folders(here.repository.view.with_filters)
     paths = b"\0".join(path for _, _, path in entries)
-    return _said_so(run(view, *_ASK, "--cached", stdin=paths, env=env))
+    return _lfs_paths(run(view, *_ASK, "--cached", stdin=paths, env=env))
 
 
 _ASK = ("check-attr", "--stdin", "-z", "filter")
 
 
-def _said_so(answers: bytes) -> list[bytes]:
+def _lfs_paths(answers: bytes) -> list[bytes]:
     fields = answers.split(b"\0")
     return [path for path, said in zip(fields[::3], fields[2::3], strict=False) if said == b"lfs"]
 

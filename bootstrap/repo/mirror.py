@@ -36,7 +36,7 @@ def read_url(url: str, ref: str | None) -> LocalRepository:
     """
     mirror, listed = _place_of(url), _listed(url)
     with _locked(mirror):
-        _bring_up_to_date(mirror, url, listed)
+        _update(mirror, url, listed)
         try:
             return read(mirror, ref, exactly=True)
         except BoxstrapError:
@@ -56,7 +56,7 @@ def mirrored(address: str, refs: Sequence[str]) -> Iterator[Path]:
     mirror = _place_of(address)
     with _locked(mirror):
         if not all(_COMMIT.fullmatch(ref) and _has(mirror, ref) for ref in refs):
-            _bring_up_to_date(mirror, address, _listed(address))
+            _update(mirror, address, _listed(address))
             # Fetch by name what is on no branch or tag any more, or in a ref that no clone gets.
             for ref in refs:
                 if ref.startswith("refs/"):
@@ -99,7 +99,7 @@ def _should_be_there(ref: str | None, listed: str) -> bool:
     return re.search(rf"\t{named}$", listed, re.MULTILINE) is not None
 
 
-def _bring_up_to_date(mirror: Path, url: str, listed: str) -> None:
+def _update(mirror: Path, url: str, listed: str) -> None:
     try:
         before = (mirror / _LISTED).read_text()
     except (OSError, UnicodeDecodeError):

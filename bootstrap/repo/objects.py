@@ -209,9 +209,9 @@ class ObjectStream:
                     elif key.fd == pack:
                         yield piece
                     else:
-                        self._heard(said, piece)
+                        self._take_messages(said, piece)
 
-    def _heard(self, said: bytearray, piece: bytes) -> None:
+    def _take_messages(self, said: bytearray, piece: bytes) -> None:
         said += piece
         del said[:-_LONGEST_SAID]
         for phase, done, total in _METER.findall(bytes(said[-len(piece) - 80 :])):

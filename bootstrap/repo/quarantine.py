@@ -104,7 +104,7 @@ class Quarantine:
         lines = "".join(f"{tip}\n" for tip in tips).encode()
         kinds = self._ask("cat-file", "--batch-check=%(objecttype)", stdin=lines).split()
         if kinds != [b"commit"] * len(tips):
-            raise self._refused("what it calls a commit is none")
+            raise self._refused("what it calls a commit is not one")
         # As `git fetch` does: what the repository's own refs don't reach must be complete.
         self._ask("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=lines)
 
@@ -142,7 +142,7 @@ class Quarantine:
         return BoxstrapError(
             f"what the box sent is refused: {why}.",
             where=self._sender,
-            hint="Nothing of it was kept, and your repository is as it was.",
+            hint="None of it was kept, and your repository is unchanged.",
         )
 
 

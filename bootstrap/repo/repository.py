@@ -54,7 +54,7 @@ def open_repository(path: Path, *, exactly: bool = False) -> Repository:
 def not_yours(root: Path, stranger: Path) -> UsageError:
     """Return the error for a repository that another user may have planted."""
     return UsageError(
-        f"this repository belongs to another user: {shown(str(stranger))}. Nothing of it was read.",
+        f"this repository belongs to another user: {shown(str(stranger))}. None of it was read.",
         where=shown(str(root)),
         hint=f"If you trust it: git config --global --add safe.directory {shown(str(root))}",
     )

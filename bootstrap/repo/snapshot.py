@@ -184,7 +184,7 @@ class _Taker:
         here, store = self.here, self.store
         listed = run(here.folders, "ls-tree", "-r", "-z", "--full-tree", here.commit)
         alone = pointers_of_commit(here, listed, store.git_dir / "attributes-index")
-        left = dict.fromkeys(alone, "of LFS, and the commit has a pointer to it alone")
+        left = dict.fromkeys(alone, "an LFS file, of which the commit has only a pointer")
         tree = here.tree
         if b"160000 commit " in listed:
             tree, lacking = embed(here, store)
@@ -269,7 +269,8 @@ class _Taker:
                 where=shown(str(self.here.root)),
                 hint="Keep them here: name them in .gitignore, or in .git/info/exclude. Values "
                 "that the training needs are `secrets:` of the profile.\n"
-                "If one is none, commit it; or send no new files: --set git.include=tracked",
+                "If a file is not a credential, commit it; or send no new files: --set "
+                "git.include=tracked",
             )
 
 

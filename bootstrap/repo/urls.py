@@ -157,7 +157,7 @@ def _check_with_scheme(url: str, scheme: str, rest: str) -> UrlKind:
 
 def _check_without_scheme(url: str) -> UrlKind:
     if _SCP_PASSWORD.match(url):
-        raise _refused(url, "a password has no place in it")
+        raise _refused(url, "it must not contain a password")
     scp = _SCP.fullmatch(url)
     if scp is None or "\\" in url or re.match(r"[A-Za-z]:", url):
         raise _refused(url, _why_no_path(url))
@@ -173,7 +173,7 @@ def _check_without_scheme(url: str) -> UrlKind:
 
 def _check_user(url: str, user: str) -> None:
     if not _USER.fullmatch(user):
-        raise _refused(url, "its user name is not one")
+        raise _refused(url, "its user name is invalid")
 
 
 def _check_host(url: str, host: str) -> None:

@@ -44,7 +44,7 @@ def clean_box(options: BoxOptions, screen: Screen, *, discard: Sequence[str], lo
         if free:
             words = " ".join(f"--discard {tree.name}" for tree in free)
             hint = (
-                "Bring what you need of it home (scp and rsync know the box by its name), then:\n"
+                "Copy what you need from it (scp and rsync reach the box by its name), then:\n"
                 f"  boxstrap clean --host {known.name} {words}"
             )
         raise NotSafeError(f"{_names(refused)} stayed.", where=known.name, hint=hint)

@@ -31,7 +31,7 @@ class BoxConnection:
     workdir: str
     redactor: Redactor
     """Redacts the secrets that the box was given."""
-    redacted_there: Sequence[str] = ()
+    redacted_by_box: Sequence[str] = ()
     """Names of the secrets that the box redacts, because their values are not on this machine."""
     details: RunDetails = NO_DETAILS
     """Details of its runs that were asked together with the probe."""
@@ -65,7 +65,7 @@ def connect(
 
     `opens_forwards` is passed to `find_box`. Raises UsageError, UnreachableError, HostKeyError.
     """
-    from bootstrap.secrets.values import redacted_there
+    from bootstrap.secrets.values import redacted_by_box
 
     if here is None and not options.host:
         here = current_repository(options)
@@ -99,7 +99,7 @@ def connect(
         own = _named_here(options) or own
     if box_state.lease and not with_details:  # `status` shows it itself
         screen.note("lease", "; ".join(box_state.lease.lines()).removeprefix("lease: "))
-    there = redacted_there(box.known, box_state, redactor.secrets)
+    there = redacted_by_box(box.known, box_state, redactor.secrets)
     return BoxConnection(box, link, box_state, workdir, redactor, there, details, own)
 
 

@@ -105,7 +105,7 @@ def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
     limit, held, name = number(found[2]), number(found[3]), found[4].strip()
     who = f"{count} processes" if count > 1 else "a process"
     last = f": {name} held {size(held)}" if held else ""
-    most = f"; {size(limit)} is what all may hold" if limit else ""
+    most = f"; the limit for all processes is {size(limit)}" if limit else ""
     return Failure(
         "memory",
         f"the kernel killed {who} for memory while it ran{last}{most}",
@@ -117,7 +117,9 @@ def _killed_for_memory(run: Run, shown: tuple[str, ...]) -> Failure | None:
 
 def _not_for_memory(run: Run) -> str:
     counted = run.killed_for_memory.startswith("0 ")
-    return "; the box counted no kill for memory" if counted else "; the box does not say by whom"
+    return (
+        "; the box counted no kill for memory" if counted else "; the box does not know what did it"
+    )
 
 
 def _out_of_gpu_memory(lines: Sequence[str], shown: tuple[str, ...]) -> Failure | None:

@@ -93,7 +93,7 @@ def ask_lease(
     return word, parse_lease(said)
 
 
-def tell_safe(connection: BoxConnection, run: Run, manifest: Manifest) -> None:
+def report_safe_results(connection: BoxConnection, run: Run, manifest: Manifest) -> None:
     """Report a run's verified results to the box: its lease only destroys it if they are safe."""
     name, note = f"{run.repo_key}/{run.name}", manifest.safe_note()
     query = build_query("safe", workdir=connection.workdir, run=name, note=note)

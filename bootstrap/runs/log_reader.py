@@ -14,7 +14,7 @@ from bootstrap.link.parsing import number
 from bootstrap.link.reconnecting import Backoff, ReconnectingLink
 from bootstrap.link.wire import Wire
 from bootstrap.protocol.follow import ANSWER_S, CompletionPoller, follow_file
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.run import Run, as_it_ended
 
 _PIECE = 1024 * 1024
@@ -33,7 +33,7 @@ class LogReader:
     workdir: str
     file: str
     run: Run | None = None
-    redacted_there: Sequence[str] = ()
+    redacted_by_box: Sequence[str] = ()
     at: int = 0
     """The position of the next byte."""
     skipped: int = 0
@@ -58,7 +58,7 @@ class LogReader:
 
     def as_it_is(self) -> Iterator[bytes]:
         """Yield the log as it is now. Raises LinkLost, NoAnswer."""
-        there = RedactedThere(self.redacted_there)
+        there = BoxRedaction(self.redacted_by_box)
         first = f"+{self.at + 1}"
         query = build_query("tail", there, workdir=self.workdir, file=self.file, bytes=first)
         yield from _pieces(stream_answer(self.link.wire, query))
@@ -81,7 +81,7 @@ class LogReader:
     def _over(self, wire: Wire) -> Iterator[bytes]:
         """Yield what arrives over this wire, until the run is over or a hole starts."""
         stream = follow_file(
-            wire, self.file, workdir=self.workdir, start=self.at, redact=self.redacted_there
+            wire, self.file, workdir=self.workdir, start=self.at, redact=self.redacted_by_box
         )
         if not self.run:
             for piece in _pieces(stream):

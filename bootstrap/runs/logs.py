@@ -68,7 +68,9 @@ def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: boo
             now = number(connection.box_state.facts.get("time", "")) or 0
             for reader in readers:
                 if reader.run and not reader.find_start(now - ago):
-                    screen.warn(f"{reader.run.name} has no times beside its log: all of it follows")
+                    screen.warn(
+                        f"{reader.run.name} has no index of times for its log: showing all of it"
+                    )
         known, values = connection.box.known, connection.redactor.secrets
         price = known.price
         warn_of_unredacted(known, connection.box_state, screen, values)
@@ -81,7 +83,7 @@ def show_log(options: BoxOptions, screen: Screen, wish: LogWish, *, as_json: boo
                 continue
             shown[at].end()
             if lost := readers[at].skipped:
-                what = f"{size(lost)} of the log were let go before they came here"
+                what = f"{size(lost)} of the log were dropped by the box before they could be read"
                 screen.warn(f"{what}: see train.log_max_mib")
             if run := readers[at].over:
                 took, text = _end_of(run, readers[at].ended, price)
@@ -109,7 +111,7 @@ def _checked(wish: LogWish) -> int | None:
     if wish.step and (wish.names or wish.live or wish.since):
         raise UsageError("--step is the log of a setup: not with --run, --live, --since.")
     if wish.names and wish.live:
-        raise UsageError("runs by their names, or all that live: not both.")
+        raise UsageError("use either --run or --live, not both.")
     return None if wish.since is None else seconds_ago(wish.since, datetime.now())
 
 
@@ -117,7 +119,7 @@ def _readers(connection: BoxConnection, wish: LogWish, screen: Screen) -> list[L
     if wish.step:
         return [_reader(connection, _step_log(connection, wish.step), None)]
     runs = list(dict.fromkeys(_meant(connection, wish)))
-    words = [f"{one.name} of {connection.repository(one)}{_let_go(one)}" for one in runs]
+    words = [f"{one.name} of {connection.repository(one)}{_dropped_note(one)}" for one in runs]
     screen.note("log", ", ".join(words))
     readers = [_reader(connection, one.log, one) for one in runs]
     for reader in readers:
@@ -144,13 +146,13 @@ def _reader(connection: BoxConnection, file: str, run: Run | None) -> LogReader:
         connection.workdir,
         file,
         run,
-        connection.redacted_there,
+        connection.redacted_by_box,
         at=run.log_kept if run else 0,
     )
 
 
-def _let_go(run: Run) -> str:
-    return f" (its first {size(run.log_kept)} were let go)" if run.log_kept else ""
+def _dropped_note(run: Run) -> str:
+    return f" (its first {size(run.log_kept)} were dropped)" if run.log_kept else ""
 
 
 def _shown(

@@ -61,7 +61,7 @@ def notify(
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            warn(f"{where}: it was not over within {_COMMAND_S} s")
+            warn(f"{where}: it did not finish within {_COMMAND_S} s")
             continue
         except OSError as error:
             warn(f"{where}: {error.strerror}")

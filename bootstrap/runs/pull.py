@@ -21,7 +21,7 @@ from bootstrap.protocol.run import Run, as_it_ended
 from bootstrap.protocol.transfer import Transfer
 from bootstrap.repo.names import shown
 from bootstrap.runs.connection import BoxConnection, connect
-from bootstrap.runs.lease import tell_safe
+from bootstrap.runs.lease import report_safe_results
 from bootstrap.runs.pull_place import PullPlace
 from bootstrap.runs.pull_result import Pulled
 from bootstrap.runs.push import ShownProgress
@@ -65,7 +65,7 @@ def pull_results(options: BoxOptions, screen: Screen, wish: PullWish) -> None:
     them are here and verified, or they are more than is allowed; BusyError, UnreachableError.
     """
     with connect(options, screen) as connection:
-        pulled = pull_run(options, screen, wish, connection, _begun_run(connection, wish))
+        pulled = pull_run(options, screen, wish, connection, _started_run(connection, wish))
     screen.result(pulled.as_dict(), "\n".join(pulled.lines()))
     pulled.check()
 
@@ -85,7 +85,7 @@ def pull_run(
         raise cant_write(place.path, error) from error
 
 
-def _begun_run(connection: BoxConnection, wish: PullWish) -> Run:
+def _started_run(connection: BoxConnection, wish: PullWish) -> Run:
     run = connection.runs(wish.run)[0]
     for part in (run.repo_key, run.name):
         if why := why_refused(part):  # a box may call a run `..`
@@ -148,7 +148,10 @@ class _Pull:
     def _take_all(self) -> Manifest:
         """Look and take until everything is here, or the rest will not become complete."""
         if self._wish.watch and self._live:
-            self._screen.say(f"watching {self._run.name}: what is complete comes; Ctrl-C ends this")
+            self._screen.say(
+                f"watching {self._run.name}: files are pulled as they become complete; stop with "
+                f"Ctrl-C"
+            )
         manifest: Manifest | None = None
         for done in self._rounds():
             self._idle = 0 if done.landed else self._idle + 1
@@ -220,7 +223,9 @@ class _Pull:
         on_box = frozenset(path for path in files if path in done.look.files)
         missing = done.reasons()
         lost = done.look.files.keys() - files.keys() - done.missing.keys()
-        missing.update({shown(path): "was changed here after it came" for path in sorted(lost)})
+        missing.update(
+            {shown(path): "was changed here after it was pulled" for path in sorted(lost)}
+        )
         left = {shown(path): why for path, why in done.look.left.items() if why in NOTHING}
         links = [shown(path) for path in done.look.links]
         return Manifest(origin, source.paths, files, on_box, links, left, missing, self._live)
@@ -264,7 +269,7 @@ class _Pull:
         if self._landed:
             os.sync()
         write_receipt(file, manifest, self._landing.place)
-        tell_safe(self._connection, run, manifest)
+        report_safe_results(self._connection, run, manifest)
         return file
 
 

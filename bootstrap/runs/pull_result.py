@@ -52,7 +52,7 @@ class Pulled:
         words = [came] if count else []
         words += [f"{_files(had)} here already"] if had > 0 else []
         name = self.manifest.origin.run
-        said = [f"{name}: {'; '.join(words) or 'nothing that could be brought here'}", ""]
+        said = [f"{name}: {'; '.join(words) or 'nothing to pull'}", ""]
         beside = {path: place for path, place in self.landed.items() if path != place}
         left = self.manifest.left_out.items()
         said[1:1] = [f"  {path} {NOTHING[why]}" for path, why in left][:_MOST_NAMED]
@@ -64,11 +64,13 @@ class Pulled:
         missing = self.manifest.missing
         if not missing:
             return
-        head = f"{_files(len(missing))} of {self.manifest.origin.run} did not come:"
+        head = f"{_files(len(missing))} of {self.manifest.origin.run} were not pulled:"
         rows = [f"  {path}: {why}" for path, why in missing.items()]
         more = [f"  and {number(len(rows) - _MOST_NAMED)} more"] if len(rows) > _MOST_NAMED else []
         still = (
-            "The run goes on: --watch takes what becomes complete. " if self.manifest.live else ""
+            "The run is still running: --watch pulls files as they become complete. "
+            if self.manifest.live
+            else ""
         )
         raise NotSafeError(
             "\n".join([head, *rows[:_MOST_NAMED], *more]),

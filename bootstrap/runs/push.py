@@ -121,14 +121,14 @@ def _target(connection: BoxConnection, source: Path, wish: PushWish, stood_in: P
             raise UsageError(
                 "that is the repository itself, and not data.",
                 where=wish.path,
-                hint="What stands in it is sent by: boxstrap sync",
+                hint="To send its files: boxstrap sync",
             )
         if whole.is_relative_to(root):
             inside = whole.relative_to(root)
     if inside is None:
         if source.is_dir():
             raise UsageError(
-                "it lies outside of the repository: where is it to go?",
+                "it is outside of the repository: where should it go?",
                 where=wish.path,
                 hint="Name a folder of the box: --to data/corpus",
             )

@@ -16,7 +16,7 @@ from bootstrap.text.sanitize import sanitize
 from bootstrap.text.sizes import duration
 from bootstrap.ui.layout import aligned
 
-_NOBODYS = "not known here: nobody looks after it"
+_UNMANAGED = "not known on this machine: boxstrap does not manage it"
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class RentedBoxes:
             sanitize(box.name) or "-",
             sanitize(box.gpu) or "-",
             box.state.value,
-            "price not told" if price is None else f"{_dollars(price)}/h",
+            "price unknown" if price is None else f"{_dollars(price)}/h",
             since,
             "" if spent is None else f"about {_dollars(spent)} so far",
-            f"known as {known}" if known else self.rented_here.get(box.host, _NOBODYS),
+            f"known as {known}" if known else self.rented_here.get(box.host, _UNMANAGED),
         )
 
     def _spent(self, box: RentedBox) -> float | None:
@@ -137,7 +137,7 @@ class RentedBoxes:
     def _unpriced(self) -> str:
         every = [box for account in self.accounts for box in account.boxes]
         count = sum(box.price_now() is None for box in every if box.state is not RentedState.GONE)
-        return f", and {count} of which no price is told" if count else ""
+        return f", and {count} with unknown price" if count else ""
 
 
 def ask_accounts() -> RentedBoxes:

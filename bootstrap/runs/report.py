@@ -45,7 +45,7 @@ def make_report(options: BoxOptions, screen: Screen, name: str | None, out: str 
             connection.link.wire,
             run,
             workdir=connection.workdir,
-            redact=connection.redacted_there,
+            redact=connection.redacted_by_box,
         )
         results = _results(options, connection, run, history)
         report = _report(connection, run, history, results)

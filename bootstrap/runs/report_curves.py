@@ -58,7 +58,7 @@ def _about(name: str, curve: MetricCurve) -> str:
     if curve.odd is not None:
         is_time = curve.axis == "seconds"
         where = f"after {duration(curve.odd)}" if is_time else f"at {curve.axis} {curve.odd:,.6g}"
-        odd = f", and was no number any more (nan or inf) {where}"
+        odd = f", and became nan or inf {where}"
     return f"{name}:{last}{means}{odd}."
 
 

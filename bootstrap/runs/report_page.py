@@ -144,4 +144,4 @@ def _log_words(history: RunHistory) -> str:
     if history.read >= history.of:
         return ""
     words = f"The log has {size(history.of)}; {size(history.read)} of it were read"
-    return f"{words}, in pieces that lie evenly over it."
+    return f"{words}, in evenly spaced pieces."

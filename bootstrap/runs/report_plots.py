@@ -66,7 +66,7 @@ class Plot:
             max_scale=5,
             x_value_formatter=_time_words if self.in_seconds else number,
             value_formatter=self._value_words,
-            no_data_text="nothing was noted",
+            no_data_text="no data",
             range=None if self.top is None else (0, self.top),
         )
         chart.uuid = f"plot-{at}"

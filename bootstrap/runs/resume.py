@@ -22,14 +22,14 @@ from bootstrap.ui.screen import Screen
 _SET_UP = "Set the box up again: boxstrap setup"
 _WHY = {
     "alive": ("it runs, or waits for its turn", "Follow it: boxstrap logs -f"),
-    "over": ("it ended with 0: there is nothing to go on with", "A new run: boxstrap run"),
+    "over": ("it finished with exit code 0: there is nothing to resume", "A new run: boxstrap run"),
     "unknown": (
-        "it was made without a command that goes on from it",
+        "its profile had no command to resume it",
         "Name one in the profile, as train.resume, for the next run.",
     ),
     "held": ("another run has its tree", "Wait for that, or stop it: boxstrap status"),
     "changed": (
-        "its tree holds other files by now",
+        "the files of its tree have changed",
         "Begin a run of those, with the command that goes on: boxstrap run -- COMMAND",
     ),
     "busy": ("another setup is at work on this box", "See what it does: boxstrap status"),
@@ -75,7 +75,7 @@ def resume_run(options: BoxOptions, screen: Screen, name: str, wait_s: int) -> R
             watch_beginning,
             run=run,
             workdir=connection.workdir,
-            redact=connection.redacted_there,
+            redact=connection.redacted_by_box,
         )
         output = connection.link.ask(watch)
         return ResumedRun(
@@ -93,7 +93,7 @@ def _ask(wire: Wire, query: str) -> dict[str, str]:
         if not wire.alive():
             raise LinkLost(wire.label)
         raise NoAnswer(
-            "it did not say what became of the run.",
+            "it did not report whether the run was started.",
             where=wire.label,
             hint="Look what it does: boxstrap status",
         )
@@ -116,7 +116,7 @@ def _begun(connection: BoxConnection, old: Run, wait_s: int) -> Run:
         raise NotSafeError(f"it can't go on: {what}.", where=where, hint=hint)
     if not is_name(said.get("run", "")):
         raise StepFailedError(
-            f"it was not begun: {said.get('log', 'the box does not say why')}.",
+            f"it was not started: {said.get('log', 'the box does not say why')}.",
             where=where,
             hint=f"See what the box does: boxstrap status --host {connection.box.known.name}",
         )

@@ -21,7 +21,7 @@ _LINE = 160
 _WIDEST = 60
 """Characters of a command; --json has all of it."""
 _NEXT = {
-    "died": "its log and results are still there; to begin it again: boxstrap setup --restart",
+    "died": "its log and results are still there; to start it again: boxstrap setup --restart",
     "waiting": "the next boxstrap setup of its work begins it",
 }
 """What to do about a run that died, or never started."""
@@ -29,7 +29,7 @@ _NEXT = {
 
 def how_to_resume(run: Run, program: str = "boxstrap") -> str:
     """How to resume a run that died, if it has a command for that."""
-    return f"to let it go on: {program} run --resume {run.name}"
+    return f"to resume it: {program} run --resume {run.name}"
 
 
 def run_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer

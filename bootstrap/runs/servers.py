@@ -126,7 +126,7 @@ _SENTENCES = {
     ),
     "no-events": (
         BoxLacksError,
-        "no event file of TensorBoard lies in the repository's tree yet.",
+        "there is no TensorBoard event file in the repository's tree yet.",
         "Name the folder that the training will write: boxstrap tunnel --tensorboard --logdir DIR",
     ),
     "uv-missing": (
@@ -244,4 +244,4 @@ def _server(kind: ServerKind, text: str, found: bool, label: str) -> Server:
             return Server(kind, port, path, found)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         pass
-    raise _failure(kind, "start", ["it never said where it listens"], label)
+    raise _failure(kind, "start", ["it did not report its port"], label)

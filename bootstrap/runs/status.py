@@ -182,7 +182,7 @@ def status_lines(  # noqa: PLR0913, PLR0917 - all from a box's answer
     reason = f": {_reason(why)}" if why else ""
     lines = [f"{name}: {_setup(box_state)['text']}{reason}"]
     if box_state.unfinished_switch:
-        lines.append(f"  {_switch(box_state)}: the next setup ends it")
+        lines.append(f"  {_switch(box_state)}: the next setup completes it")
     if known and known.price:
         lines.append(f"  {cost_so_far(known)}")
     if box_state.lease:
@@ -200,7 +200,7 @@ def so_far(known: KnownBox) -> float | None:
 def cost_so_far(known: KnownBox) -> str:
     """Return that as a sentence, for a box whose price is known."""
     since = duration(max(0.0, time.time() - known.costs_since))
-    met = "it was started" if known.since else "this machine met it"
+    met = "it was started" if known.since else "this machine first connected to it"
     return (
         f"{dollars(known.price)} an hour: about {dollars(so_far(known) or 0)} in the {since} "
         f"since {met}"

@@ -72,7 +72,7 @@ def stop_run(
             f"\n  {one}: process {pid} ({program}, of {user})" for one, pid, user, program in left
         )
         raise StepFailedError(
-            f"could not be ended, and goes on:{''.join(islice(named, _MOST_NAMED))}",
+            f"could not be stopped, still running:{''.join(islice(named, _MOST_NAMED))}",
             where=connection.box.known.name,
             hint="It is another user's, or stuck in a driver: look at it there (ps -fp NUMBER).",
         )
@@ -117,4 +117,4 @@ def _nothing(connection: BoxConnection, meant: list[Run], name: str | None) -> s
         return "nothing was running"
     whose = names[meant[0].repo_key]
     what = f"{qualified(meant[0], names)} was not" if name else f"nothing of {whose} was"
-    return f"{what} running; these go on: {', '.join(others)} (see --run, --all)"
+    return f"{what} running; still running: {', '.join(others)} (see --run, --all)"

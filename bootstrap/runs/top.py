@@ -13,7 +13,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.link.exchange import stream_answer
 from bootstrap.link.handle import BoxOptions, find_box
 from bootstrap.link.reconnecting import ReconnectingLink
-from bootstrap.protocol.query import RedactedThere, build_query
+from bootstrap.protocol.query import BoxRedaction, build_query
 from bootstrap.protocol.samples import Sample, SampleLines
 from bootstrap.runs.connection import meant
 from bootstrap.ui.top_view import BoxView, TopScreen
@@ -127,7 +127,7 @@ class Feed(threading.Thread):
 
     def _follow(self, link: ReconnectingLink) -> None:
         # Without a probe, which secrets it still holds is unknown: it redacts all it was given.
-        there = RedactedThere(self._box.known.secrets or ())
+        there = BoxRedaction(self._box.known.secrets or ())
         query = build_query("top", there, workdir=self._box.known.workdir, every=self._every)
         stream = stream_answer(link.wire, query)
         lines = SampleLines()
@@ -153,7 +153,7 @@ class Feed(threading.Thread):
     def _take(self, sample: Sample) -> None:
         if sample.missing:
             raise BoxLacksError(
-                "there is nothing to look with on this box.",
+                "boxstrap's programs are not installed on this box.",
                 where=self.view.name,
                 hint=f"It comes with a setup, or with: boxstrap verify --host {self.view.name}",
             )

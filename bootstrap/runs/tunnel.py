@@ -95,7 +95,7 @@ def open_tunnels(options: BoxOptions, screen: Screen, wish: TunnelWish, *, as_js
             )
         if not connection.link.ask(forwards):
             raise BoxLacksError(
-                "it lets no connection through to its ports.",
+                "its sshd does not allow port forwarding.",
                 where=connection.link.label,
                 hint=_FORBIDDEN_HINT,
             )
@@ -166,7 +166,7 @@ class _Window:
         tunnel = Tunnel(self._link, forward, self._warn)
         self._open.append(_OpenTunnel(name, tunnel, self._host, server))
         if not server and tunnel.port != forward.here:
-            self._warn(f"port {forward.here} is taken on this machine: it is {tunnel.port} here")
+            self._warn(f"port {forward.here} is in use on this machine: using {tunnel.port} here")
 
     def _serve(self, wire: Wire, kind: ServerKind) -> Server:
         return start_server(

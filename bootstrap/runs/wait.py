@@ -39,9 +39,9 @@ def wait_for(options: BoxOptions, screen: Screen, *, run: str | None, every: boo
         awaited = [one for one in meant if one.goes_on] if every else meant[:1]
         if any(one.state == "waiting" for one in awaited):
             raise UsageError(
-                f"{awaited[0].name} was made, but never begun.",
+                f"{awaited[0].name} was created, but never started.",
                 where=connection.link.label,
-                hint="The next boxstrap setup of its work begins it.",
+                hint="The next boxstrap setup of its work starts it.",
             )
         names = ", ".join(_called(connection, one) for one in awaited if one.goes_on)
         if names:
@@ -72,7 +72,7 @@ def _await_end(connection: BoxConnection, run: Run, screen: Screen) -> Run:
     told, backoff = 0, Backoff()
     while run.goes_on:
         try:
-            for line in _told_lines(stream_answer(connection.link.wire, query)):
+            for line in _answer_lines(stream_answer(connection.link.wire, query)):
                 told += 1
                 state, ended, begun = [*line.split("\t"), "", ""][:3]
                 now = as_it_ended(run, state)
@@ -89,7 +89,7 @@ def _await_end(connection: BoxConnection, run: Run, screen: Screen) -> Run:
     return run
 
 
-def _told_lines(stream: AnswerStream) -> Iterator[str]:
+def _answer_lines(stream: AnswerStream) -> Iterator[str]:
     rest = b""
     while piece := stream.read(4096):
         *lines, rest = (rest + piece).split(b"\n")

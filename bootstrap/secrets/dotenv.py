@@ -38,7 +38,7 @@ def read_dotenv(text: str, wanted: Collection[str], where: str) -> dict[str, str
                 raise UsageError(
                     "this line is not NAME=VALUE.",
                     where=line,
-                    hint="A value with a quote or a newline in it stands in quotes: NAME='…'",
+                    hint="Put a value with a quote or a newline in quotes: NAME='…'",
                 )
             if found["name"] in wanted:
                 name = found["name"]

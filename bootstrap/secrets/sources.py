@@ -96,7 +96,7 @@ def ask_command(source: SecretSource) -> str:
         raise UsageError(
             f"it ended with {done.returncode}.",
             where=where,
-            hint="Try the command by itself; what it says stands above.",
+            hint="Run the command on its own; its output is above.",
         )
     if not value or len(value) > _LARGEST or b"\0" in value:
         what = "nothing" if not value else "more than a secret has, or bytes that none has"

@@ -154,7 +154,7 @@ def redactor_of(
         ) from None
 
 
-def redacted_there(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
+def redacted_by_box(box: KnownBox, box_state: BoxState, values: Mapping[str, str]) -> list[str]:
     """Return the secrets that the box itself must redact, because `values` are not what it has.
 
     If a run may have been started with earlier ones, these are all that it was ever given.

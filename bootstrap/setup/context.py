@@ -43,7 +43,7 @@ class SetupContext:
         """Return the box's state for this script; the early login may have asked already."""
         return self.early.answer(self.payload.probe_request) or self.link.ask(self.probe)
 
-    def box_state_begun(self) -> BoxState:
+    def box_state_after_start(self) -> BoxState:
         """Return the box's state after the training started. No plan is requested, since its checks
         would slow down the training's start."""
         request = self.payload.probe_request._replace(script="")
@@ -142,9 +142,9 @@ def _context(  # noqa: PLR0913 - the parts that a context is made of
     for warning in payload.warnings:
         reporter.warn(warning)
     if with_source:
-        from bootstrap.setup.source import tell_source
+        from bootstrap.setup.source import report_source
 
-        tell_source(payload.here, payload.snapshot, payload.source, reporter)
+        report_source(payload.here, payload.snapshot, payload.source, reporter)
     link = link or connect()
     _set_price(box, payload.profile.box.price, reporter)
     _keep_lease(box, payload)

@@ -12,7 +12,7 @@ from bootstrap.link.errors import LinkLost
 from bootstrap.plan import closure
 from bootstrap.protocol.follow import follow_events
 from bootstrap.protocol.launch import Launch, launch, new_setup_id
-from bootstrap.secrets.values import note_held, packed, redacted_there
+from bootstrap.secrets.values import note_held, packed, redacted_by_box
 from bootstrap.setup.result import SetupEnd, raise_for
 from bootstrap.setup.senders import SetupSenders
 
@@ -37,10 +37,10 @@ class SetupExecutor:
         self.setup = ""
         self.own_folder = False
         """Whether another repository on the box already has the folder of this name."""
-        self.began_run = False
+        self.started_run = False
         """Whether the followed setup started the training."""
         self.context = context
-        self.redacted_there: Sequence[str] = ()
+        self.redacted_by_box: Sequence[str] = ()
         """Names of the secrets that the box has, but whose values are not on this machine."""
         self._holder = ""
         self._failed_step = ""
@@ -72,7 +72,7 @@ class SetupExecutor:
             self.reporter.note("secrets", self.payload.secrets.describe(box_state.secrets))
         if not self.request.only:
             note_held(self.context.box, self.payload.secrets.names)
-        self.redacted_there = redacted_there(
+        self.redacted_by_box = redacted_by_box(
             self.context.box.known, box_state, self.context.secrets_here
         )
         if self.request.restart and box_state.live_run:
@@ -95,7 +95,7 @@ class SetupExecutor:
 
     def _follow_another(self, setup: str, box_state: BoxState) -> str:
         """Follow a running setup of the same script, then do what it was not asked to do."""
-        self.reporter.say(f"this setup is at work already ({setup}): following it")
+        self.reporter.say(f"this setup is already running ({setup}): following it")
         self._follow(setup, box_state.have)
         box_state = self.context.box_state()
         if self.request.only or self.request.run or box_state.nothing_to_do:
@@ -160,7 +160,7 @@ class SetupExecutor:
             code_name=self._failed_name,
             holder=self._holder,
             advice=self.payload.profile.provider.advice,
-            redact=self.redacted_there,
+            redact=self.redacted_by_box,
         )
 
     def _follow_the_same(self) -> str:
@@ -175,7 +175,7 @@ class SetupExecutor:
         self._same += 1
         if self._same > _MOST_SAME:
             raise StepFailedError(
-                "it says again and again that the same setup is at work, and shows none.",
+                "it repeatedly reports that the same setup is running, but shows none.",
                 where=self.link.label,
                 hint="Run the same command again; if it stays so, don't trust this box.",
             )
@@ -194,7 +194,7 @@ class SetupExecutor:
 
     def _tell(self, event: Event) -> None:
         if (event.step, event.event) == ("train", "ok"):
-            self.began_run = True
+            self.started_run = True
         self.own_folder = self.own_folder or event.word("code") == "own-folder"
         if event.event == "fail":
             self._failed_step = event.step

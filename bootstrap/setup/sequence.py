@@ -67,8 +67,8 @@ def begin(request: SetupRequest, reporter: Reporter, cancel: CancelToken) -> Set
 def _run(context: SetupContext, began: float) -> SetupResult:
     try:
         executor, box_state, setup = drive(context)
-        if setup and executor.began_run and not box_state.live_run:
-            box_state = context.box_state_begun()
+        if setup and executor.started_run and not box_state.live_run:
+            box_state = context.box_state_after_start()
         elif setup:
             box_state = context.box_state()
         return _result(executor, box_state, setup, began)
@@ -99,7 +99,7 @@ def drive(context: SetupContext) -> tuple[SetupExecutor, BoxState, str]:
 
 def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: float) -> SetupResult:
     from bootstrap.protocol import first_output
-    from bootstrap.secrets.values import redacted_there
+    from bootstrap.secrets.values import redacted_by_box
     from bootstrap.setup import result
     from bootstrap.setup.prove_environment import start_if_new
     from bootstrap.sshconfig.alias import update_alias
@@ -111,13 +111,13 @@ def _result(executor: SetupExecutor, box_state: BoxState, setup: str, began: flo
     run = first_lines = None
     if payload.profile.train and not blocking:
         run = result.run_of_work(box_state, payload.source.commit)
-    if run and (executor.began_run or (setup and run.state == "running")):
+    if run and (executor.started_run or (setup and run.state == "running")):
         reporter.say(first_output.waits_for_output(run.name))
         watch = partial(
             first_output.watch_beginning,
             run=run,
             workdir=payload.profile.box.workdir,
-            redact=redacted_there(context.box.known, box_state, context.secrets_here),
+            redact=redacted_by_box(context.box.known, box_state, context.secrets_here),
         )
         beginning = context.link.ask(watch)
         run = dataclasses.replace(run, state=beginning.state, rc=beginning.rc)

@@ -42,7 +42,9 @@ def resolve_source(
     here = _of_url(url, ref, request.place) if url else read(request.place, ref)
     if is_boxstrap_checkout(here) and request.repo is None and not url:
         raise UsageError(
-            "this is boxstrap's own source, and no training.", where=str(here.root), hint=_MEANT
+            "this is boxstrap's own source, not a training repository.",
+            where=str(here.root),
+            hint=_MEANT,
         )
     if profile.git.access == "url":
         if here.url is None:
@@ -163,17 +165,17 @@ def address_warning(profile: Profile, source: Source) -> str | None:
     return check_url(url).warning if url else None
 
 
-def tell_source(
+def report_source(
     here: LocalRepository | None, snapshot: Snapshot | None, source: Source, reporter: Reporter
 ) -> None:
     """Report the commit, the changes sent with it, new files, and files that can't be sent."""
     changes = f" with your changes ({snapshot.changes})" if snapshot and snapshot.changes else ""
     reporter.note("commit", f"{source.commit[:12]}{changes} of {source.name}")
     if here is not None and snapshot is not None:
-        tell_new_files(snapshot, reporter)
+        report_new_files(snapshot, reporter)
 
 
-def tell_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
+def report_new_files(snapshot: Snapshot, reporter: Reporter) -> None:
     """Report files not in git that are sent for the first time, and files that can't be sent."""
     from bootstrap.repo.names import shown
 

@@ -19,7 +19,7 @@ HEAD = """\
 # Your ssh config includes this file. To take it out: boxstrap ssh-config --remove
 """
 TAKEN = "your own ssh config has a host of that name"
-_SAME = "but for capitals it is the name of a newer box"
+_SAME = "its name differs from a newer box's only in upper and lower case"
 _LEFT_OUT = "# left out: "
 
 

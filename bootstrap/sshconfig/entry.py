@@ -19,7 +19,7 @@ from bootstrap.errors import UsageError
 from bootstrap.link.record import KnownBox
 from bootstrap.link.target import parse_host
 
-_MANNERS = (
+_COMMON_OPTIONS = (
     # A dead link ends after a minute, and routers don't drop an idle one.
     ("ServerAliveInterval", "15"),
     ("ServerAliveCountMax", "4"),
@@ -84,7 +84,7 @@ def own_entry(box: KnownBox, folder: str = "") -> Entry:
         *_address(box),
         *_keys(box),
         *_trust(box, quoted(box.known_hosts)),
-        *_MANNERS,
+        *_COMMON_OPTIONS,
         *(shared if folder else ()),
         *_route(box),
     ]
@@ -102,7 +102,7 @@ def windows_entry(box: KnownBox, keys: Iterable[str]) -> str:
         *files,
         *([("IdentitiesOnly", "yes")] if files else ()),
         *_trust(box, f"~/.ssh/boxstrap/{box.name}.known_hosts"),
-        *_MANNERS,
+        *_COMMON_OPTIONS,
     ]
     return _entry(box, options).text()
 

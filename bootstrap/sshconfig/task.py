@@ -81,7 +81,7 @@ def _place() -> ConfigPlace:
     place = find_place()
     if place is None:
         raise UsageError(
-            "your ssh config is to be left alone: "
+            "your ssh config must not be changed: "
             f"{VARIABLE} is off, or HOME is not your account's home, {account_home()}.",
             where="ssh config",
             hint=f"Unset {VARIABLE}, or let it name the file to change.",

@@ -110,7 +110,7 @@ def _entries(place: ConfigPlace, before: str, *, afresh: bool) -> Entries:
     sockets = control_folder([place.folder, place.config.parent])
     taken = frozenset() if afresh else taken_in(before)
     new = _new(boxes, aliases_in(before) | taken)
-    taken |= {alias for alias in new if _means_something(place, alias)}
+    taken |= {alias for alias in new if _is_users_host(place, alias)}
     return entries(boxes, sockets=sockets, taken=taken)
 
 
@@ -128,7 +128,7 @@ def _new(boxes: Iterable[KnownBox], looked_at: frozenset[str]) -> list[str]:
     return [alias for alias in own if alias not in looked_at]
 
 
-def _means_something(place: ConfigPlace, alias: str) -> bool:
+def _is_users_host(place: ConfigPlace, alias: str) -> bool:
     """Whether the user's own ssh config leads elsewhere for this name, as it is or lower-case."""
     forms = {alias, alias.lower()} if place.config.exists() else set()
     return any(_leads_to(place, form) not in ("", alias.lower()) for form in forms)
@@ -142,7 +142,7 @@ def _without_effect(place: ConfigPlace, found: Entries) -> str:
             if _leads_to(place, entry.alias) in ("", address.lower()):
                 return ""
             return (
-                f"the Include in {place.config} has no effect where it stands.\n"
+                f"the Include in {place.config} has no effect at its position.\n"
                 "Put it above every Host and Match; or take it out, then: boxstrap ssh-config"
             )
     return ""

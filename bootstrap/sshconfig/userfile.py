@@ -31,7 +31,7 @@ class UserFile:
             found = self.path.stat()
         except FileNotFoundError:
             if self.path.is_symlink():
-                raise LeftAloneError(f"{self.path} is a link to nothing") from None
+                raise LeftAloneError(f"{self.path} is a broken symbolic link") from None
             return None
         except OSError as error:
             raise _left_alone(self.path, error) from None
@@ -65,7 +65,7 @@ class UserFile:
             if not before.st_mode & stat.S_IWUSR or not os.access(real, os.W_OK):
                 raise LeftAloneError(f"{self.path} is read-only")
             if before.st_nlink > 1:
-                raise LeftAloneError(f"{self.path} is one file under {before.st_nlink} names")
+                raise LeftAloneError(f"{self.path} has {before.st_nlink} hard links")
         real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
         draft = Draft(Path(name), real, before)

@@ -68,7 +68,7 @@ def find_windows() -> Windows:
         raise NoWindowsError("Windows does not say where its user's folder is")
     home = _first_answer([["wslpath", "-u", profile]])
     if not home or not Path(home).is_dir():
-        raise NoWindowsError(f"{profile} is not to be seen from here")
+        raise NoWindowsError(f"{profile} can't be accessed from here")
     return Windows(Path(home) / ".ssh")
 
 

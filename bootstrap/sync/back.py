@@ -27,7 +27,7 @@ MOST_FILE_MIB = 100
 
 
 @dataclass(frozen=True)
-class BroughtHome:
+class FetchedWork:
     """A box's work that is now in the local repository."""
 
     box: str
@@ -65,7 +65,7 @@ class BroughtHome:
     def lines(self) -> list[str]:
         """As lines of text."""
         if not self.refs:
-            return [f"{self.box}: nothing was made on the box that isn't here", *self._left()]
+            return [f"{self.box}: everything made on the box is here already", *self._left()]
         said = []
         for ref in self.refs:
             if ref in self.commits:
@@ -86,7 +86,7 @@ class BroughtHome:
         ]
 
 
-def bring_home(options: BoxOptions, screen: Screen) -> BroughtHome:
+def bring_home(options: BoxOptions, screen: Screen) -> FetchedWork:
     """Bring commits and edits made on the box into `refs/boxstrap/BOX/` of the local repository.
 
     Nothing else in the repository changes. Raises UsageError if the box has no such tree,
@@ -103,7 +103,7 @@ def bring_from(
     screen: Screen,
     *,
     without_results: bool = False,
-) -> BroughtHome:
+) -> FetchedWork:
     """As `bring_home`, over this connection; results of runs can be left to `pull`."""
     name, label = connection.box.known.name, connection.link.label
     with _stream(connection, here, without_results=without_results) as stream:
@@ -159,7 +159,7 @@ def _stream(
 
 def _take(
     here: LocalRepository, work: BoxWork, stream: BoxWorkStream, name: str, label: str
-) -> BroughtHome:
+) -> FetchedWork:
     there = _refs_of(name, work)
     _check_format(here, work, label)
     known = set(have_locally(here, [*work.commits, *work.sent]))
@@ -175,7 +175,7 @@ def _take(
         if new:
             quarantine.keep(new)
     edits = own.get(_ref(name, "edits"), "")
-    return BroughtHome(
+    return FetchedWork(
         box=name,
         refs=own,
         new=frozenset(new),

@@ -32,7 +32,7 @@ from bootstrap.render.variables import OF_ONE_RUN
 from bootstrap.repo.changes import ChangeCount
 from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
-from bootstrap.secrets.values import redacted_there
+from bootstrap.secrets.values import redacted_by_box
 from bootstrap.setup.context import SetupContext
 from bootstrap.setup.request import RunWish, SetupRequest
 from bootstrap.setup.sequence import begin, drive
@@ -45,7 +45,7 @@ Show = Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True)
-class BegunRun:
+class StartedRun:
     """A run that was started now, or earlier under the same id."""
 
     box: str
@@ -83,7 +83,7 @@ class BegunRun:
         raise_if_failed(self.run, self.box)
 
 
-def start_run(request: SetupRequest, screen: Screen, show: Show) -> BegunRun:
+def start_run(request: SetupRequest, screen: Screen, show: Show) -> StartedRun:
     """Start a run of the local state, once per id of `request.run`, whatever ran before.
 
     `show` gets its first lines as soon as there are some, or its last if it fails immediately.
@@ -112,7 +112,7 @@ class _Beginning:
         self._show = show
         self._shown = False
 
-    def begin(self, began: float) -> BegunRun:
+    def begin(self, began: float) -> StartedRun:
         """Start it, with a setup if one exchange is not enough."""
         try:
             answer = self._at_once() if self._may_be_quick() else None
@@ -161,9 +161,9 @@ class _Beginning:
 
     def _unknown(self, error: UnreachableError) -> UnreachableError:
         return UnreachableError(
-            f"{error.what} Nobody here can tell whether the run began.",
+            f"{error.what} It is unknown whether the run was started.",
             where=error.where,
-            hint="Look before you begin it again: boxstrap status --host "
+            hint="Check before you start it again: boxstrap status --host "
             + self._context.box.known.name,
         )
 
@@ -180,7 +180,7 @@ class _Beginning:
             else:
                 answer = stream.answer()
             if "run" in answer.facts and self._shows_at_once():
-                self._say_begun(answer.facts["run"].rpartition("/")[2])
+                self._say_started(answer.facts["run"].rpartition("/")[2])
                 self._output = self._shown_output(stream)
             return answer
         finally:
@@ -221,12 +221,12 @@ class _Beginning:
             self._show(lines)
         return first_output(stream.rest(b"\n") + b"\n" + stream.rest())
 
-    def _say_begun(self, name: str) -> None:
+    def _say_started(self, name: str) -> None:
         if self._wish.queue:
             return
         self._screen.say(waits_for_output(name))
 
-    def _result(self, answer: SyncAnswer, began: float) -> BegunRun:
+    def _result(self, answer: SyncAnswer, began: float) -> StartedRun:
         context, name = self._context, self._context.box.known.name
         for code in answer.warnings:
             self._screen.warn(f"{explain(code, {}).what}.")
@@ -234,7 +234,7 @@ class _Beginning:
             if answer.problem:
                 raise refusal(answer, context.link.label, name)
             raise BoxstrapError(
-                "the run was not begun, and the box does not say why.",
+                "the run was not started, and the box does not say why.",
                 where=context.link.label,
                 hint=f"See what it says: boxstrap status --host {name}",
             )
@@ -244,7 +244,7 @@ class _Beginning:
         lines = tuple(map(self._screen.redact, output.lines))
         if lines and (not self._shown or output.rc):
             self._show(lines)
-        return BegunRun(
+        return StartedRun(
             box=name,
             run=replace(run, state=output.state, rc=output.rc),
             wish=self._wish,
@@ -280,9 +280,9 @@ class _Beginning:
     def _watched(self, run: Run) -> FirstOutput:
         """Wait for its first lines; the box redacts secrets whose values are not here."""
         context = self._context
-        self._say_begun(run.name)
+        self._say_started(run.name)
         box_state = context.link.ask(context.probe)
-        hidden = redacted_there(context.box.known, box_state, context.secrets_here)
+        hidden = redacted_by_box(context.box.known, box_state, context.secrets_here)
         workdir = context.payload.profile.box.workdir
         return context.link.ask(partial(watch_beginning, run=run, workdir=workdir, redact=hidden))
 

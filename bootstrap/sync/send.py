@@ -21,7 +21,7 @@ from bootstrap.repo.objects import have_locally
 from bootstrap.repo.snapshot import remember
 from bootstrap.setup.early_login import EarlyLogin
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.source import tell_new_files
+from bootstrap.setup.source import report_new_files
 from bootstrap.sync.changes import FileChanges
 from bootstrap.sync.local_state import (
     EarlyObjects,
@@ -72,14 +72,14 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
     try:
         profile = usable_profile(request, box)
         state = read_state(request, profile)
-        tell_new_files(state.snapshot, screen)
+        report_new_files(state.snapshot, screen)
         values = values_for_box(profile, state, box, request.wait_s)
         sent, objects = state.packed_on(base_of(box, state))
         link = ReconnectingLink(early.login, lost=screen.lost, back=screen.back, warn=screen.warn)
     except BaseException:
         early.close()
         raise
-    backoff, waits = Backoff(), partial(tell_wait, screen, request)
+    backoff, waits = Backoff(), partial(say_waiting, screen, request)
     try:
         while True:
             try:
@@ -94,9 +94,9 @@ def send_state(request: SetupRequest, screen: Screen) -> Synced:
         link.close()
 
 
-def tell_wait(screen: Screen, request: SetupRequest) -> None:
+def say_waiting(screen: Screen, request: SetupRequest) -> None:
     """Tell the user that a setup is being waited for."""
-    screen.say(f"waits for a setup of this box to end; at most {request.wait_s} s (--wait)")
+    screen.say(f"waiting for another setup of this box, at most {request.wait_s} s (--wait)")
 
 
 def _exchange(  # noqa: PLR0913, PLR0917 - what is sent, and a callback

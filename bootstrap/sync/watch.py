@@ -17,10 +17,10 @@ from bootstrap.protocol.sync_state import SyncStream
 from bootstrap.repo.objects import have_locally
 from bootstrap.setup.early_login import EarlyLogin
 from bootstrap.setup.request import SetupRequest
-from bootstrap.setup.source import tell_new_files
+from bootstrap.setup.source import report_new_files
 from bootstrap.sync.file_events import file_events
 from bootstrap.sync.local_state import LocalState, read_state, usable_profile, values_for_box
-from bootstrap.sync.send import Synced, base_of, box_of, take_answer, tell_wait
+from bootstrap.sync.send import Synced, base_of, box_of, say_waiting, take_answer
 from bootstrap.ui.screen import Screen
 
 _TICK_MS = 250
@@ -96,7 +96,7 @@ class _Sender:
         """Send it, over a new link if this one is lost; a refusal is shown once."""
         if state.snapshot.new != self._new:
             self._new = state.snapshot.new
-            tell_new_files(state.snapshot, self.screen)
+            report_new_files(state.snapshot, self.screen)
         began, backoff = time.monotonic(), Backoff()
         while True:
             try:
@@ -123,7 +123,7 @@ class _Sender:
     def _take(self, state: LocalState, began: float) -> Synced:
         if self._stream is None:
             values = values_for_box(self.profile, state, self.box, self.request.wait_s)
-            waits = partial(tell_wait, self.screen, self.request)
+            waits = partial(say_waiting, self.screen, self.request)
             self._stream = SyncStream(self.link.wire, values, waits=waits)
         sent, objects = state.packed_on(base_of(self.box, state))
         answer = self._stream.send(sent, b"".join(objects))

@@ -27,7 +27,7 @@ from bootstrap.tasks import (
     transfer,
     tunnel,
 )
-from bootstrap.tasks.program import become_ours
+from bootstrap.tasks.program import use_box_program
 from bootstrap.tasks.usage import wrong_usage_exits_2
 
 FAMILIES = (
@@ -42,5 +42,5 @@ FAMILIES = (
     (demo.demo,),
 )
 wrong_usage_exits_2()
-become_ours(FAMILIES)
+use_box_program(FAMILIES)
 namespace = Collection(*chain(*FAMILIES))

@@ -63,7 +63,7 @@ def boxes(call: Call) -> None:
         call.screen.result(
             {"forgotten": box.name, "removed": list(_REMOVED)},
             f"forgotten: {box.name} ({', '.join(_REMOVED)}). "
-            "The box itself goes on, and so does what it costs.",
+            "The box itself keeps running, and still costs money.",
         )
         return
     known = all_boxes()

@@ -22,7 +22,7 @@ from invoke.tasks import Task
 from bootstrap.errors import BoxstrapError, UsageError, cant_write
 from bootstrap.paths import expanded
 from bootstrap.tasks.exit_codes import INTERRUPTED, exit_code
-from bootstrap.tasks.interrupts import interrupted_for_certain
+from bootstrap.tasks.interrupts import resend_dropped_interrupts
 from bootstrap.tasks.usage import WrongUsageError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def command(
             sys.dont_write_bytecode = bool(sys.flags.dont_write_bytecode)
             call = Call(given, dry=bool(context.config.run.dry))
             changing = changes is None or any(given[name] for name in changes)
-            with interrupted_for_certain():
+            with resend_dropped_interrupts():
                 _guarded(_refuse_dry if call.dry and changing else body, call, interrupted)
 
         run.__signature__ = _signature(options)  # type: ignore[attr-defined]
@@ -239,12 +239,12 @@ def _redacting(call: Call) -> Callable[[str], str]:
 
 def _refuse_dry(call: Call) -> None:  # noqa: ARG001 - replaces a task's body
     raise UsageError(
-        "--dry: this would change something, and can't be tried without. Nothing was done.",
+        "--dry is not supported here: this command changes something. Nothing was done.",
         hint="What a setup would do: boxstrap plan, or boxstrap --dry setup",
     )
 
 
-_INTERRUPTED_WORDS = "\ninterrupted here; what runs on the box goes on."
+_INTERRUPTED_WORDS = "\ninterrupted here; the box continues."
 
 
 def _close(call: Call, error: BaseException | None) -> None:

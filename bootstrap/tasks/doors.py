@@ -88,7 +88,9 @@ def _show_fetched(call: Call) -> None:
         )
     made = render_fetched(call.request(), call.screen, given["url"])
     file = _write(given["output"], made.script)
-    call.screen.note("put", f"{file} at {given['url']}, byte for byte; what differs is not run")
+    call.screen.note(
+        "put", f"{file} at {given['url']}, byte for byte; a script that differs is not run"
+    )
     data = {"edition": made.edition, "sha256": made.sha256, "written": str(file), "text": made.text}
     call.screen.result(data, made.text.rstrip("\n"))
 

@@ -15,7 +15,7 @@ _SOON_S = 0.1
 
 
 @contextlib.contextmanager
-def interrupted_for_certain() -> Iterator[None]:
+def resend_dropped_interrupts() -> Iterator[None]:
     """Send a Ctrl-C again if Python drops it: it does so in cleanup, such as `__del__`."""
     before, waiting, main = sys.unraisablehook, [False], threading.get_ident()
 

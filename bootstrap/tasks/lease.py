@@ -39,7 +39,7 @@ def guard(call: Call) -> None:
 
     if not call.given["once"]:
         raise UsageError(
-            "guard looks once: --once.",
+            "guard needs --once.",
             hint="Let cron call it, with a line in `crontab -e`:\n"
             f"  */5 * * * * {_this_program()} guard --once >/dev/null",
         )

@@ -68,7 +68,7 @@ class BoxProgram(Program):
             if self.args[name].got_value:
                 raise WrongUsageError(
                     f"--{name} (of Invoke) says how commands of tasks are run; "
-                    "no task of ours has any, so it would do nothing. Leave it out."
+                    "boxstrap's tasks have none, so it has no effect. Leave it out."
                 )
         about, listed = self.args.help.value, self.args.list.value
         if isinstance(about, str) and about not in self.parser.contexts:
@@ -120,7 +120,7 @@ def with_options(words: list[str], families: Sequence[Sequence[Task[Any]]]) -> l
     return found
 
 
-def become_ours(families: Sequence[Sequence[Task[Any]]]) -> None:
+def use_box_program(families: Sequence[Sequence[Task[Any]]]) -> None:
     """Make the running Program, of `inv` or of `boxstrap`, a BoxProgram with these families."""
     BoxProgram.families = families
     running = sys.modules.get("invoke.main")

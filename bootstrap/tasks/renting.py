@@ -19,13 +19,16 @@ _OF_A_NEW_BOX = [option for option in BOX if option.name not in ("host", "host_k
     *_OF_A_NEW_BOX,
     Option("provider", "Whose offers: vast, runpod or lambda; default: the profile's, or all."),
     Option("max_price", "Dollars an hour that it may cost; then nobody is asked."),
-    Option("limit", "Dollars that boxes may cost that turn out to be none; default: an hour."),
+    Option(
+        "limit",
+        "Dollars to spend at most on boxes that turn out unusable; default: an hour's price.",
+    ),
     Option("another", "Rent one more, where this repository has one already.", False),
     Option("dry_run", "Show the offers; rent nothing.", False),
     COMMITTED,
     WAIT,
     changes=(),
-    interrupted="What was rented goes on, and costs: boxstrap boxes --all\n"
+    interrupted="Rented boxes keep running and cost money: boxstrap boxes --all\n"
     "To go on with it: boxstrap up; to give it back: boxstrap down",
 )
 def up(call: Call) -> None:
@@ -50,7 +53,7 @@ def up(call: Call) -> None:
     try:
         box, result = rent_and_set_up(request, call.screen, _confirm)
     except ReturnBoxError as error:
-        error.hint += "\nIt was there already, so it is not given back by itself: boxstrap down"
+        error.hint += "\nIt was rented before, so it is not given back automatically: boxstrap down"
         raise
     rented = {"host": box.host, "mark": box.mark, "price": box.price, "gpu": box.gpu}
     call.screen.result({"rented": rented})
@@ -68,7 +71,7 @@ def up(call: Call) -> None:
     Option("repo", "The repository that is meant; default: the one you stand in."),
     Option("identity", "The private key to log in with."),
     changes=(),
-    interrupted="The box goes on, and on costing. To go on: boxstrap down",
+    interrupted="The box keeps running and costs money. To continue: boxstrap down",
 )
 def down(call: Call) -> None:
     """Bring home what a box has, and destroy it; refused with the list of what would be lost.

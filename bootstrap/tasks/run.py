@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Option("after", "Wait in the box's queue until that run has ended with 0."),
     Option("after_any", "The same, however that run ends."),
     Option("queue", "Wait in the box's queue until no other run has its GPUs.", False),
-    Option("resume", "Instead: let that run, which ended before its time, go on in its tree."),
+    Option("resume", "Instead, resume that run, which ended early, in its tree."),
     COMMITTED,
     WAIT,
     interrupted="Whether it began: boxstrap status",
@@ -59,7 +59,7 @@ def _resume(call: Call, words: Sequence[str]) -> None:
     given = [name for name in _OF_A_NEW_RUN if call.given[name]]
     if words or given:
         other = _typed(given[0]) if given else "a command"
-        raise UsageError(f"--resume goes on as that run was begun: {other} is for a new one.")
+        raise UsageError(f"--resume uses the settings of that run: {other} is only for a new run.")
     resumed = resume_run(call.options(), call.screen, call.given["resume"], call.request().wait_s)
     lines = [f"  {call.screen.safe_text(line)}" for line in resumed.first_lines]
     follow = f"{program_name(sys.argv[0])} logs -f --host {resumed.box} --run {resumed.run.name}"

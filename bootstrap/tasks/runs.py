@@ -145,7 +145,7 @@ def exec_(call: Call) -> None:
     words = given_command(sys.argv)
     if not words:
         example = shlex.join(["boxstrap", "exec", "--", "nvidia-smi"])
-        raise UsageError("which command? It stands behind `--`.", hint=f"As in: {example}")
+        raise UsageError("which command? Put it after `--`.", hint=f"As in: {example}")
     enter(call.options(), call.screen, words)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bootstrap.protocol.environment_comparison import EnvironmentProof
     from bootstrap.protocol.run import Run
     from bootstrap.setup.result import SetupResult
-    from bootstrap.sync.new_run import BegunRun
+    from bootstrap.sync.new_run import StartedRun
     from bootstrap.ui.screen import Screen
 
 
@@ -31,7 +31,7 @@ def show_result(result: SetupResult, screen: Screen) -> None:
     text = [] if result.waits_for else _happened(result, screen)
     if result.own_folder:
         where = result.box_state.repo_dir
-        text.append(f"another repository has its name on this box: it lies in {where}")
+        text.append(f"another repository on this box has the same name, so this one is in {where}")
     if result.box_state.lease:
         text += result.box_state.lease.lines()
     screen.result(result.as_dict(), "\n".join([*text, "", next_steps(result)]))
@@ -68,7 +68,7 @@ def _happened(result: SetupResult, screen: Screen) -> list[str]:
         goes_on = f"{how_to_resume(run, program_name(sys.argv[0]))}; " if run.can_resume else ""
         lines.append(f"{run.name} {run.outcome()}; {goes_on}to start it again: --restart")
     if run and run.state == "running" and result.differs == ("secrets",):
-        lines.append("its secrets are the earlier ones; --restart starts it with those of now")
+        lines.append("it still uses the earlier secrets; --restart starts it with the current ones")
     return lines
 
 
@@ -103,7 +103,7 @@ def _there(name: str, repo: Path | None) -> str:
     return f"--host {name}" + (f" --repo {shlex.quote(str(repo.absolute()))}" if repo else "")
 
 
-def after_run(begun: BegunRun) -> str:
+def after_run(begun: StartedRun) -> str:
     """Return the block of text that ends `run`."""
     run, box = begun.run, begun.handle
     program, name = program_name(sys.argv[0]), begun.box

@@ -20,7 +20,7 @@ _OF_THIS = tuple(option for option in BOX if option.name not in ("name", "new_bo
     *_OF_THIS,
     COMMITTED,
     WAIT,
-    Option("watch", "Go on, and send on every save, until Ctrl-C.", False),
+    Option("watch", "Keep sending, on every save, until Ctrl-C.", False),
     Option("back", "Bring what was made on the box here, as refs; nothing is checked out.", False),
     interrupted="What was placed stays. To go on: boxstrap sync --watch",
 )

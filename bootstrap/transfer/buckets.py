@@ -51,7 +51,7 @@ class Bucket:
     def __init__(self, url: str) -> None:
         found = _ADDRESS.fullmatch(url)
         if not found:
-            raise UsageError(f"{url} is no address of a bucket, as s3://BUCKET/PATH is.")
+            raise UsageError(f"{url} is not the address of a bucket (s3://BUCKET/PATH).")
         scheme, self._name, self._path = found.groups()
         self.url = url
         self._is_azure = scheme == "az"

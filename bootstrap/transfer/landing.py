@@ -143,7 +143,7 @@ class HomeFolder:
             if stat.S_ISDIR(found.st_mode):
                 raise
         raise NotSafeError(
-            f"{shown(name)} is no folder here, but a link or a file.",
+            f"{shown(name)} is not a folder here, but a link or a file.",
             where=str(self.place),
             hint="Move it away, or name another folder: --to FOLDER",
         )

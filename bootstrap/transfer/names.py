@@ -32,7 +32,7 @@ _GIT = re.compile(r"\.git[ .]*|git~[0-9]+", re.IGNORECASE)
 def why_refused(path: str) -> str:
     """Return why no file here may have this name, or "". `path` is relative, with slashes."""
     if not path or path.startswith("/"):
-        return "is no path below a folder"
+        return "is not a relative path"
     if len(path.encode("utf-8", "replace")) > LONGEST_PATH:
         return f"is longer than {LONGEST_PATH:,} bytes"
     parts = path.split("/")
@@ -58,13 +58,13 @@ def _why_wrong(path: str) -> str:
                 f"has {kind} in its name" if kind != "no UTF-8" else "has a name that is no UTF-8"
             )
     if _DIRECTION.search(path):
-        return "has a mark in its name that turns the direction of text"
+        return "has a character in its name that changes the text direction"
     return ""
 
 
 def _why_part_refused(part: str) -> str:
     if part in ("", ".", ".."):
-        return "has a part that is no name"
+        return "has an empty part, or . or .. as one"
     if len(part.encode()) > LONGEST_NAME:
         return f"has a name longer than {LONGEST_NAME} bytes"
     if _GIT.fullmatch(_IGNORED.sub("", part)):
@@ -84,7 +84,7 @@ def name_beside(path: str, run: str, number: int) -> str:
     return f"{folder}{slash}{stem}{more}{dot}{ending}"
 
 
-def lie_in_more_folders(paths: Iterable[str], most: int) -> bool:
+def has_more_folders(paths: Iterable[str], most: int) -> bool:
     """Whether these are in more than `most` folders: each takes room that no size counts."""
     found: set[str] = set()
     for path in paths:

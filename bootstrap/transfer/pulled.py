@@ -41,7 +41,7 @@ class PulledRecord:
                 with contextlib.suppress(ValueError, TypeError, RecursionError):
                     self._take(json.loads(line))
         if lines > 2 * len(self.files) + 1000:
-            self._write_anew()
+            self._rewrite()
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if lines:
@@ -79,7 +79,7 @@ class PulledRecord:
         self._take(row)
         os.write(self._out, json.dumps(row, separators=(",", ":")).encode() + b"\n")
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         rows = [
             [path, [*one.state], one.sha256, one.place, [*one.home]]
             for path, one in self.files.items()

@@ -14,11 +14,11 @@ from bootstrap.repo.names import shown
 from bootstrap.text.sizes import size as shown_size
 from bootstrap.transfer.choice import chosen
 from bootstrap.transfer.landing import Landing
-from bootstrap.transfer.names import lie_in_more_folders, why_refused
+from bootstrap.transfer.names import has_more_folders, why_refused
 from bootstrap.transfer.outgoing import PushProgress
 from bootstrap.transfer.partial import PartialFile
 from bootstrap.transfer.pulled import PulledFile, PulledRecord
-from bootstrap.transfer.receive import NoRoom, ResultReceiver, of_this_file
+from bootstrap.transfer.receive import NoRoom, ResultReceiver, file_error
 
 _EVERY_S = 0.1
 """Seconds between two reports of progress."""
@@ -176,7 +176,7 @@ class Puller:
             raise NotSafeError(
                 f"the results are more than {MOST_FILES:,} files.", where=str(self._landing.place)
             )
-        if lie_in_more_folders({*sizes, *self._record.files}, MOST_FILES):
+        if has_more_folders({*sizes, *self._record.files}, MOST_FILES):
             raise NotSafeError(
                 f"the results lie in more than {MOST_FILES:,} folders.",
                 where=str(self._landing.place),
@@ -279,7 +279,7 @@ class Puller:
                 return
             record.add(path, PulledFile(file.state, partial.sha256, place, home))
         except OSError as error:
-            done.missing[path] = of_this_file(error)
+            done.missing[path] = file_error(error)
         except NotSafeError as error:
             done.missing[path] = error.what
         else:

@@ -31,12 +31,12 @@ _HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN = "h", "a", "s", "r", "f"
 _LETTERS = {_HAS, _ABSENT, _SAME_SIZE, _OLDER, _FOREIGN}
 _WHY = {
     "denied": "the box does not let it be written",
-    "place": "something else stands where it belongs",
+    "place": "something else is in its place",
     "foreign": "the box has another file there, which no push put there",
     "damaged": "it arrived damaged",
     "changed": "it changes while it is read",
     "unread": "it can't be read here",
-    "silent": "the box says nothing of it",
+    "silent": "the box did not report on it",
 }
 
 
@@ -62,7 +62,7 @@ class Pushed:
         """Raise NotSafeError if the box's files are in the way, BoxstrapError if others failed."""
         if self.kept:
             raise NotSafeError(
-                f"{files(len(self.kept))} of the box are other ones than here, and no push put "
+                f"{files(len(self.kept))} on the box differ from those here, and no push put "
                 f"them there. They stay as they are:\n{_listed(self.kept)}",
                 where=where,
                 hint="Everything else is there. To replace them too: --replace",
@@ -169,7 +169,9 @@ class Push:
             if len(states) > len(files):  # a hostile box could go on for ever
                 break
         if len(states) != len(files) or not _LETTERS.issuperset(states):
-            raise BoxstrapError("it did not say what it has of the files.", where=self._label)
+            raise BoxstrapError(
+                "the box did not report which of the files it has.", where=self._label
+            )
         lacking = sum(files[i].size for i, state in enumerate(states) if state in {_ABSENT, _OLDER})
         if lacking - sum(begun.values()) > free:
             raise self._no_room(f"{size(lacking)} are to be sent, and {size(free)} are free")

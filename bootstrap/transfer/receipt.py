@@ -59,13 +59,13 @@ def check_receipt(
     """
     body = _read(file)
     if body is None:
-        return ["there is no receipt of this machine's for the run"]
+        return ["this machine has no receipt for the run"]
     named = (body.get("box"), body.get("repository"), body.get("run"))
     if named != (box, repository, run):
-        return ["the receipt is of another run"]
+        return ["the receipt is for another run"]
     files: dict[str, list[Any]] = body["files"]
     problems = [
-        f"{path}: the box has another one than was pulled"
+        f"{path}: the box has a different file than was pulled"
         for path, (size, sha256) in present.items()
         if path in files and files[path][:2] != [size, sha256]
     ]
@@ -80,7 +80,7 @@ def _lost_here(place: Path, files: Mapping[str, list[Any]]) -> list[str]:
     try:
         with HomeFolder(place) as folder:
             return [
-                f"{path}: what lies here is not what was pulled"
+                f"{path}: the file here is not what was pulled"
                 for path, (_, sha256, name) in files.items()
                 if folder.digest(name) != sha256
             ]

@@ -21,7 +21,7 @@ class NoRoom(Exception):  # noqa: N818 - of this machine's disk
     """Nothing more can be written here; `args[0]` says why."""
 
 
-def of_this_file(error: OSError) -> str:
+def file_error(error: OSError) -> str:
     """Return an error of one file in words. Raises NoRoom if it would affect all files."""
     why = (error.strerror or str(error)).lower()
     if error.errno in _FULL:
@@ -51,10 +51,10 @@ class ResultReceiver:
                     raise NotSafeError(
                         f"the box sends more of {shown(file.path)} than the {size(file.size)} "
                         "that it announced.",
-                        hint="Nothing of it was kept. Look at the box before you trust it.",
+                        hint="None of it was kept. Look at the box before you trust it.",
                     ) from None
                 except OSError as error:
-                    self._problem = of_this_file(error)
+                    self._problem = file_error(error)
                     ended = isinstance(item, GivenFile)
                 if ended:
                     yield file, self._problem or self._opened(file, 0)

@@ -77,7 +77,7 @@ def _excluding(patterns: Sequence[str]) -> Callable[[str], bool]:
     try:
         return GitIgnoreSpec.from_lines(patterns).match_file
     except ValueError as error:
-        raise UsageError(f"no pattern as in .gitignore: {error}", where="exclude") from None
+        raise UsageError(f"not a .gitignore pattern: {error}", where="exclude") from None
 
 
 def _file(path: str, found: os.stat_result) -> SourceFile:

@@ -65,7 +65,7 @@ class DocumentScreen(Screen):
         self, data: Mapping[str, object], text: str = "", paint: Paint | None = None
     ) -> None:
         self._parts.update(
-            {self.safe_text(key): self._fair_value(value) for key, value in data.items()}
+            {self.safe_text(key): self._safe_value(value) for key, value in data.items()}
         )
 
     def lost(self, seconds: float) -> None:
@@ -77,7 +77,7 @@ class DocumentScreen(Screen):
     def failed(self, error: BaseException, code: int) -> None:
         """Keep the error and the program's exit code for the document."""
         if isinstance(error, BoxstrapError):
-            told = {key: self._fair_value(value) for key, value in error.as_dict().items()}
+            told = {key: self._safe_value(value) for key, value in error.as_dict().items()}
         elif isinstance(error, KeyboardInterrupt):
             told = {"error": "Interrupted", "what": "interrupted here"}
         else:
@@ -116,14 +116,14 @@ class DocumentScreen(Screen):
             for row in self._steps.rows.values()
         ]
 
-    def _fair_value(self, value: object) -> object:
+    def _safe_value(self, value: object) -> object:
         """Return the value with each text made safe. Raises TypeError if it is not JSON."""
         if isinstance(value, str):
             return self.safe_text(value)
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, Mapping):
-            return {self.safe_text(key): self._fair_value(each) for key, each in value.items()}
+            return {self.safe_text(key): self._safe_value(each) for key, each in value.items()}
         if isinstance(value, list | tuple):
-            return [self._fair_value(each) for each in value]
+            return [self._safe_value(each) for each in value]
         raise TypeError(f"a result of type {type(value).__name__} is no JSON")

@@ -98,7 +98,7 @@ class PlainScreen(Screen):
             return
         self._told["link"] = self._now()
         gone = f"for {sizes.duration(seconds)}; " if seconds >= 1 else ""
-        self._line("link", "lost", f"{gone}trying again, and the box goes on")
+        self._line("link", "lost", f"{gone}reconnecting; the box continues")
 
     def back(self) -> None:
         if self._lost_at is not None:
@@ -129,7 +129,7 @@ class PlainScreen(Screen):
         if self._lines[row.step] < MOST:
             self._line(row.step, word, text)
         elif self._lines[row.step] == MOST:
-            self._line(row.step, "...", "more than is worth showing; the step's log has it all")
+            self._line(row.step, "...", "more lines are not shown; the step's log has all of them")
 
     def _line(self, label: str, word: str, text: str) -> None:
         words = [f"{label:<{_STEP}}", *([f"{word:<5}"] if word else [])]

@@ -141,7 +141,7 @@ class TimelineScreen(Screen):
         if self._lost_at is not None:
             gone = sizes.duration(self._now() - self._lost_at)
             wordings = [
-                f"link lost for {gone}; trying again, and the box goes on",
+                f"link lost for {gone}; reconnecting, the box continues",
                 f"link lost for {gone}, trying again",
                 f"link lost for {gone}",
             ]

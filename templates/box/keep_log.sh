@@ -35,12 +35,12 @@
     grown=$((now - size)) size=$now
     note
     # Below the limit: making room takes time, and the log grows in the meantime.
-    [ $((size - kept)) -le $((most * 3 / 4)) ] || let_go $((size - most / 2))
+    [ $((size - kept)) -le $((most * 3 / 4)) ] || drop_log_before $((size - most / 2))
     if [ "$grown" -lt $((most / 64)) ]; then pause=1; else pause=0.1; fi
   }
 
-  # let_go END: drops the log before END, up to the end of that line.
-  let_go() {
+  # drop_log_before END: drops the log before END, up to the end of that line.
+  drop_log_before() {
     local end=$1
     end=$((end + $(copy "$end" $((end + 65536)) | head -n 1 | wc -c)))
     # Keeps later times, after a first line that says where the kept part starts: there a reader finds a hole's end.

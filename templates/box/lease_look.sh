@@ -13,8 +13,8 @@
     for run in "$box_home"/runs/*/*/; do
       run=${run%/}
       case $(run_state "$run") in
-        running | queued) tell run "${run##*/}" ;;
-        *) [ ! -f "$run/left" ] || [ "$(left_of "$run")" = 0 ] || tell run "${run##*/}" ;;
+        running | queued) answer run "${run##*/}" ;;
+        *) [ ! -f "$run/left" ] || [ "$(left_of "$run")" = 0 ] || answer run "${run##*/}" ;;
       esac
     done
   }
@@ -25,7 +25,7 @@
     for key in "$box_home"/steps/*/; do
       key=${key%/}
       if [ -e "$key/repo.key" ] || [ ! -e "$key/repo.placed" ] || ! has_folder "$box_home" "${key##*/}"; then continue; fi
-      [ -e "$_folder" ] || [ -L "$_folder" ] || tell gone "${_folder##*/}"
+      [ -e "$_folder" ] || [ -L "$_folder" ] || answer gone "${_folder##*/}"
     done
   }
 

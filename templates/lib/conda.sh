@@ -8,9 +8,9 @@ conda_sources() {
   SOURCES=("$CONDA")
   case $CONDA in */*) folder=${CONDA%/*} ;; esac
   while IFS= read -r file; do
-    with_included "$folder/$file" 8
+    add_with_included "$folder/$file" 8
   done < <(sed -nE 's/^ *- *["'\'']?(-r|-c|--requirement|--constraint)[= ]*([^ #"'\'']+).*/\2/p' "$REPO_DIR/$CONDA" 2>/dev/null)
-  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do with_included "$file" 8; done
+  for file in ${REQUIREMENTS[@]+"${REQUIREMENTS[@]}"}; do add_with_included "$file" 8; done
 }
 
 # is_remade: whether the existing environment is replaced: it is ours, and has or is to have conda packages.
@@ -24,8 +24,8 @@ make_conda_environment() {
   with_retries run_conda || rc=$?
   case $rc in
     0) : >"$VENV_DIR/.boxstrap" ;;
-    3) fail resolve-failed "no environment can be what $CONDA asks for" ;;
-    *) fail "$(classify_error "$STEP_LOG")" "no environment could be made of $CONDA" ;;
+    3) fail resolve-failed "no environment satisfies $CONDA" ;;
+    *) fail "$(classify_error "$STEP_LOG")" "no environment could be built from $CONDA" ;;
   esac
 }
 

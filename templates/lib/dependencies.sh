@@ -12,7 +12,7 @@ await_dependencies() {
     emit wait code=dependencies
     until [ -f "$SETUP_DIR/dependencies" ]; do
       [ "$SECONDS" -lt "$until" ] ||
-        fail dependency-missing 'a private dependency never arrived' 'run the same command again: it goes on here'
+        fail dependency-missing 'a private dependency never arrived' 'run the same command again: it continues here'
       read_text "$SETUP_DIR/dependencies.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
       sleep 0.1
     done

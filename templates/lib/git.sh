@@ -94,17 +94,17 @@ cut_files() {
 }
 
 # Repairs what a kill, a power cut or a bad disk did to the tree's repository; the work in the tree stays as it is.
-mend_tree() {
+repair_tree() {
   local file
   free_git_locks "$REPO_STORE" "$REPO_STORE" || :
   free_git_locks "$REPO_DIR/.git" "$REPO_DIR" ||
     fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$REPO_DIR/.git")" "wait for it to end, then set up again"
   drop_broken_refs
-  if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then mend_git; fi
-  mend_placed
+  if [ -f "$NOTES/repo.placed" ] && ! { tree_reads && index_right "$REPO_DIR/.git/index"; }; then repair_git; fi
+  repair_placed
   [ ! -f "$NOTES/repo.switch" ] || undo_half_switch
   cut_files | while IFS= read -r file; do
-    printf 'of %s only the beginning was left: taken from the commit again\n' "$file" >&2
+    printf '%s was cut short: restored from the commit\n' "$file" >&2
     tree_git checkout-index -f -- "$file"
     caution cut-files
   done
@@ -143,7 +143,7 @@ index_right() {
 }
 
 # Repairs the user's git: lost objects are in the store; for the rest, the last success noted what it placed.
-mend_git() {
+repair_git() {
   local git=$REPO_DIR/.git size name head
   printf '%s is damaged\n' "$git" >&2
   [ ! -f "$NOTES/repo.packs" ] || while read -r size name; do
@@ -166,7 +166,7 @@ mend_git() {
     work_git read-tree HEAD
   fi
   work_git fsck --connectivity-only --no-dangling --no-progress HEAD >&2 ||
-    fail git-damaged "$git is damaged, and the commit that was sent does not mend it (see above)" \
+    fail git-damaged "$git is damaged, and the commit that was sent does not repair it (see above)" \
       "your files there are as they were: move $REPO_DIR away on the box, then set up again"
   caution git-mended
 }
@@ -183,7 +183,7 @@ last_head() {
 }
 
 # What was placed is known from the index, else from HEAD, else from the note; without any of these from the user's git.
-mend_placed() {
+repair_placed() {
   local head
   [ -d "$PLACED" ] || return 0
   free_git_locks "$PLACED" "$PLACED" || fail git-busy "another git is at work in $REPO_DIR: $(git_lock "$PLACED")"

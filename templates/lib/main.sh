@@ -118,7 +118,7 @@ setup() {
   esac
   trap cancel TERM INT
   prepare_box
-  ! is_begun || finish 0
+  ! is_started || finish 0
   [ -z "$RUN_ID" ] || choose_tree
   # From here on a probe asks this script whether the box is still right.
   [ -n "$ONLY" ] || install_script

@@ -33,7 +33,7 @@ install_packages() {
   case $(manager) in
     apt-get)
       await_other_package_run # full
-      mend_dpkg # full
+      repair_dpkg # full
       refresh_apt
       with_retries apt_install "$@"
       ;;
@@ -46,7 +46,7 @@ install_packages() {
 
 # A package run that was cut short leaves its journal, or packages half-installed; until that is finished, other runs
 # refuse to work. While another run holds the lock, finishing is that run's business.
-mend_dpkg() {
+repair_dpkg() {
   local out
   [ -n "$(ls -A /var/lib/dpkg/updates 2>/dev/null)" ] || [ -n "$(dpkg --audit 2>/dev/null)" ] || return 0
   if ! out=$(as_root dpkg --configure -a --force-confold 2>&1 9>&-); then

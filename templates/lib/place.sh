@@ -23,7 +23,7 @@ place_snapshot() {
     adopt_tree
     update_in_place
   elif [ -e "$REPO_DIR/.git" ]; then
-    mend_tree # full
+    repair_tree # full
     update_in_place
   else
     check_out_whole

@@ -35,7 +35,7 @@ resume_run() {
   [ -z "${2-}" ] || printf '%s\n' "$2" >"$tmp/id"
   date +%s >"$tmp/started"
   mv -T "$tmp" "$RUN_DIR"
-  begin_run "$RUN_DIR"
+  start_run "$RUN_DIR"
 }
 
 # died_runs: prints the last started run of each tree, if it died and can continue.

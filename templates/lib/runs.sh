@@ -58,7 +58,7 @@ new_run() {
 }
 
 # Whether the run of RUN_ID was started, or is just being started; sets RUN_DIR.
-is_begun() {
+is_started() {
   [ -n "$RUN_ID" ] && RUN_DIR=$(run_with_id "$RUNS" "$RUN_ID") &&
     { ! in_state "$RUN_DIR" waiting || { has_runner "$RUN_DIR" && await_begin "$RUN_DIR"; }; }
 }
@@ -109,7 +109,7 @@ find_session_name() {
 }
 
 # In tmux if it is installed, else in a session of the kernel's: same log, same exit code.
-begin_run() {
+start_run() {
   make_results # full
   revive_all # full
   revive_uploads # full
@@ -220,7 +220,7 @@ has_session() {
 await_begin() {
   local until=$((SECONDS + 10))
   until [ -f "$1/pid" ]; do
-    [ "$SECONDS" -lt "$until" ] || fail run-not-begun "the run in $1 did not begin within 10 seconds"
+    [ "$SECONDS" -lt "$until" ] || fail run-not-begun "the run in $1 did not start within 10 seconds"
     sleep 0.02
   done
 }

@@ -2,7 +2,7 @@
 # sent_state: a state of the repository that comes outside a setup, received into the store and placed in its folder.
 # What becomes of it is reported on descriptor 6, one line each: a word, a tab and a value.
 
-tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
+answer() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
 # read_header LINE: what is coming. `base` is what its objects build on, or `-`; `bytes` may be `-`: all that comes.
 read_header() {
@@ -15,9 +15,9 @@ read_header() {
 await_states() {
   open_store "$REPO_STORE" "$OBJECT_FORMAT"
   umask 022
-  emit() { [ "$1" != warn ] || tell warn "${2#code=}"; }
-  eval "look_and_$(declare -f mend_tree)"
-  mend_tree() {
+  emit() { [ "$1" != warn ] || answer warn "${2#code=}"; }
+  eval "look_and_$(declare -f repair_tree)"
+  repair_tree() {
     if [ -n "$MENDS" ]; then look_and_mend_tree; fi
   }
 }
@@ -31,12 +31,12 @@ receive() {
   said=$(umask 077 && receive_objects "$REPO_STORE" 2>&1 >/dev/null)
   ! store_git rev-parse -q --verify "refs/boxstrap/$REPO_SNAPSHOT^{commit}" >/dev/null 2>&1 || return 0
   if is_disk_full; then
-    tell failed disk-full
+    answer failed disk-full
   elif [ "$base" = - ] || [ -e "$REPO_STORE.refused" ]; then
     said=${said:0:500}
-    tell refused "${said//$'\n'/ }"
+    answer refused "${said//$'\n'/ }"
   else
-    tell lacks "$base"
+    answer lacks "$base"
     store_git for-each-ref --count=20 --sort=-creatordate --format='have%09%(objectname)' refs/boxstrap >&6
   fi
   return 1
@@ -55,7 +55,7 @@ hold_box() {
   read_holder
   # Leftovers of a setup may still hold it, although nobody is at work.
   flock -n 9 || { end_leftovers && flock -n 9; } ||
-    { tell waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { tell busy "$HOLDER_SETUP" && return 1; }
+    { answer waits "$HOLDER_SETUP" && flock -w "$WAIT_S" 9; } || { answer busy "$HOLDER_SETUP" && return 1; }
   read_holder
   is_over || end_leftovers
 }
@@ -78,20 +78,20 @@ place_state() {
   done
   if [ "$rc" -eq 0 ]; then
     store_git diff-tree -r --no-renames --name-status "${placed[${#placed[@]} - 1]}" "$REPO_SNAPSHOT" -- 2>/dev/null | head -n 2000 >&6
-    tell placed "$REPO_SNAPSHOT"
+    answer placed "$REPO_SNAPSHOT"
     return
   fi
-  tell_failure
+  answer_failure
   return 1
 }
 
 # Reports its code, and the last lines of the log.
-tell_failure() {
+answer_failure() {
   local code
   code=$(<"$STEP_CODE")
   if [ -z "$code" ] && is_disk_full; then code=disk-full; fi
-  tail -n 40 "$STEP_LOG" | while IFS= read -r line; do tell log "$line"; done
-  tell failed "${code:-$(classify_error "$STEP_LOG")}"
+  tail -n 40 "$STEP_LOG" | while IFS= read -r line; do answer log "$line"; done
+  answer failed "${code:-$(classify_error "$STEP_LOG")}"
 }
 
 # Updates the stamp of the step `repo`, if there is one: the next setup finds the step done.

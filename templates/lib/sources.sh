@@ -29,7 +29,7 @@ find_sources() {
       SOURCES=("$file" "$folder/pyproject.toml")
       ;;
     project) SOURCES=(pyproject.toml) ;;
-    requirements) for file in "${REQUIREMENTS[@]}"; do with_included "$file" 8; done ;;
+    requirements) for file in "${REQUIREMENTS[@]}"; do add_with_included "$file" 8; done ;;
     conda) conda_sources ;; # full
   esac
   case $SOURCE_KIND:${ADDED_ARGUMENTS[0]-} in lock:* | project:*) ;; *:--group) SOURCES+=(pyproject.toml) ;; esac
@@ -49,15 +49,15 @@ holds_project() {
   ) 2>/dev/null
 }
 
-# with_included FILE DEPTH: adds a requirements file, and those that it names, to SOURCES.
-with_included() {
+# add_with_included FILE DEPTH: adds a requirements file, and those that it names, to SOURCES.
+add_with_included() {
   local line folder=.
   SOURCES+=("$1")
   case $1 in */*) folder=${1%/*} ;; esac
   [ "$2" -gt 0 ] || return 0
   may_name "$1" || return 0 # full
   while IFS= read -r line; do
-    with_included "$folder/$line" "$(($2 - 1))"
+    add_with_included "$folder/$line" "$(($2 - 1))"
   done < <(sed -nE 's/^[[:space:]]*(-r|-c|--requirement|--constraint)[= ]*([^ #]+).*/\2/p' "$REPO_DIR/$1" 2>/dev/null)
 }
 
@@ -136,7 +136,7 @@ run_installer() {
   else
     [ -z "$exact" ] || ! ours || arguments+=(--exact)
     uv=run_uv
-    uv=told_uv # full
+    uv=run_uv_with_progress # full
     with_retries "$uv" "${arguments[@]}" "${again[@]}"
   fi
 }
@@ -204,13 +204,13 @@ with_pip() {
   done
   for word in "${PYTHON_INDEX[@]}"; do words=(--extra-index-url "$word" "${words[@]}"); done
   with_retries our_pip install "${words[@]}"
-  [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || take_out_others # full
+  [ -z "$exact" ] || [ -n "${made-}" ] || ! ours || uninstall_others # full
 }
 
 our_pip() { "$VENV_DIR/bin/python" -m pip "$1" --disable-pip-version-check --no-input "${@:2}" 3>&- 9>&-; }
 
 # pip removes nothing on its own. Removes what pip would not install again, except what every environment starts with.
-take_out_others() {
+uninstall_others() {
   local others=() report=$SETUP_DIR/would.json
   [ "${words[${#words[@]} - 1]}" != --force-reinstall ] || unset "words[-1]"
   with_retries our_pip install --dry-run --ignore-installed --quiet --report "$report" "${words[@]}"

@@ -41,7 +41,7 @@ fetch_uv() {
   elif have curl || have wget; then # full
     with_retries fetch_uv_plainly "$WHEEL" "$WHEEL_SUM" || uv_failed # full
   else
-    fail uv-missing "neither python3 nor curl nor wget is here to fetch uv with"
+    fail uv-missing "uv can't be fetched: this box has no python3, curl or wget"
   fi
   find_uv || fail uv-missing "the uv that was fetched does not run here: $("$BOX_HOME/bin/uv" --version 2>&1 | head -n 1)"
 }
@@ -49,7 +49,7 @@ fetch_uv() {
 uv_failed() {
   local unlisted='has no uv-|error:? 404'
   if grep -Eqi "$unlisted" "$STEP_LOG" && await_uv; then return; fi # full
-  grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "what was fetched is not the uv we know; nothing of it was run"
+  grep -q 'SHA-256' "$STEP_LOG" && fail uv-checksum "the downloaded uv does not have the expected SHA-256; it was not run"
   grep -Eqi "$unlisted" "$STEP_LOG" && fail uv-unlisted "the box's package index does not have uv $UV_VERSION"
   fail "$(classify_error "$STEP_LOG")" "uv could not be fetched"
 }

@@ -2,11 +2,11 @@
 # uv_progress: turns what uv prints while it installs into progress and warnings.
 
 # Runs uv, and turns its output into progress: packages resolved, and bytes as the network counts them.
-told_uv() {
+run_uv_with_progress() {
   local line sizes=0 total=0 sampler rc
   : >"$SETUP_DIR/sizes"
   rm -f "$SETUP_DIR/builds"
-  tell_bytes &
+  report_bytes &
   sampler=$!
   run_uv "$@" 2>&1 | while IFS= read -r line; do
     printf '%s\n' "$line"
@@ -53,9 +53,9 @@ warn_of_builds() {
   emit warn code=compiling
 }
 
-# tell_bytes: reports twice a second how much came since the start. It starts no process: each would take time from uv,
+# report_bytes: reports twice a second how much came since the start. It starts no process: each would take time from uv,
 # most of all on one core.
-tell_bytes() {
+report_bytes() {
   local quiet before came=0 total rc
   # A pipe that nobody writes to.
   exec {quiet}<> <(:)

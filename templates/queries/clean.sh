@@ -78,7 +78,7 @@ clean_tree() {
   fi
   [ -z "$used" ] || printf '%s\n' "$used"
   [ -z "$held" ] || printf '%s\n' "$held"
-  tell tree "$REPO_KEY" "${REPO_DIR##*/}" "$became" "${size%%$'\t'*}"
+  answer tree "$REPO_KEY" "${REPO_DIR##*/}" "$became" "${size%%$'\t'*}"
 }
 
 # Reports names in `discard` that are no tree; then nothing is removed.
@@ -86,7 +86,7 @@ find_unknown() {
   local name there
   there=$(cat "$BOX_HOME"/steps/*/beside/*/repo.dir 2>/dev/null)
   while IFS= read -r name; do
-    case $name:$there$'\n' in :*) ;; *:*"/$name"$'\n'*) ;; *) tell unknown "$name" && look=yes ;; esac
+    case $name:$there$'\n' in :*) ;; *:*"/$name"$'\n'*) ;; *) answer unknown "$name" && look=yes ;; esac
   done <<<"$discard"
 }
 
@@ -109,6 +109,6 @@ BOX_HOME=$box_home VENV=.venv
 if [ -d "$BOX_HOME/steps" ]; then
   exec 9>>"$BOX_HOME/lock"
   find_unknown
-  if [ -n "$look" ] || flock -n 9; then clean_all; else tell busy yes; fi
+  if [ -n "$look" ] || flock -n 9; then clean_all; else answer busy yes; fi
 fi
-tell over yes
+answer over yes

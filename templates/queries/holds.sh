@@ -3,7 +3,7 @@
 
 FEW=5
 
-tell() {
+answer() {
   local IFS=$'\t'
   printf '%s\n' "$*"
 }
@@ -15,7 +15,7 @@ holds() {
     printf -v name %q "$name"
     names+=("$name")
   done
-  tell holds "$1" "$2" ${names[@]+"${names[@]}"}
+  answer holds "$1" "$2" ${names[@]+"${names[@]}"}
 }
 
 # holds_if_whole KIND NAME... /: the last word shows that git printed everything; 1 without it.

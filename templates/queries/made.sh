@@ -33,7 +33,7 @@ own_refs() {
   if [ -n "${new-}" ]; then
     while read -r commit name; do
       new=$(never_sent "$commit") || return
-      [ -z "$new" ] || tell ref "$commit" "$name"
+      [ -z "$new" ] || answer ref "$commit" "$name"
     done <<<"$refs"
   fi
   own_repositories
@@ -66,7 +66,7 @@ look_at() {
   [ -e "$REPO_DIR" ] || [ -L "$REPO_DIR" ] || return 0
   if said=$(own_refs); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 refs; fi
   if said=$(own_files); then [ -z "$said" ] || printf '%s\n' "$said"; else holds unread 1 files; fi
-  tell tree "$REPO_KEY" "${REPO_DIR##*/}" "$TREE_NUMBER" "$(cat "$BOX_HOME/steps/$REPO_KEY/repo.root" 2>/dev/null)"
+  answer tree "$REPO_KEY" "${REPO_DIR##*/}" "$TREE_NUMBER" "$(cat "$BOX_HOME/steps/$REPO_KEY/repo.root" 2>/dev/null)"
 }
 
 look_at_all() {
@@ -87,13 +87,13 @@ look_at_all() {
 }
 
 # Prints for each started run a digest of where its results are: equal digests, one place.
-tell_results() {
+answer_results() {
   local run where
   for run in "$BOX_HOME"/runs/*/*/; do
     run=${run%/} where=
     [ -f "$run/pid" ] || continue
     { read -r where <"$run/dir"; } 2>/dev/null || :
-    tell results "$(stat -c %Y "$run/pid")" "$(printf '%s\0' "$where" | cat - "$run/results" 2>/dev/null | sha256sum | cut -c -64)" \
+    answer results "$(stat -c %Y "$run/pid")" "$(printf '%s\0' "$where" | cat - "$run/results" 2>/dev/null | sha256sum | cut -c -64)" \
       "${run#"$BOX_HOME/runs/"}"
   done
 }
@@ -104,8 +104,8 @@ workdir=$WORKDIR
 find_home
 BOX_HOME=$box_home VENV=.venv
 if [ -d "$BOX_HOME" ]; then
-  tell home "$BOX_HOME"
+  answer home "$BOX_HOME"
   look_at_all
-  tell_results
+  answer_results
 fi
-tell over yes
+answer over yes

@@ -1,44 +1,44 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # set here, read elsewhere; the variables stand in front when it is sent
 # resume: continues a run that ended early as a new one, once for this id, with the script of the last setup.
 
-tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
+answer() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
-# find_begun: sets begun to the run that was started under this id.
-find_begun() { begun=$(run_with_id "$runs" "$run_id") && [ "$(run_state "$begun")" != waiting ]; }
+# find_started: sets begun to the run that was started under this id.
+find_started() { begun=$(run_with_id "$runs" "$run_id") && [ "$(run_state "$begun")" != waiting ]; }
 
 take() {
   local why code
   exec 9>>"$BOX_HOME/lock"
-  flock -w "$wait_s" 9 || { tell refused busy && return; }
+  flock -w "$wait_s" 9 || { answer refused busy && return; }
   # From here on the link may break: the id shows what was started.
   trap '' HUP PIPE
-  ! find_begun || return
+  ! find_started || return
   # Made under this id, but never started.
   [ -z "$begun" ] || rm -rf -- "$begun"
   run=$(last_of "$run")
   why=$(why_not_resumed "$run")
-  [ -z "$why" ] || { tell refused "$why" && return; }
+  [ -z "$why" ] || { answer refused "$why" && return; }
   # Never left of `||` or in an `if`: that would switch `set -e` off inside.
   said=$( (set -e; STEP_CODE=/dev/null; resume_run "$run" "$run_id") 2>&1 >/dev/null 6>&- </dev/null)
   code=$?
-  [ "$code" -eq 0 ] || { tell log "${said:0:500}" && rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
+  [ "$code" -eq 0 ] || { answer log "${said:0:500}" && rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
 find_home
 exec 6>&1
 runs=$box_home/runs/$repo_key run=$box_home/runs/$repo_key/$name
-if ! find_begun; then
+if ! find_started; then
   script=$(sed '/^# ---- files of the box/,$d' "$box_home/steps/$repo_key/setup.sh" 2>/dev/null && printf '}') || script=
-  case $script in *'resume_run()'*) ;; *) tell refused script && tell over && exit ;; esac
+  case $script in *'resume_run()'*) ;; *) answer refused script && answer over && exit ;; esac
   # Not in a function: what it declares would be local to it.
   eval "$script"
   begin_script
   set +e
   take
 fi
-if find_begun; then
-  tell run "${begun##*/}"
-  tell started "$(<"$begun/started")"
-  tell command "$(<"$begun/command")"
+if find_started; then
+  answer run "${begun##*/}"
+  answer started "$(<"$begun/started")"
+  answer command "$(<"$begun/command")"
 fi
-tell over
+answer over

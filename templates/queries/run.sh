@@ -24,9 +24,9 @@ take_run() {
     # From here on the link may break: what was started stays started, and the id shows which run it was.
     trap '' HUP
     trap : PIPE
-    ! is_begun || exit
+    ! is_started || exit
     choose_tree
-    is_tree || { tell setup repo && exit; }
+    is_tree || { answer setup repo && exit; }
     place_state
     rc=$?
     [ "$rc" -eq 0 ] && are_steps_right || exit
@@ -41,14 +41,14 @@ are_steps_right() {
   for name in shell python data prepare; do
     case " ${STEPS[*]} " in *" $name "*) ;; *) continue ;; esac
     find_reason "$name" 2>>"$STEP_LOG"
-    [ -z "$WHY" ] || { tell setup "$name" && return 1; }
+    [ -z "$WHY" ] || { answer setup "$name" && return 1; }
   done
 }
 
 # Never left of `&&` or in an `if`, as `place_state`.
 begin_new() {
   local rc
-  have tmux || tell warn no-tmux
+  have tmux || answer warn no-tmux
   : >"$STEP_CODE"
   (
     set -e
@@ -56,24 +56,24 @@ begin_new() {
     exec 6>&- 9>&-
     find_work
     new_run "$WORK"
-    begin_run "$RUN_DIR"
+    start_run "$RUN_DIR"
     made_of >"$RUN_DIR/made_of"
     write_stamp train
   ) >"$STEP_LOG" 2>&1 </dev/null
   rc=$?
-  [ "$rc" -eq 0 ] || { tell_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
+  [ "$rc" -eq 0 ] || { answer_failure; rm -rf -- "$BOX_HOME/runs/$REPO_KEY"/.new.*; }
 }
 
-# has_begun RUNS: sets run to the run of this id; 1 if it was not started yet.
-has_begun() { run=$(run_with_id "$1" "$RUN_ID") && [ "$(run_state "$run")" != waiting ]; }
+# has_started RUNS: sets run to the run of this id; 1 if it was not started yet.
+has_started() { run=$(run_with_id "$1" "$RUN_ID") && [ "$(run_state "$run")" != waiting ]; }
 
 find_home
 find_repository "$box_home" "$REPO_KEY" "$REPO_ROOT" ''
 exec 6>&1
 # The script has a STATE of its own.
 header=$STATE
-if ! has_begun "$box_home/runs/$repo_key" && [ "$header" != none ]; then
-  find_script || { tell setup script && tell over && exit; }
+if ! has_started "$box_home/runs/$repo_key" && [ "$header" != none ]; then
+  find_script || { answer setup script && answer over && exit; }
   # Not in a function: what it declares would be local to it.
   eval "$script"
   begin_script
@@ -90,15 +90,15 @@ if ! has_begun "$box_home/runs/$repo_key" && [ "$header" != none ]; then
     take_run
   fi
 fi
-if ! has_begun "$box_home/runs/$repo_key"; then
-  tell over
+if ! has_started "$box_home/runs/$repo_key"; then
+  answer over
   exit
 fi
-tell run "$repo_key/${run##*/}"
-tell dir "$(<"$run/dir")"
-tell venv "$(<"$run/venv")"
-tell started "$(<"$run/started")"
-tell over
+answer run "$repo_key/${run##*/}"
+answer dir "$(<"$run/dir")"
+answer venv "$(<"$run/venv")"
+answer started "$(<"$run/started")"
+answer over
 
 # Prints its first output as soon as there is some, then a zero byte; then what became of it a moment later.
 [ -n "$show_s" ] || exit

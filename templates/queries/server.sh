@@ -3,13 +3,13 @@
 # started; with `want=stop` it is ended. Its program has an environment of its own: the project's stays as it is.
 # Lines: `doing WHAT`, `found yes`, `failed CODE`, `log LINE`, `stopped KIND`, `server JSON` (as the server wrote it).
 
-tell() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
+answer() { printf '%s\t%s\n' "$1" "${2-}" >&6; }
 
-emit() { [ "$1" != wait ] || tell doing "${2#code=}, trying again"; }
+emit() { [ "$1" != wait ] || answer doing "${2#code=}, trying again"; }
 
 server_failed() {
-  tell failed "$1"
-  tail -n 15 "$2" 2>/dev/null | cut -c 1-500 | while IFS= read -r line; do tell log "$line"; done
+  answer failed "$1"
+  tail -n 15 "$2" 2>/dev/null | cut -c 1-500 | while IFS= read -r line; do answer log "$line"; done
   exit
 }
 
@@ -21,7 +21,7 @@ forget_settings() {
 
 make_tool() {
   [ -x "$tool/bin/python" ] && is_text "$tool/complete" "$package" && return
-  tell doing "installing $kind"
+  answer doing "installing $kind"
   rm -rf -- "$tool"
   with_retries run_uv venv --quiet --python-preference system --no-project "$tool" &&
     with_retries run_uv pip install --quiet --python "$tool/bin/python" "$package" &&
@@ -35,7 +35,7 @@ make_kernel() {
   write_file "$place/share/kernels/python3/kernel.json" 600 "$kernel"
   { printf '# %s\n' "$("$python" -VV | tr '\n' ' ')" && run_uv pip list --format freeze --python "$python"; } >"$place/project" || return
   [ -d "$place/kernel" ] && cmp -s "$place/project" "$place/kernel.for" && return
-  tell doing "installing the kernel for ${venv##*/}"
+  answer doing "installing the kernel for ${venv##*/}"
   rm -rf -- "$place/kernel"
   install_kernel --constraint "$place/project" || { ! is_network_error && install_kernel; } || return
   mv -f "$place/project" "$place/kernel.for"
@@ -81,7 +81,7 @@ await_server() {
   while :; do
     for file in "$place"/$says; do
       if read_text "$file" && [[ $TEXT == *'}'*([[:space:]]) ]]; then
-        tell server "$(tr -d '\n' <"$file")"
+        answer server "$(tr -d '\n' <"$file")"
         return
       fi
     done
@@ -102,7 +102,7 @@ stop_server() {
   kill -KILL $(members "$leader") 2>/dev/null
   ! is_alive || kill -KILL "$leader"
   rm -f -- "$place/pid" "$place/secret"
-  tell stopped "$kind"
+  answer stopped "$kind"
 }
 
 # TensorBoard keeps nothing outside its files: for another folder it is started again.
@@ -113,7 +113,7 @@ is_wanted() {
 
 take() {
   if is_wanted; then
-    tell found yes
+    answer found yes
   else
     known_uv || server_failed uv-missing /dev/null
     forget_settings
@@ -124,7 +124,7 @@ take() {
     esac
     make_tool >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"
     if [ "$kind" = jupyter ]; then make_kernel >"$STEP_LOG" 2>&1 || server_failed install "$STEP_LOG"; fi
-    tell doing "starting $kind"
+    answer doing "starting $kind"
     start_server
   fi
   await_server || server_failed start "$place/log"

@@ -47,9 +47,9 @@ $found
 E
   printf '\n%s metrics\n' "$mark"
   [ ! -f "$1" ] || tail -v -c 16384 -- "$@" 2>/dev/null | tr '\r' '\n' | LC_ALL=C usual=$usual_metrics awk '
-    function tell() { if (last != "") print run "\t" substr(last, 1, 1000); last = "" }
+    function answer() { if (last != "") print run "\t" substr(last, 1, 1000); last = "" }
     /^==> .*\/log <==$/ {
-      tell()
+      answer()
       dir = substr($0, 5, length($0) - 12)
       count = split(dir, part, "/")
       run = part[count - 1] "/" part[count]
@@ -59,7 +59,7 @@ E
       next
     }
     tolower($0) ~ wanted { last = $0 }
-    END { tell() }'
+    END { answer() }'
 }
 
 # Trees beside the main ones: for each the last run made in it, then sizes, as far as a moment is enough.

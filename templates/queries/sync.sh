@@ -3,10 +3,10 @@
 # a line `BASE SNAPSHOT COMMIT TREE BRANCH BYTES`, then that many bytes for receive-pack.
 
 # Reports the run that uses this tree, if one does: its files stay as they are.
-in_use() { run=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") && tell alive "$run"; }
+in_use() { run=$(alive_in "$BOX_HOME" "$REPO_KEY" "$REPO_DIR") && answer alive "$run"; }
 
 take_state() {
-  [ -n "$SET_UP" ] || { tell fresh "$REPO_DIR" && return; }
+  [ -n "$SET_UP" ] || { answer fresh "$REPO_DIR" && return; }
   ! in_use || return
   receive || return
   (
@@ -27,19 +27,19 @@ fi
 if [ -n "$STATE" ]; then
   read_header "$STATE"
   take_state < <(base64 -d <<<"$OBJECTS")
-  tell over
+  answer over
   exit
 fi
 while read -r line; do
   read_header "$line"
   if [ "$bytes" = - ]; then
     take_state
-    tell over
+    answer over
     exit
   fi
   exec 8< <(head -c "$bytes")
   take_state <&8
   cat <&8 >/dev/null
   exec 8<&-
-  tell over
+  answer over
 done

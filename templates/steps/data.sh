@@ -9,12 +9,12 @@ check_data() { fetch_data check; }
 apply_data() {
   local asked
   asked=$(fetch_data asks) || {
-    tell_data <<<"$asked"
+    report_data <<<"$asked"
     exit 1
   }
   keep_data_untracked
   case $asked in *'local '*) ask_for_data "$asked" ;; esac
-  fetch_data fetch | tell_data
+  fetch_data fetch | report_data
   [ "${PIPESTATUS[0]}" -eq 0 ] || exit 1
   case $asked in *'local '*)
     await_data
@@ -35,7 +35,7 @@ fetch_data() {
   )
 }
 
-tell_data() {
+report_data() {
   local word first second
   while read -r word first second; do
     case $word in
@@ -60,7 +60,7 @@ await_data() {
   local until=$((SECONDS + COMMIT_PATIENCE))
   until [ -e "$SETUP_DIR/data.sent" ]; do
     { [ -n "${CLIENT_SENDS-}" ] && [ "$SECONDS" -lt "$until" ]; } ||
-      fail data-missing 'data that is sent from elsewhere never arrived' 'run the same command again: it goes on here'
+      fail data-missing 'the data to be sent from your machine never arrived' 'run the same command again: it continues here'
     read_text "$SETUP_DIR/data.sender" && alive "${TEXT%$'\n'}" && until=$((SECONDS + COMMIT_PATIENCE))
     sleep 0.1
   done

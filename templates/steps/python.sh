@@ -110,5 +110,5 @@ no_such_python() {
   ! is_network_error || fail "$(classify_error "$STEP_LOG")" "Python ${PYTHON_VERSION:-as the repository asks} is not here, and could not be fetched"
   printf 'this box has:\n' >&2 # full
   run_uv python list --only-installed --no-python-downloads >&2 || : # full
-  fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be brought"
+  fail python-version "Python ${PYTHON_VERSION:-as the repository asks} is not here and could not be installed"
 }

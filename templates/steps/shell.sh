@@ -94,7 +94,7 @@ write_env() {
 complete_secrets() {
   local i
   for i in "${SECRETS[@]}"; do
-    secret_of "$i" >/dev/null || fail secret-gone "$i was taken from this box meanwhile"
+    secret_of "$i" >/dev/null || fail secret-gone "the secret $i was removed from this box in the meantime"
   done
   for i in "${SECRETS[@]}"; do secret_of "$i"; done | write_file "$BOX_HOME/secrets" 600
   for i in "${!SECRETS[@]}"; do printf '%s %s\n' "${SECRETS[i]}" "${SECRET_IDS[i]}"; done | write_file "$BOX_HOME/secrets.ids" 600

@@ -17,7 +17,7 @@ apply_smoke() {
   local rc=0 code
   find_tried
   if [ -z "$TRIED" ]; then
-    printf 'there is no environment yet: NVML alone was asked\n'
+    printf 'there is no environment yet: only NVML was asked\n'
     return
   fi
   "$BOX_HOME/agent/bin/python" "$PROGRAMS/smoke.py" --python "$TRIED/bin/python" --mode "$SMOKE" \

@@ -28,7 +28,7 @@ apply_tools() {
       [ "${#PACKAGES[@]}" -eq 0 ] || caution missing-tools "packages asked for, not installed: ${PACKAGES[*]}"
     return
   fi
-  [ "$(manager)" != apt-get ] || mend_dpkg || : # full
+  [ "$(manager)" != apt-get ] || repair_dpkg || : # full
   for row in "${MISSING_TOOLS[@]}"; do
     row=${row#*|}
     names+=("${row%%|*}")

@@ -40,7 +40,7 @@ apply_train() {
     return 0
   fi
   have tmux || caution no-tmux 'tmux is not here: the run is detached all the same, but it cannot be attached to'
-  begin_run "$RUN_DIR"
+  start_run "$RUN_DIR"
   # Training need not wait for this.
   made_of >"$RUN_DIR/made_of"
 }

@@ -37,7 +37,7 @@ SIGNS = {
     "setup_end": "state=gone",
     "tail": 'tail -c "$bytes"',
     "first": 'await_output "$run" "$seconds"',
-    "made": "tell_results()",
+    "made": "answer_results()",
     "box_id": "%.200s",
     "transfer": "sys.version_info < (3, 8)",
     "run_end": 'printf \'%s\\t%s\\t%s\\n\' "$(run_state "$run")${ended',

@@ -170,7 +170,7 @@ def test_sync(lie: str, lying: Lying, faults: Faults) -> None:
 # Lie -> exit code, and words that the user is told.
 PULL: dict[str, tuple[int, str]] = {
     "honest": (0, "1 file, 2 B"),
-    "results that lie elsewhere": (9, "has a part that is no name"),
+    "results that lie elsewhere": (9, "has an empty part, or . or .. as one"),
     "results full of escapes": (9, "has a control character in its name"),
     "results without an end": (3, "more than 250,000 files"),
     "a result that grows": (9, "sends more of out/a than the 2 B that it announced"),
@@ -214,7 +214,7 @@ ANOTHER_ID = "another box's id"
 DOWN: dict[str, tuple[int, str]] = {
     "honest": (0, "nothing on it would be lost"),
     "a result of another digest": (9, "what came is not what the box says it sent"),
-    "results that lie elsewhere": (9, "has a part that is no name"),
+    "results that lie elsewhere": (9, "has an empty part, or . or .. as one"),
     "a manifest of its own": (9, "is a name of boxstrap's own"),
     "results without an end": (3, "more than 250,000 files"),
     "words in the place of frames": (3, "not what a transfer is made of"),

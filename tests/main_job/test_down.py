@@ -70,7 +70,7 @@ def test_everything_comes_home_and_it_ends(rent: Rent, account: SimulatedAccount
     home.unlink()
     look = user.run("--dry", "down", "--host", "gpu", "--json").must(9).json()
     assert [one["what"] for one in look["unsafe"]] == [
-        "out/model.pt: what lies here is not what was pulled"
+        "out/model.pt: the file here is not what was pulled"
     ]
     done = user.run("down", "--host", "gpu").must(0)
     assert f"(vast:{BOX_ID}): destroyed, and no longer listed; about $" in done.out

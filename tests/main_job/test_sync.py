@@ -179,7 +179,7 @@ def test_it_says_that_it_waits_for_a_setup(twin: Twin) -> None:
     with (twin.box_home / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         going = twin.user.begin("sync", *TO_LOCAL)
-        going.await_said("waits for a setup of this box to end; at most 60 s (--wait)")
+        going.await_said("waiting for another setup of this box, at most 60 s (--wait)")
         fcntl.flock(lock, fcntl.LOCK_UN)
     assert "1 updated" in going.end().must(0).out
 

@@ -53,9 +53,9 @@ def test_all_that_the_accounts_have_is_listed(
     assert said["price"] == pytest.approx(59 * 0.25 + 0.0025 + 1.5 + 2.0)
     assert {one["provider"]: one["balance"] for one in said["accounts"]}["vast"] == 12.5
     text = user.run("boxes", "--all").must(0).out
-    assert "not known here: nobody looks after it" in text
+    assert "not known on this machine: boxstrap does not manage it" in text
     assert "$0.25/h" in text
-    assert "price not told" in text
+    assert "price unknown" in text
     assert "and 5 of which no price is told" in text
     assert "Vast.ai: $12.50 left" in text
 

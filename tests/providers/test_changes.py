@@ -276,7 +276,7 @@ def test_what_can_t_be_reached_rented_nothing(monkeypatch: pytest.MonkeyPatch) -
         (RentOrder(region="texas, us"), ""),
         (RentOrder(region="U"), "in Texas, US, not U"),
         (RentOrder(max_price=0.5), ""),
-        (RentOrder(max_price=0.49), "$0.01 an hour too dear"),
+        (RentOrder(max_price=0.49), "$0.01 an hour too expensive"),
     ],
 )
 def test_how_far_an_offer_is_from_the_order(order: RentOrder, missed: str) -> None:

@@ -260,7 +260,7 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
         assert account.destroyed == ["pod-a"]
         # Another command found its record, right before it was put aside.
         account.boxes = [SimulatedBox("pod-a")]
-        monkeypatch.setattr(ending, "was_met", lambda _: True)
+        monkeypatch.setattr(ending, "has_record", lambda _: True)
         ending.end(client, box, leaving, screen, [])
     assert (said[-1]["destroyed"], said[-1]["discarded"]) == (True, [])
     assert retire(leaving) is None  # by another command that ends it too
@@ -324,8 +324,8 @@ def test_what_is_left_is_named_with_its_price(
     accounts["runpod"].volumes = [volume]
     words = ("down", "--host", "runpod:pod-a", "--identity", str(there.identity))
     said = user.run(*words).must(0).out
-    assert "this your account still has, and pays for:" in said
-    assert "data: price not told" in said
+    assert "your account still has and pays for:" in said
+    assert "data: price unknown" in said
 
 
 @pytest.fixture

@@ -192,7 +192,7 @@ def test_what_is_safe_is_destroyed_and_all_else_is_stopped(
     # A guard, or a `down`, that brings results home for longer than cron waits is not disturbed.
     with (folder / "end.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        assert guard(user)["boxes"][0]["says"] == "another command is at it"
+        assert guard(user)["boxes"][0]["says"] == "another command is working on it"
     sets_up(there)
     (said,) = guard(user)["boxes"]
     assert (said["stopped"], said["destroyed"]) == (True, False)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from bootstrap.box.lease.lease import AccountWord
-from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoWordError, OwnInstance
+from bootstrap.box.lease.lease import AccountReading
+from bootstrap.box.lease.lease_api import APIS, KeyRefusedError, NoAnswerError, OwnInstance
 from bootstrap.box.lease.lease_keeper import LeaseKeeper
 from bootstrap.box.lease.lease_safety import safe_note
 from tests.box_programs import lay_programs
@@ -216,7 +216,7 @@ def test_what_a_person_says_while_the_account_is_asked_counts(
     assert keeper.turn([], [])
     answer = instance.ask()
 
-    def slow() -> AccountWord:
+    def slow() -> AccountReading:
         if what == "released":
             file.unlink()
         return answer
@@ -296,11 +296,11 @@ def test_what_it_cant_ask_is_said(
     with pytest.raises(KeyRefusedError, match="401"):
         own(account, monkeypatch, "another").ask()
     account.faults = [(500, {})]
-    with pytest.raises(NoWordError, match="500"):
+    with pytest.raises(NoAnswerError, match="500"):
         own(account, monkeypatch).stop()
     assert account.boxes[0].state == "running"
     account.boxes = []
-    with pytest.raises((KeyRefusedError, NoWordError)):
+    with pytest.raises((KeyRefusedError, NoAnswerError)):
         own(account, monkeypatch).ask()
 
 

@@ -59,7 +59,7 @@ def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
     keygen(user.home / ".ssh/id_ed25519", "-t", "ed25519")
     for dry in (("--dry-run",), ()):
         ended = user.run("up", "--max-price", "0.30", *dry).must(11)
-        assert "1 x RTX 4090 24 GiB at $0.41 an hour: $0.11 an hour too dear" in ended.err
+        assert "1 x RTX 4090 24 GiB at $0.41 an hour: $0.11 an hour too expensive" in ended.err
         assert "\x1b" not in ended.text
     assert vast.rented == []
 

@@ -125,9 +125,9 @@ for line in (["start", {"built for": []}], ["memory"]):
     [
         (TRIES + "time.sleep(60)", "smoke-failed", "it gave no answer in time, at memory"),
         (STARTS + "time.sleep(60)", "smoke-failed", "it gave no answer in time, at start"),
-        (TRIES + "os.abort()", "smoke-failed", "it ended the program, at memory"),
+        (TRIES + "os.abort()", "smoke-failed", "it crashed, at memory"),
         ("import time; time.sleep(60)", "smoke-undone", "the test itself gave no answer in time"),
-        ("raise SystemExit(1)", "smoke-undone", "the test itself ended the program"),
+        ("raise SystemExit(1)", "smoke-undone", "the test itself crashed"),
     ],
     ids=["hang", "hang at its start", "crash", "slow disk", "broken python"],
 )

@@ -54,7 +54,7 @@ class Addresses:
         until = time.monotonic() + (PATIENCE_S if os.environ.get("CLIENT_SENDS") else 0)
         while not self._file.exists():
             if time.monotonic() > until:
-                raise DataError("data-missing", "no addresses of the objects came")
+                raise DataError("data-missing", "no signed URLs arrived from your machine")
             time.sleep(0.1)
         rows: dict[int, dict[str, Any]] = {}
         with self._file.open(encoding="utf-8") as lines:
@@ -64,5 +64,5 @@ class Addresses:
                     row = json.loads(line)
                     rows.setdefault(int(row["item"]), {})[str(row["path"])] = row
         if not rows:
-            raise DataError("data-missing", "whoever started this could sign no address")
+            raise DataError("data-missing", "your machine could not sign any URL")
         self._rows = rows

@@ -155,7 +155,7 @@ class _FileParts:
                 with self._download.open(self._wanted, headers) as answer:
                     is_part = _begins_at(answer, begin + there, self._wanted.size)
                     if not is_part or self._is_another(answer):
-                        raise DataError("data-changed", f"{self._name} changed meanwhile")
+                        raise DataError("data-changed", f"{self._name} changed during the download")
                     while begin + there < end and (
                         piece := answer.read(min(PIECE, end - begin - there))
                     ):
@@ -233,7 +233,7 @@ class _FileParts:
                 self._noted.unlink()
             raise DataError(
                 "data-digest",
-                f"{self._name} has another digest than {self._wanted.sha256 or self._wanted.blob}",
+                f"{self._name} does not have the digest {self._wanted.sha256 or self._wanted.blob}",
             )
         self._part.chmod(0o644)
         self._part.replace(self._place)

@@ -64,7 +64,7 @@ def _look(
     key, target = places.key(item), places.target(item)
     if item.unpack:
         if len(files) != 1:
-            raise DataError("data-archive", f"{item.source} is no single archive")
+            raise DataError("data-archive", f"{item.source} is not a single archive")
         pairs = [(files[0], places.home / "data" / (f"{key}.archive"))]
     elif len(files) == 1 and files[0].is_alone:
         pairs = [(files[0], target / files[0].path if item.to.endswith("/") else target)]
@@ -92,7 +92,7 @@ def _is_there(file: DataFile, place: Path, *, begun: bool, earlier: bool) -> boo
             return True
         if begun or earlier:
             return False
-    raise DataError("data-in-the-way", f"{place} is there already, and is something else")
+    raise DataError("data-in-the-way", f"{place} already exists with different content")
 
 
 def _check_space(found: list[Fetching]) -> None:

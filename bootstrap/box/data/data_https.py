@@ -100,7 +100,9 @@ class Https:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == CHANGED:
-                raise DataError("data-changed", f"{plain(url)} changed meanwhile") from None
+                raise DataError(
+                    "data-changed", f"{plain(url)} changed during the download"
+                ) from None
             if error.code in REFUSED:
                 raise DataError(
                     "data-refused", f"{plain(url)}: the server answers {error.code}", error.code

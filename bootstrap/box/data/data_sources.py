@@ -83,7 +83,7 @@ def safe_path(path: str) -> str:
         or not set(parts).isdisjoint({"", ".", ".."})
         or any(len(os.fsencode(part)) > 255 for part in parts)
     ):
-        raise DataError("data-refused", f"no file may be called {path[:200]!r}")
+        raise DataError("data-refused", f"this file name is not allowed: {path[:200]!r}")
     return path
 
 
@@ -113,7 +113,8 @@ def _size_said(item: Item, headers: Any, is_part: bool) -> int:  # noqa: ANN401 
         return -1
     if not re.fullmatch("[0-9]{1,18}", text):
         raise DataError(
-            "data-refused", f"{plain(item.source)}: its server says that it has {said[:40]!r} bytes"
+            "data-refused",
+            f"{plain(item.source)}: its server reports an invalid size: {said[:40]!r}",
         )
     return int(text)
 
@@ -163,7 +164,7 @@ def _entries(https: Https, api: str, commit: str, path: str, token: str) -> Iter
         if urllib.parse.urlsplit(following).netloc != host:
             return
         url = following
-    raise DataError("data-refused", f"{plain(api)} lists on and on")
+    raise DataError("data-refused", f"{plain(api)} returns a list without an end")
 
 
 def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple[Any, str]:
@@ -174,5 +175,7 @@ def _ask(https: Https, url: str, token: str, body: bytes | None = None) -> tuple
     try:
         said = json.loads(text)
     except ValueError:
-        raise DataError("data-refused", f"{plain(url)} is no hub: it answers no JSON") from None
+        raise DataError(
+            "data-refused", f"{plain(url)} is not a hub: its answer is not JSON"
+        ) from None
     return said, following.group(1) if following else ""

@@ -36,7 +36,7 @@ class _Member(tarfile.TarInfo):
             *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
         )
         if header and self.size > MOST_HEADER:
-            raise DataError("data-archive", "the archive says too much of a file")
+            raise DataError("data-archive", "a header in the archive is too large")
         return super()._proc_member(tar)  # type: ignore[misc]
 
 
@@ -86,7 +86,7 @@ class _Unpacking:
     def _count(self, size: int) -> None:
         self._size += size
         if self._size > self._most:
-            raise DataError("data-archive", "it unpacks to far more than it is")
+            raise DataError("data-archive", "it unpacks to far more than its own size")
         if self._size - self._looked >= 64 * PIECE or not self._looked:
             self._looked = self._size
             if shutil.disk_usage(self._into).free < RESERVE:
@@ -119,4 +119,7 @@ def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
 
 
 def _refused(name: str) -> DataError:
-    return DataError("data-archive", f"the archive holds what is no file below it: {name[:200]!r}")
+    return DataError(
+        "data-archive",
+        f"the archive contains an entry that is not a plain file or folder: {name[:200]!r}",
+    )

@@ -54,13 +54,13 @@ class LeaseTerms:
         said = json.loads(text)
         names = {field.name for field in fields(LeaseTerms)}
         if not isinstance(said, dict) or not names >= said.keys():
-            raise ValueError("these are no terms of a lease")
+            raise ValueError("not valid terms of a lease")
         if said.get("then", STOP) not in (STOP, DESTROY):
-            raise ValueError("a lease ends in no such way")
+            raise ValueError("`then` must be `stop` or `destroy`")
         return LeaseTerms(**said)
 
 
-class AccountWord(NamedTuple):
+class AccountReading(NamedTuple):
     """The account's answer about the box; times are by its own clock (seconds since 1970)."""
 
     now: float
@@ -88,7 +88,7 @@ class Tick:
     since: float
     """When the box, or its container, was started."""
     look: UseLook | None = None
-    said: AccountWord | None = None
+    said: AccountReading | None = None
     extended: float = 0.0
     """Seconds that the user added, in total."""
     can_end: bool = True
@@ -185,7 +185,7 @@ def _count(terms: LeaseTerms, state: LeaseState, tick: Tick) -> float:
     return ran
 
 
-def _hear(terms: LeaseTerms, state: LeaseState, said: AccountWord, ran: float) -> float:
+def _hear(terms: LeaseTerms, state: LeaseState, said: AccountReading, ran: float) -> float:
     """Take the answer; return paid seconds missed before the first look or during a restart."""
     missed = 0.0
     if said.price is not None:

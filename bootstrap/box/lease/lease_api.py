@@ -18,7 +18,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .lease import AccountWord
+from .lease import AccountReading
 
 TIMEOUT_S = 15
 _MOST = 1 << 20
@@ -33,7 +33,7 @@ class KeyRefusedError(Exception):
     """The account refuses the box's key, or the request that was made with it."""
 
 
-class NoWordError(Exception):
+class NoAnswerError(Exception):
     """The account can't be reached, or its answer is unusable."""
 
 
@@ -56,7 +56,7 @@ class InstanceApi(NamedTuple):
 def _vast(answer: dict[str, Any]) -> tuple[float | None, float | None]:
     one = answer.get("instances")
     if not isinstance(one, dict):
-        raise NoWordError("the account has no such box")
+        raise NoAnswerError("the account has no such box")
     return _number(one.get("start_date")), _number(one.get("dph_total"))
 
 
@@ -113,14 +113,14 @@ class OwnInstance:
         self._address = simulated if _LOOPBACK.fullmatch(simulated) else self._api.address
         self._opener = urllib.request.build_opener(_NoRedirect)
 
-    def ask(self) -> AccountWord:
-        """Ask the account about this box. Raises KeyRefusedError, NoWordError."""
+    def ask(self) -> AccountReading:
+        """Ask the account about this box. Raises KeyRefusedError, NoAnswerError."""
         answer, date = self._send("GET", self._api.read, None)
         try:
             now = parsedate_to_datetime(date or "").timestamp()
         except (TypeError, ValueError):
-            raise NoWordError("the account does not say what time it is") from None
-        return AccountWord(now, *self._api.word(answer))
+            raise NoAnswerError("the account's answer has no date") from None
+        return AccountReading(now, *self._api.word(answer))
 
     def stop(self) -> None:
         """Ask for this box to be stopped. Raises as `ask`."""
@@ -153,9 +153,9 @@ class OwnInstance:
             error.close()
             if error.code in {401, 403, _GONE}:
                 raise KeyRefusedError(f"its account answers with {error.code}") from None
-            raise NoWordError(f"its account answers with {error.code}") from None
+            raise NoAnswerError(f"its account answers with {error.code}") from None
         except (OSError, HTTPException, ValueError) as error:
-            raise NoWordError(f"its account can't be asked ({type(error).__name__})") from None
+            raise NoAnswerError(f"its account can't be asked ({type(error).__name__})") from None
         try:
             found = json.loads(said or b"{}")
         except ValueError:

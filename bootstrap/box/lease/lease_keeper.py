@@ -24,7 +24,7 @@ from .lease import (
     SOON,
     VERSION,
     WIPES,
-    AccountWord,
+    AccountReading,
     LeaseState,
     LeaseTerms,
     Tick,
@@ -34,7 +34,7 @@ from .lease import (
     reached,
 )
 from .lease_activity import MOST_FILES, ActivityReader, boot_id, started_at
-from .lease_api import KeyRefusedError, NoWordError, OwnInstance, find_instance
+from .lease_api import KeyRefusedError, NoAnswerError, OwnInstance, find_instance
 from .lease_safety import SafetyLook
 
 HERE = Path(__file__).resolve().parent
@@ -150,7 +150,7 @@ class LeaseKeeper:
             return float(sum(map(int, (self._home / EXTENDED).read_text().split())))
         return 0.0
 
-    def _ask(self, state: LeaseState) -> AccountWord | None:
+    def _ask(self, state: LeaseState) -> AccountReading | None:
         """Ask the account, if it is time to."""
         # An answer may take long, and a look's result is valid only for a while.
         if self._clock() < self._ask_at or (self._ask_at and state.looks):
@@ -165,7 +165,7 @@ class LeaseKeeper:
             self.why, self.error = "refused", str(error)
             self._instance, self._ask_at = None, self._clock() + REFUSED_AGAIN_S
             return None
-        except NoWordError as error:
+        except NoAnswerError as error:
             self.error, self._ask_at = str(error), self._clock() + TRY_AGAIN_S
             self.why = "no-answer" if self.why == "trying" else self.why
             return None
@@ -206,7 +206,7 @@ class LeaseKeeper:
             self.error = str(error)
             if destroys:  # a stop may still be allowed
                 self._end(destroys=False)
-        except NoWordError as error:
+        except NoAnswerError as error:
             self.error = str(error)
 
     def _write(self, terms: LeaseTerms, state: LeaseState, look: UseLook | None) -> None:

@@ -42,7 +42,7 @@ _SETTLED_NS = 2 * 10**9
 _KEPT_S = 10.0
 """Seconds of reading after which the digests so far are saved."""
 _MADE = {
-    "run": "it goes on",
+    "run": "still running",
     "gone": "its folder is not there, and may be elsewhere",
     "ref": "commits that were made here",
     "edits": "edited here",
@@ -52,7 +52,7 @@ _MADE = {
     "unread": "git can't tell",
 }
 """Sentences for the shell library's words about runs and trees."""
-_CHANGED = "changed while it was looked at"
+_CHANGED = "changed during the check"
 
 
 def results_digest(present: Mapping[str, tuple[int, str]]) -> str:
@@ -87,7 +87,7 @@ class ResultsLook:
             if not (run / "dir").is_file() or not (
                 (run / "results").is_file() or (run / "log_max").is_file()
             ):
-                yield f"{run.name}: nobody noted where its results lie"
+                yield f"{run.name}: where its results are was not recorded"
             elif (run / "results").is_file():
                 own = _text(run / "dir"), _text(run / "results")
                 places.setdefault(own, []).append(run)
@@ -176,7 +176,7 @@ def own_text(file: Path) -> str:
         found = os.fstat(text.fileno())
         is_own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if not (is_own and stat.S_ISREG(found.st_mode)):
-            raise PermissionError(f"{file} is another's")
+            raise PermissionError(f"{file} belongs to another user, or others may write to it")
         return str(text.read())
 
 
@@ -214,7 +214,7 @@ def unsafe_homes(box_home: Path, homes: Sequence[str], others: Iterable[str]) ->
         folder = Path(place, ".boxstrap")
         try:
             if not os.path.samestat(folder.stat(), own):
-                yield f"{folder}: what was begun from there is not looked at"
+                yield f"{folder}: what was started from there is not checked"
         except PermissionError:
             if place in homes:
                 yield f"{folder}: it may not be looked at"
@@ -228,7 +228,7 @@ def all_unsafe(box_home: Path) -> Iterator[str]:
     yield from results.unsafe()
     yield from unsafe_homes(box_home, people(), map(str, Path("/").glob("*")))
     if is_set_up(box_home):
-        yield "setup: one is at work"
+        yield "setup: one is running"
     yield from unsafe_work(box_home)  # late: a run may start while results are read
     yield from results.changed()
 

@@ -107,7 +107,7 @@ def granted_cores() -> int:
     return min(allowed, int(quota)) if quota else allowed
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Leave the cores to any process that wants them.
 
     If the kernel groups processes by session, niceness counts only within a group, and the group
@@ -125,7 +125,7 @@ def main(words: list[str]) -> None:
     workers = min(granted_cores() - 1, MOST_WORKERS)
     if workers < 1:
         return
-    step_back()
+    lower_priority()
     walked = partial(modules_of, words[2], tree, environment, known=KnownSources())
     if words[3:]:
         cache, installed = map(Path, words[3:5])

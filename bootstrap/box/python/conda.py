@@ -164,7 +164,7 @@ async def make(file: CondaFile, box: BoxChannels, prefix: Path, cache: Path, pyt
     config = rattler.ChannelConfig(box.alias) if box.alias else rattler.ChannelConfig()
     channels = [rattler.Channel(name, config) for name in channels_of(file, box)]
     print("channels: " + " ".join(each.base_url for each in channels))
-    specs = [where_from(spec, config, box) for spec in file.specs]
+    specs = [with_channel_address(spec, config, box) for spec in file.specs]
     specs.append(f"python {python}.*" if python else "python")
     # The system's certificates, as for uv here: a company adds its own to those.
     client = rattler.Client.from_config(rattler.Config.from_toml('tls-root-certs = "system"'))
@@ -189,7 +189,7 @@ async def make(file: CondaFile, box: BoxChannels, prefix: Path, cache: Path, pyt
     )
 
 
-def where_from(spec: str, config: object, box: BoxChannels) -> str:
+def with_channel_address(spec: str, config: object, box: BoxChannels) -> str:
     """Replace the channel's name in `CHANNEL::SPEC` with its address on this box."""
     import rattler
 

@@ -191,7 +191,7 @@ def copy_content(source: int, target: int, size: int) -> None:
     while size:
         piece = os.read(source, min(size, PIECE))
         if not piece:
-            raise OSError("a file became shorter meanwhile")
+            raise OSError("a file was truncated while it was being copied")
         size -= len(piece)
         while piece:
             piece = piece[os.write(target, piece) :]

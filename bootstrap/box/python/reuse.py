@@ -111,9 +111,12 @@ def shadow(words: list[str]) -> int:
     for image in read_images(images):
         where = Path(image.site)
         if not same_interpreter(image.python, python):
-            say(f"{where}: it is for another Python than {environment}")
+            say(f"{where}: its Python differs from that of {environment}")
         elif not torch_fits(verdict, backend, where):
-            say(f"{where}: its torch is built for another driver, or other than the profile asks")
+            say(
+                f"{where}: its torch is built for another driver, or for another backend than "
+                f"the profile sets"
+            )
         else:
             images.write_text(json.dumps([image]), "utf-8")
             make_shadow(environment, distributions(where), place)

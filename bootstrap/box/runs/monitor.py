@@ -208,7 +208,9 @@ def main() -> None:
     parser.add_argument("box_home", type=Path, help="boxstrap's folder on this box")
     parser.add_argument("--every", type=float, default=EVERY_S, help="seconds between two samples")
     parser.add_argument("--stays", type=float, default=STAYS_S, help="seconds after the last run")
-    parser.add_argument("--waits", action="store_true", help="begin once the one at work has left")
+    parser.add_argument(
+        "--waits", action="store_true", help="start once the running monitor has exited"
+    )
     options = parser.parse_args()
     os.chdir("/")
     os.nice(10)

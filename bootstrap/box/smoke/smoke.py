@@ -30,7 +30,7 @@ from ..python import torch_compat  # noqa: E402
 from ..verdict.expected_hardware import parse_expected  # noqa: E402
 from ..verdict.verify import write  # noqa: E402
 from ..verdict.verify_check import NA, RETURN, WARN  # noqa: E402
-from ..verdict.verify_judge import CheckResult, merged, verdict_of, weighed  # noqa: E402
+from ..verdict.verify_judge import CheckResult, merged, verdict_of, with_profile_outcome  # noqa: E402
 from ..verdict.verify_table import SMOKE  # noqa: E402
 from .smoke_judge import GpuTrial, judge_trial  # noqa: E402
 
@@ -223,11 +223,11 @@ def main() -> int:
         document = json.loads(Path(options.out).read_text("utf-8"))
         target = torch_compat.read_target(Path(options.out))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        sys.stderr.write(f"the smoke test can't be made: {error}\n")
+        sys.stderr.write(f"the smoke test can't run: {error}\n")
         return 1
     answering = [gpu for gpu in document["gpus"] if gpu.get("name")]
     results = judged(try_all(answering, options), target, options.device)
-    results = [weighed(result, wanted) for result in results]
+    results = [with_profile_outcome(result, wanted) for result in results]
     write(joined(document, results), options.out)
     sys.stdout.write(summary(results, time.monotonic() - began))
     return 6 if any(result.outcome == RETURN for result in results) else 0

@@ -16,7 +16,7 @@ from .smoke_peaks import Model, model_of
 
 GB, TERA = 1e9, 1e12
 
-RESTART = "Restart the instance once; if it stays so, return this box."
+RESTART = "Restart the instance once; if the problem remains, return this box."
 LOG = "See why: boxstrap logs --step smoke. Trying it again costs seconds: boxstrap verify."
 
 # NVML's clocks event reasons that healthy hardware under load doesn't have.
@@ -82,7 +82,7 @@ def undone(trial: GpuTrial, says: str) -> CheckResult:
 def unfinished(trial: GpuTrial) -> CheckResult:
     """Judge a worker that hung or died: the part it was in decides what is at fault."""
     doing = next((part for part, value in trial.parts.items() if value is None), "its start")
-    says = {"hang": "gave no answer in time", "crash": "ended the program"}[trial.ended]
+    says = {"hang": "gave no answer in time", "crash": "crashed"}[trial.ended]
     if doing in ("its start", "library"):
         return undone(trial, f"the test itself {says}")
     return wrong(trial, "smoke", trial.ended, f"it {says}, at {doing}")

@@ -45,7 +45,7 @@ class TargetRecord:
         except FileNotFoundError:
             pass
         if self._lines > 2 * len(self.files) + 1000:
-            self._write_anew()
+            self._rewrite()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._file = os.open(self.path, flags, 0o600)
         os.write(self._file, b"\n" if self._lines else self._head())
@@ -62,7 +62,7 @@ class TargetRecord:
         """Return a line that names the target, for human readers."""
         return json.dumps({"target": decoded_name(self._target)}).encode() + b"\n"
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         new = self.path + b".new"
         with open(new, "wb") as file:
             file.write(self._head())

@@ -16,7 +16,7 @@ OF_PROFILE = ("command", "made_of", "results", "resume", "grace", "log_max")
 """Notes of a run that come from its profile."""
 
 
-class ResultTeller:
+class ResultReporter:
     """Handles the request `results`: the first answer has all files, later ones what changed."""
 
     def __init__(self, home: bytes, say: Callable[..., None], beat: Callable[[], None]) -> None:

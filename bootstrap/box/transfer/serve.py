@@ -15,7 +15,7 @@ from typing import Any
 
 from .frames import pack_frame, read_frame
 from .give import Giver
-from .results import ResultTeller
+from .results import ResultReporter
 from .take import Taker
 
 VERSION = 1
@@ -110,7 +110,7 @@ def serve(home: bytes) -> None:
     """Answer requests until the input ends."""
     channel = Channel()
     taker = Taker(home, channel.say, channel.beat)
-    teller = ResultTeller(home, channel.say, channel.beat)
+    teller = ResultReporter(home, channel.say, channel.beat)
     giver = Giver(home, channel.say, teller.between)
     channel.before = taker.rest
     plain = {

@@ -41,5 +41,5 @@ def parse_expected(text: str) -> ExpectedHardware:
     """Parse JSON with the keys of `ExpectedHardware`. Raises ValueError, TypeError."""
     values: Any = json.loads(text)
     if not isinstance(values, Mapping):
-        raise TypeError("it is no mapping")
+        raise TypeError("it is not a mapping")
     return ExpectedHardware(**{**values, "box": ExpectedMachine(**values.get("box", {}))})

@@ -25,7 +25,7 @@ def at_least(what: str, here: str, asked: str | None) -> Judgement:
     """Judge whether a version is new enough."""
     if asked is None:
         return Judgement(PASS, here)
-    says = f"the driver {what} {here}, needed is {asked}"
+    says = f"the driver {what} {here}, but {asked} is required"
     return expect(version(here) >= version(asked), RETURN, here, f"{asked} or newer", says)
 
 
@@ -92,7 +92,7 @@ def judge_ecc(_wanted: ExpectedHardware, now: int, ever: int | None) -> Judgemen
     if now:
         says = f"uncorrected memory errors since the driver started: {now}"
         return Judgement(RETURN, f"{now} uncorrected", "none", says)
-    says = f"uncorrected memory errors in its life, none of late: {ever}"
+    says = f"uncorrected memory errors in its lifetime, none since the driver started: {ever}"
     return expect(not ever, WARN, f"{ever} in its life" if ever else "none", "none", says)
 
 

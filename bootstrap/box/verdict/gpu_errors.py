@@ -14,7 +14,7 @@ class GpuProblem(NamedTuple):
 
 
 HOST = "Only the host's owner can fix it: return this box."
-RESTART = "Restart the instance once; if it stays so, return this box."
+RESTART = "Restart the instance once; if the problem remains, return this box."
 
 ABSENT = GpuProblem(
     "no-gpu",
@@ -38,9 +38,9 @@ LOCKED = GpuProblem(
     "Log in as root, or as a member of the group that owns /dev/nvidia*.",
 )
 HANG = GpuProblem(
-    "gpu-hang", "the driver gave no answer within {limit:g} s, asked for {asked}", HOST
+    "gpu-hang", "the driver did not answer within {limit:g} s when asked for {asked}", HOST
 )
-CRASH = GpuProblem("gpu-crash", "the driver's library crashed, asked for {asked}", HOST)
+CRASH = GpuProblem("gpu-crash", "the driver's library crashed when asked for {asked}", HOST)
 
 # nvmlReturn_t of the NVML API reference.
 NVML = {

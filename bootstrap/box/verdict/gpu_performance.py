@@ -87,7 +87,7 @@ def judge_pcie(wanted: ExpectedHardware, *readings: Any) -> Judgement:  # noqa: 
 
 
 def judge_persistence(_wanted: ExpectedHardware, on: int) -> Judgement:
-    """A note only: containers may read "off" whatever it is."""
+    """A note only: containers may read "off" even if it is on."""
     return Judgement(PASS, "on" if on else "off")
 
 

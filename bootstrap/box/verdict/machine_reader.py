@@ -22,7 +22,7 @@ from .reader_output import emit, emit_reading
 
 ENOUGH = 0.12  # seconds that a block must take to give a reliable speed
 SMALLEST, LARGEST = 256 * 1024, 16 * 1024**2  # bytes of a block
-OF_FREE = 16  # a block is at most 1/16 of the free space
+FREE_SPACE_DIVISOR = 16  # a block is at most 1/16 of the free space
 
 
 def cpus(root: Path) -> dict[str, float]:
@@ -81,7 +81,7 @@ def disk_speed(workdir: Path) -> float | None:
     Blocks double until one takes long enough to measure; their content can't be compressed.
     The file has no name, so it disappears with this process.
     """
-    most = disk(workdir) // OF_FREE
+    most = disk(workdir) // FREE_SPACE_DIVISOR
     size, best = SMALLEST, 0.0
     noise = os.urandom(1 << 20)
     with tempfile.TemporaryFile(dir=existing(workdir)) as file:

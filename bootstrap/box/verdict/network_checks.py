@@ -36,9 +36,9 @@ def judge_git(_wanted: ExpectedHardware, git: dict[str, Reading]) -> Judgement:
 
 
 def judge_clock(_wanted: ExpectedHardware, off: dict[str, float]) -> Judgement:
-    """The clock is right by somebody: the package index, or the machine that asked."""
+    """The clock agrees with the package index or with your machine."""
     if not off:
-        return Judgement(NA, "nobody to compare it with")
+        return Judgement(NA, "nothing to compare it with")
     least, most = min(off.values(), key=abs), thresholds.NETWORK["clock_s"]
     read = f"{abs(least):.0f} s"
     says = f"this box's clock is {read} {'ahead' if least > 0 else 'behind'}"

@@ -29,7 +29,7 @@ if not __package__:  # run as a file: PEP 366
 
 from .expected_hardware import ExpectedHardware, parse_expected  # noqa: E402
 from .gpu_errors import CRASH, HANG  # noqa: E402
-from .verify_around import around, facts_around  # noqa: E402  # full
+from .verify_around import around, facts_of_surroundings  # noqa: E402  # full
 from .verify_judge import judge  # noqa: E402
 from .verify_readers import Facts, OwnError, Reader, Report, run  # noqa: E402
 
@@ -50,7 +50,7 @@ def read(options: SimpleNamespace, wanted: ExpectedHardware) -> Facts:
     others = around(options, wanted)  # full
     gpus, *reports = run([Reader("gpu_reader", (), options.limit), *others])
     facts = {**gpus.facts, **stopped(gpus, options.limit)}
-    facts.update(facts_around(reports, options, wanted))  # full
+    facts.update(facts_of_surroundings(reports, options, wanted))  # full
     return facts
 
 

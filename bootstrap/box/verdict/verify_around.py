@@ -24,7 +24,7 @@ def around(options: SimpleNamespace, wanted: ExpectedHardware) -> list[Reader]:
     return chosen
 
 
-def facts_around(
+def facts_of_surroundings(
     reports: list[Report], options: SimpleNamespace, wanted: ExpectedHardware
 ) -> Facts:
     """Merge their reports; None for what isn't measured while a run of boxstrap's is alive."""

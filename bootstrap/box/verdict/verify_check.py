@@ -18,7 +18,7 @@ PASS, WARN, RETURN, NA, IGNORED = "pass", "warn", "return", "n/a", "ignored"
 OVERRIDES = {"return": RETURN, "warn": WARN, "ignore": IGNORED}
 
 # Advice that several checks share.
-HOST = "The host's owner must see to this card: return this box."
+HOST = "Only the host's owner can fix this card: return this box."
 ADVICE_WARN = "It may do: return this box if training fails, or is slower than what you pay for."
 ADVICE_RETURN = "Return this box: the profile takes no less."
 WRONG = "It isn't what you pay for: return this box."

@@ -55,7 +55,7 @@ def judge(facts: Facts, wanted: ExpectedHardware, seconds: float) -> dict[str, A
     found = [blocked_result(problem, facts, wanted)] if problem else judge_gpus(facts, wanted)
     # A check of the box that no reader was asked for is left out.
     found += [apply(check, None, facts, wanted) for check in BOX_CHECKS if check.reads[0] in facts]
-    results = [weighed(result, wanted) for result in found]
+    results = [with_profile_outcome(result, wanted) for result in found]
     reasons = merged(results)
     return {
         "version": 1,
@@ -169,7 +169,7 @@ def unread(check: Check, readings: list[Reading], wanted: ExpectedHardware) -> J
     if check.idle and wanted.run_alive:
         return Judgement(NA, "a run is alive")
     if readings[0] is None:
-        return Judgement(NA, "not told by this box")
+        return Judgement(NA, "not reported by this box")
     if LATE in readings:
         says = f"its {check.name} can't be read: no answer in time"
         return Judgement(WARN, "no answer", "", says)
@@ -184,9 +184,9 @@ def unsupported(check: Check, wanted: ExpectedHardware) -> Judgement:
     """Judge a value that the card doesn't have: n/a, unless it was ordered."""
     asked = [str(getattr(wanted, key)) for key in check.asks if getattr(wanted, key)]
     if not asked:
-        return Judgement(NA, "not told by this card")
-    says = f"this card doesn't tell its {check.name}, which the order names"
-    return Judgement(WARN, "not told by this card", asked[0], says)
+        return Judgement(NA, "not reported by this card")
+    says = f"this card doesn't report its {check.name}, which the profile requires"
+    return Judgement(WARN, "not reported by this card", asked[0], says)
 
 
 def failed_reading(check: Check, failed: list[int]) -> Judgement:
@@ -197,7 +197,7 @@ def failed_reading(check: Check, failed: list[int]) -> Judgement:
     return Judgement(WARN, f"NVML error {failed[0]}", "", says)
 
 
-def weighed(result: CheckResult, wanted: ExpectedHardware) -> CheckResult:
+def with_profile_outcome(result: CheckResult, wanted: ExpectedHardware) -> CheckResult:
     """Give a result that doesn't pass the outcome that the profile sets, with fitting advice."""
     if result.outcome not in (WARN, RETURN):
         return result

@@ -16,7 +16,7 @@ from bootstrap.box.lease.lease import (
     LOOK,
     LOOK_S,
     STOP,
-    AccountWord,
+    AccountReading,
     LeaseState,
     LeaseTerms,
     Tick,
@@ -128,7 +128,7 @@ class SimulatedWorld:
         self._state, said = state, None
         if self.now >= self._ask_at:
             if self.api:
-                said = AccountWord(1.7e9 + self.now, 1.7e9 + self.account_started, self.price)
+                said = AccountReading(1.7e9 + self.now, 1.7e9 + self.account_started, self.price)
             self._ask_at = self.now + (HOUR if self.api else 60.0)
         tick = Tick(
             boot=self.boot,
@@ -209,7 +209,7 @@ def test_a_box_that_was_rented_for_it_counts_from_the_renting(
 def test_what_was_set_before_goes_on_as_it_was() -> None:
     """A state of an earlier version, and a lease that is set anew on a box that has worked."""
     state = LeaseState.read({"boot": "b", "at": 50.0, "elapsed": 50.0})
-    said = AccountWord(1.7e9 + 9e5, 1.7e9, 2.0)
+    said = AccountReading(1.7e9 + 9e5, 1.7e9, 2.0)
     advance(LeaseTerms(seconds=HOUR, rented=1.7e9), state, Tick("b", 60.0, 0.0, said=said))
     assert state.elapsed == 60.0
     state = LeaseState()

@@ -67,7 +67,7 @@ def test_results_that_lie_at_home_are_safe(box: PulledBox) -> None:
     (box.run / "results").unlink()
     assert box.unsafe() == []  # its profile names none
     (box.run / "log_max").unlink()
-    assert box.unsafe() == ["nobody noted where its results lie"]
+    assert box.unsafe() == ["where its results are was not recorded"]
 
 
 CHANGES: dict[str, Callable[[PulledBox], object]] = {
@@ -130,7 +130,7 @@ def test_what_is_written_while_others_are_read_is_seen(
         return digest
 
     monkeypatch.setattr(ResultsLook, "_digest", written)
-    assert box.unsafe() == ["its results changed while it was looked at"]
+    assert box.unsafe() == ["its results changed during the check"]
 
 
 def test_what_is_written_while_another_place_is_read_is_seen(
@@ -148,13 +148,13 @@ def test_what_is_written_while_another_place_is_read_is_seen(
 
     assert box.unsafe() == []
     monkeypatch.setattr(ResultsLook, "_digest", meanwhile)
-    assert box.unsafe() == ["its results changed while it was looked at"]
+    assert box.unsafe() == ["its results changed during the check"]
     monkeypatch.setattr(ResultsLook, "_digest", read)
     box.pull()
     look = ResultsLook(box.home)
     assert [*look.unsafe(), *look.changed()] == []
     (moved / "pid").write_text("2 2 x\n")
-    assert [*look.changed()] == ["runs: one began, and changed while it was looked at"]
+    assert [*look.changed()] == ["runs: one began, and changed during the check"]
 
 
 def test_what_others_have_on_the_box_is_not_looked_at(
@@ -165,7 +165,7 @@ def test_what_others_have_on_the_box_is_not_looked_at(
     monkeypatch.setattr(lease_safety, "people", lambda: [own, str(their), "/nowhere"])
     assert list(lease_safety.all_unsafe(box.home)) == []
     (their / ".boxstrap").mkdir(parents=True)
-    said = [f"{their}/.boxstrap: what was begun from there is not looked at"]
+    said = [f"{their}/.boxstrap: what was started from there is not checked"]
     assert list(lease_safety.all_unsafe(box.home)) == said
     assert list(lease_safety.unsafe_homes(box.home, [], [str(their)])) == said
     (their / ".boxstrap").rmdir()
@@ -227,20 +227,20 @@ def test_a_look_tells_of_runs_setups_and_trees(programs: Path, box: PulledBox) -
     queued.mkdir()
     (queued / "queue").write_text("gpus\n")
     assert told(programs, box) == [
-        "setup: one is at work",
-        "train-1: it goes on",
-        "train-2: it goes on",
+        "setup: one is running",
+        "train-1: still running",
+        "train-2: still running",
         "over",
     ]
     subprocess.run(
         ["bash", str(programs / "lease_look.sh"), str(box.home), "empty-queue"], check=True
     )
     assert (queued / "exit").read_text() == "143\n"
-    assert told(programs, box)[1:] == ["train-1: it goes on", "over"]
+    assert told(programs, box)[1:] == ["train-1: still running", "over"]
     notes = box.home / "steps/other-1"
     notes.mkdir(parents=True)
     (notes / "repo.dir").write_text(f"{box.home.parent}/moved\n")
-    assert told(programs, box)[1:] == ["train-1: it goes on", "over"]  # it was never placed
+    assert told(programs, box)[1:] == ["train-1: still running", "over"]  # it was never placed
     (notes / "repo.placed").write_text("x\n")
     assert told(programs, box)[2:] == [
         "moved: its folder is not there, and may be elsewhere",

@@ -53,7 +53,7 @@ class QueueBox:
 
     def begin(self, run: Path) -> Path:
         """As a script on the box begins it."""
-        self.script(f"begin_run '{run}'")
+        self.script(f"start_run '{run}'")
         return run
 
     def script(self, line: str) -> str:
@@ -277,7 +277,7 @@ def test_of_two_waiters_one_begins_it(box: QueueBox) -> None:
 
 def test_without_tmux_no_shell_that_waits_for_a_run_holds_the_lock(box: QueueBox) -> None:
     run = box.make("live")
-    box.script(f"exec 9>>{box.home}/lock; flock 9; begin_run '{run}'")
+    box.script(f"exec 9>>{box.home}/lock; flock 9; start_run '{run}'")
     wait_for(lambda: box.begun() == ["live"])
     subprocess.run(["flock", "-n", str(box.home / "lock"), "true"], check=True)
     box.open("live")

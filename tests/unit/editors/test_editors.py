@@ -12,7 +12,7 @@ from bootstrap.editors.editors import EDITORS, authority_of, folder_uri
 from bootstrap.editors.jsonc import JsoncError, read
 from bootstrap.editors.needs import lacks
 from bootstrap.editors.on_box import EditorState, merged, name_of, wanted
-from bootstrap.editors.on_here import tell_editor
+from bootstrap.editors.on_here import update_user_settings
 
 CODE = EDITORS["code"]
 WELL = {"libc": ["glibc 2.36"], "kernel": ["6.1.0-18-amd64"], "cxx": ["new"], "free": ["9000000"]}
@@ -91,10 +91,10 @@ def at_path(text: str) -> object:
 def test_the_users_settings_are_merged(own_home: Path) -> None:
     path = CODE.user_settings()
     assert path == own_home / ".config/Code/User/settings.json"
-    assert tell_editor(CODE, "my-box") == ""
+    assert update_user_settings(CODE, "my-box") == ""
     assert not path.exists()  # an editor that was never started here is told nothing
     path.parents[1].mkdir(parents=True)
-    assert tell_editor(CODE, "my-box") == ""
+    assert update_user_settings(CODE, "my-box") == ""
     assert json.loads(path.read_text()) == {
         "remote.SSH.remotePlatform": {"my-box": "linux"},
         "remote.SSH.defaultExtensions": ["ms-python.python"],
@@ -103,7 +103,7 @@ def test_the_users_settings_are_merged(own_home: Path) -> None:
         '{\n  "a": 1, // one\n  "remote.SSH.remotePlatform": {"my-box": "windows"},\n}\n'
     )
     path.chmod(0o600)
-    assert tell_editor(CODE, "my-box") == ""
+    assert update_user_settings(CODE, "my-box") == ""
     assert '"a": 1, // one' in path.read_text()
     assert read(path.read_text()) == {
         "a": 1,
@@ -111,7 +111,7 @@ def test_the_users_settings_are_merged(own_home: Path) -> None:
         "remote.SSH.defaultExtensions": ["ms-python.python"],
     }
     written = path.stat().st_mtime_ns
-    assert tell_editor(CODE, "my-box") == ""
+    assert update_user_settings(CODE, "my-box") == ""
     assert path.stat().st_mtime_ns == written
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -121,7 +121,7 @@ def test_settings_that_cannot_be_read_are_left_alone(own_home: Path) -> None:
     path.parent.mkdir(parents=True)
     for broken in (b'{"a": ', b'{"a": "\xff"}', b'{"remote.SSH.remotePlatform": []}'):
         path.write_bytes(broken)
-        assert "left as it is. VS Code may ask" in tell_editor(CODE, "b")
+        assert "left as it is. VS Code may ask" in update_user_settings(CODE, "b")
         assert path.read_bytes() == broken
 
 

@@ -132,7 +132,7 @@ ONE_LINERS = [
     # values that are wrong together
     (
         "env:\n  HF_TOKEN: x\nsecrets: [HF_TOKEN]",
-        "a.yaml:2: env.HF_TOKEN: is listed under secrets too; its value would lie in this file",
+        "a.yaml:2: env.HF_TOKEN: is also listed under secrets; its value would be in this file",
     ),
     (
         "python:\n  requirements: [a.txt]\n  lock: uv.lock",
@@ -148,7 +148,7 @@ ONE_LINERS = [
     ),
     (
         "secrets: [RESULTS_KEY]\ntrain: {command: x, results_to: s3://mine}",
-        "a.yaml:2: train.results_to: train.results has to say what goes there",
+        "a.yaml:2: train.results_to: needs train.results: what to upload",
     ),
     (
         "train: {command: x, results: [out/], results_to: s3://mine}",
@@ -170,7 +170,7 @@ ONE_LINERS = [
         "lambda, local, paperspace, runpod, ssh, vast; or give a path, as in ./a100.yaml.",
     ),
     ("extends: ./b.yaml", "a.yaml:1: extends: there is no file b.yaml"),
-    ("extends: ./a.yaml", "a.yaml:1: extends: goes round in a circle"),
+    ("extends: ./a.yaml", "a.yaml:1: extends: extends itself in a circle"),
 ]
 
 

@@ -141,7 +141,7 @@ def test_a_circle_is_refused(write):
     write("version: 1\nextends: ./a.yaml", "b.yaml")
     with pytest.raises(ProfileError) as caught:
         load("./a.yaml")
-    assert caught.value.text() == "b.yaml:2: extends: goes round in a circle"
+    assert caught.value.text() == "b.yaml:2: extends: extends itself in a circle"
 
 
 def test_a_chain_ends_after_eight(write):

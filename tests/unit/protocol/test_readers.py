@@ -32,7 +32,7 @@ from bootstrap.protocol.environment_comparison import read_answer
 from bootstrap.protocol.first_output import watch_beginning
 from bootstrap.protocol.follow import CompletionPoller, file_tail, follow_events
 from bootstrap.protocol.launch import Launch, launch
-from bootstrap.protocol.made_there import read_made
+from bootstrap.protocol.made_there import read_content
 from bootstrap.protocol.probe import parse, probe
 from bootstrap.protocol.results import BoxFile, BoxResults, GivenFile, WantedFile
 from bootstrap.protocol.run import STATES, is_name, parse_run
@@ -254,7 +254,7 @@ def served(wire: Any) -> None:
 
 def made(wire: Any) -> None:
     """What was made in trees is named as it can be shown, and by ids alone."""
-    found = read_made(wire, workdir="/w")
+    found = read_content(wire, workdir="/w")
     said = [str(one) for tree in found.trees for one in (*tree.holds, tree.name, tree.refs)]
     assert "\x1b" not in "".join(said)
     assert all(re.fullmatch("[0-9a-f]{40,64}", id_) for tree in found.trees for id_, _ in tree.refs)

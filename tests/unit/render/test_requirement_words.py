@@ -51,7 +51,7 @@ run_uv() {
   printf '      Built slow==1\\nInstalled 2 packages\\n'
 }
 STEP=python SETUP_DIR=$PWD BUILD_PATIENCE=%d
-told_uv 3>&1 >/dev/null
+run_uv_with_progress 3>&1 >/dev/null
 """
 
 

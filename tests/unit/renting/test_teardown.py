@@ -55,7 +55,7 @@ def test_a_run_that_ended_while_this_looked_is_not_safe(monkeypatch: pytest.Monk
     over = Run("k-1", "train-1", "finished", 0, 1, "c" * 40, "w", "train", 2, 9, "python train.py")
     live, again = replace(over, state="running", rc=None), replace(over, started=7)
     nothing = SimpleNamespace(find_unsafe=lambda *_: [], bring_home=list)
-    for name in ("BoxResultsCheck", "BoxTrees", "read_made"):
+    for name in ("BoxResultsCheck", "BoxTrees", "read_content"):
         monkeypatch.setattr(teardown, name, lambda *_, **__: nothing)
 
     def found(before: Sequence[Run], after: Sequence[Run]) -> list[str]:

@@ -249,7 +249,7 @@ def of_another_box(world: World) -> Iterator[None]:
         yield
 
 
-NO_RECEIPT = "there is no receipt of this machine's for the run"
+NO_RECEIPT = "this machine has no receipt for the run"
 Made = Callable[[World], AbstractContextManager[Any]]
 WAYS: dict[str, tuple[Made, list[str]]] = {
     "edits": (
@@ -314,7 +314,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
         lambda w: another(w.tree / "out/a", "A"),
         [
             "results homework/train-1: out/aside: was never pulled",
-            "results homework/train-1: out/a: the box has another one than was pulled",
+            "results homework/train-1: out/a: the box has a different file than was pulled",
         ],
     ),
     "a result that went from the box": (
@@ -326,11 +326,11 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "a result that changed here": (
         lambda w: another(w.home / "out/a", "A"),
-        ["results homework/train-1: out/a: what lies here is not what was pulled"],
+        ["results homework/train-1: out/a: the file here is not what was pulled"],
     ),
     "a result that went from here": (
         lambda w: another(w.home / "out/a", None),
-        ["results homework/train-1: out/a: what lies here is not what was pulled"],
+        ["results homework/train-1: out/a: the file here is not what was pulled"],
     ),
     "a folder that went from here": (lambda w: another(w.home, None), ["is not there any more"]),
     "no receipt": (
@@ -340,7 +340,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     "a forged receipt": (forged, [f"results homework/train-1: {NO_RECEIPT}"]),
     "another box's receipt": (
         of_another_box,
-        ["results homework/train-1: the receipt is of another run"],
+        ["results homework/train-1: the receipt is for another run"],
     ),
     "a result that leads elsewhere": (
         linked,

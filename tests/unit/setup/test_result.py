@@ -156,7 +156,7 @@ def test_without_a_work_the_commit_tells() -> None:
         ({"rc": 7, "ended": "pipeline 0"}, "ended with exit code 7"),
         ({"state": "died", "rc": None}, "died with the box"),
         ({"state": "running", "rc": None}, "running"),
-        ({"state": "waiting", "rc": None}, "was made, but never begun"),
+        ({"state": "waiting", "rc": None}, "was created, but never started"),
     ],
 )
 def test_what_became_of_a_run(changes: dict[str, object], words: str) -> None:

@@ -222,7 +222,9 @@ def test_boxes_whose_names_differ_in_capitals_alone_are_not_taken_for_each_other
     make_box("GPU", port=22)
     kept = update(place)
     assert options(place.config, "gpu")["port"] == "22"
-    assert dict(kept.entries.left_out) == {"gpu": "but for capitals it is the name of a newer box"}
+    assert dict(kept.entries.left_out) == {
+        "gpu": "its name differs from a newer box's only in upper and lower case"
+    }
 
 
 def test_a_box_never_logged_in_to_and_this_machine_have_none(

@@ -44,13 +44,13 @@ def test_a_receipt_holds_against_the_box_and_the_files_here(made: Made) -> None:
     assert check_receipt(file, *NAMES, present) == []
     other = {**present, "out/a": (1, "0" * 64), "out/c": (3, "0" * 64)}
     assert check_receipt(file, *NAMES, other) == [
-        "out/a: the box has another one than was pulled",
+        "out/a: the box has a different file than was pulled",
         "out/c: was never pulled",
     ]
     assert check_receipt(file, *NAMES, {"out/a": present["out/a"]}) == [
         "out/b: is no longer on the box"
     ]
-    lost = ["out/b: what lies here is not what was pulled"]
+    lost = ["out/b: the file here is not what was pulled"]
     (box.home / "out/b.from-train-1").write_text("33")
     assert check_receipt(file, *NAMES, present) == lost
     (box.home / "out/b.from-train-1").unlink()
@@ -59,14 +59,14 @@ def test_a_receipt_holds_against_the_box_and_the_files_here(made: Made) -> None:
     assert check_receipt(file, *NAMES, present) == [f"{box.home} is not there any more"]
 
 
-NONE = ["there is no receipt of this machine's for the run"]
+NONE = ["this machine has no receipt for the run"]
 
 
 def test_a_receipt_that_was_made_up_or_changed_is_none(made: Made, tmp_path: Path) -> None:
     _, manifest, file = made
     present = manifest.present()
     body = json.loads(file.read_text())
-    assert check_receipt(file, "other-box", KEY, RUN, present) == ["the receipt is of another run"]
+    assert check_receipt(file, "other-box", KEY, RUN, present) == ["the receipt is for another run"]
     for changed in (
         {**body, "files": {}},
         {**body, "place": "/"},
