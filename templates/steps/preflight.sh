@@ -29,7 +29,7 @@ lack_room() {
   read -r blocks size inodes all <<<"$(exec stat -f -c '%a %S %d %c' "$1" 2>/dev/null)"
   [ -n "$all" ] || return 0
   [ "$((blocks * size / 1000000))" -ge "$MIN_FREE_MB" ] ||
-    lack disk-full "$1 has $((blocks * size / 1000000)) MB free; setup needs at least $MIN_FREE_MB MB"
+    lack disk-full "$1 has $((blocks * size / 1000000)) MB free; a setup needs at least $MIN_FREE_MB MB"
   # Some filesystems have no fixed number of inodes and say 0 of 0.
   [ "$all" -eq 0 ] || [ "$inodes" -ge 20000 ] || # full
     lack inodes-full "$1 has $inodes free inodes; an environment needs more" # full

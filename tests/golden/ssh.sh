@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# boxstrap VERSION: takes this box to the profile "ssh".
+# boxstrap VERSION: sets up this box by the profile "ssh".
 # shellcheck disable=SC1003,SC2016,SC2034,SC2088,SC2317 # data in quotes; functions called by name
-# Read it from here: what the box should become, the small library, then one part for each step.
-# The braces make it whole or nothing: bash runs none of it before it has read all of it.
+# What follows: what the box should become, the small library, then one part for each step.
+# The braces make it whole or nothing: bash reads all of it before it runs any of it.
 {
 # ---- what this box should become ---------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def test_what_uv_says_of_sizes_becomes_bytes_of_all(tmp_path: Path) -> None:
         f"{script}\nrun_uv() {{\nprintf '{said}'\n"
         f"for _ in {{1..50}}; do ! grep -q total={total} told || break; sleep 0.1; done\n}}\n"
         "awk() { echo awk; }; cat() { echo cat; }; date() { echo date; }\n"
-        "STEP=python SETUP_DIR=$PWD\ntold_uv 3>told >/dev/null; command cat told"
+        "STEP=python SETUP_DIR=$PWD\nrun_uv_with_progress 3>told >/dev/null; command cat told"
     )
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
@@ -98,7 +98,7 @@ def test_a_network_card_that_goes_takes_nothing_back(tmp_path: Path) -> None:
     body = (
         f"{script}\ncounts=(5000 5300 90 190)\n"
         'bytes_received() { BYTES=${counts-}; counts=("${counts[@]:1}"); [ "$BYTES" ] || exit 0; }'
-        "\nSTEP=python SETUP_DIR=$PWD\ntell_bytes 3>&1"
+        "\nSTEP=python SETUP_DIR=$PWD\nreport_bytes 3>&1"
     )
     done = subprocess.run(
         ["bash"], input=body, capture_output=True, text=True, check=True, cwd=tmp_path
