@@ -186,7 +186,8 @@ def _destroy_or_stop(
         says = f"{ends}: stopped, since this is not safe:{named}"
         return GuardedBox(box.name, box.host_text, says, over, stopped=True, unsafe=lost)
     if not was_seen and state.over_for < _UNSEEN_S:
-        says = f"{ends}, and it can't be reached:{named}\nTried again; later the box is destroyed"
+        says = f"{ends}, and it can't be reached:{named}\n"
+        says += "It is tried again; later the box is destroyed"
         return GuardedBox(box.name, box.host_text, says, over, unsafe=lost)
     done = end(account, own.box, box, screen, lost)
     says = f"{ends}: {done.text()}"

@@ -164,7 +164,7 @@ def given_command(arguments: Sequence[str]) -> list[str]:
     Option("setup", "Cancel the setup at work instead.", False),
 )
 def stop(call: Call) -> None:
-    """End a run (or, with --setup, the setup at work). The box itself goes on, and on costing.
+    """End a run (or, with --setup, a setup). The box keeps running, and still costs money.
 
     Example: boxstrap stop --host my-box
     """

@@ -62,8 +62,8 @@ class Pushed:
         """Raise NotSafeError if the box's files are in the way, BoxstrapError if others failed."""
         if self.kept:
             raise NotSafeError(
-                f"{files(len(self.kept))} on the box differ from those here, and no push put "
-                f"them there. They stay as they are:\n{_listed(self.kept)}",
+                f"not replaced: {files(len(self.kept))} on the box with other content than here, "
+                f"which no push put there:\n{_listed(self.kept)}",
                 where=where,
                 hint="Everything else is there. To replace them too: --replace",
             )

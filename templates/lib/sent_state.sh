@@ -18,7 +18,7 @@ await_states() {
   emit() { [ "$1" != warn ] || answer warn "${2#code=}"; }
   eval "look_and_$(declare -f repair_tree)"
   repair_tree() {
-    if [ -n "$MENDS" ]; then look_and_mend_tree; fi
+    if [ -n "$REPAIRS" ]; then look_and_repair_tree; fi
   }
 }
 
@@ -69,8 +69,8 @@ place_state() {
   local placed=() rc
   STEP_LOG=$NOTES/sync.log STEP_CODE=$NOTES/sync.code
   mapfile -t placed <"$NOTES/repo.placed"
-  for MENDS in '' yes; do
-    if [ -z "$MENDS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
+  for REPAIRS in '' yes; do
+    if [ -z "$REPAIRS" ] && [ -e "$NOTES/repo.switch" ]; then continue; fi
     : >"$STEP_CODE"
     (set -e; place_snapshot; stamp_placed) >"$STEP_LOG" 2>&1 </dev/null
     rc=$?

@@ -86,7 +86,7 @@ def test_too_little_room_is_found_before_any_change(rent: Rent, faults: Faults) 
     before = rented.listing()
     with faults.attempt("disk full", "before") as attempt:
         refused = rented.run("setup").must(5)
-        assert "MB free; set-up needs 512 MB" in refused.err
+        assert "MB free; a setup needs at least 512 MB" in refused.err
         assert "Nothing was changed" in refused.err
         assert rented.listing() == before
         attempt.outcome("exit 5, nothing changed")

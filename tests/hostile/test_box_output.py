@@ -101,7 +101,7 @@ SETUP: dict[str, tuple[int, str]] = {
     "warnings without an end": (3, "sends more events than any setup has"),
     "events that are none": (0, "step 1"),
     "noise in the place of events": (3, "more than 8 MiB instead of an answer"),
-    "the same setup for ever": (7, "again and again"),
+    "the same setup for ever": (7, "repeatedly reports"),
     "a code that nobody knows": (7, "the step python failed"),
     "the end of a size that is none": (3, "make no sense"),
     "a log full of escapes": (7, "the step python failed"),
@@ -179,8 +179,8 @@ PULL: dict[str, tuple[int, str]] = {
     "a result of another digest": (9, "what came is not what the box says it sent"),
     "a result that was not asked for": (3, "was not asked for"),
     "a result that is a device": (9, "was removed while it was read"),
-    "words in the place of frames": (3, "not what a transfer is made of"),
-    "a frame of 4 GB": (3, "not what a transfer is made of"),
+    "words in the place of frames": (3, "not part of a transfer"),
+    "a frame of 4 GB": (3, "not part of a transfer"),
 }
 
 
@@ -217,7 +217,7 @@ DOWN: dict[str, tuple[int, str]] = {
     "results that lie elsewhere": (9, "has an empty part, or . or .. as one"),
     "a manifest of its own": (9, "is a name of boxstrap's own"),
     "results without an end": (3, "more than 250,000 files"),
-    "words in the place of frames": (3, "not what a transfer is made of"),
+    "words in the place of frames": (3, "not part of a transfer"),
     "trees without an end": (3, "did not say what was made"),
     "trees in one line without an end": (3, "did not say what was made"),
     "trees that say nothing": (3, "did not say what was made"),

@@ -173,7 +173,7 @@ def test_a_forgotten_box_is_unknown(rented: Rented) -> None:
     name = rented.box.address
     told = rented.user.run("boxes", "--forget", name).must(0).out
     assert f"forgotten: {name}-22 (its name, its pinned host key, its last profile, its ent" in told
-    assert "The box itself goes on" in told
+    assert "The box itself keeps running" in told
     assert rented.user.run("boxes", "--json").must(0).json()["boxes"] == []
     assert "which box?" in rented.user.run("status").must(2).err
 

@@ -89,7 +89,7 @@ def test_what_differs_from_a_live_run_is_named(rent: Rent) -> None:
     assert environment["differs"] == ["environment"]
     # Work is neither secrets nor who may log in: it runs already.
     changed = setup(key="other-value").must(0)
-    assert "its secrets are the earlier ones" in changed.out
+    assert "it still uses the earlier secrets" in changed.out
     rented.user.home.joinpath("rig.pub").write_text(Path(f"{rented.box.identity}.pub").read_text())
     keys = "ssh.authorized_keys=[~/rig.pub]"
     assert "train-1: running" in setup("--set", keys).must(0).out

@@ -92,7 +92,7 @@ def test_an_environment_of_condas_packages(rent: Rent, alias: str) -> None:
     failed = rented.run("setup").must(7)
     assert "the requirements can't be satisfied together" in failed.err
     assert "of_conda" in failed.err
-    assert "no environment can be what envs/environment.yml asks for" in failed.err
+    assert "no environment satisfies envs/environment.yml" in failed.err
     rented.box.run(f"cd /; {PLACE}/bin/python -c 'import of_conda'")
     repository.commit({"envs/environment.yml": wrong.replace("2.*", "1.*").split("  - pip")[0]})
     done = rented.run("setup", "--set", "prepare=[]").must(0)

@@ -127,7 +127,7 @@ def test_what_can_not_come_ends_the_step_with_its_reason_and_leaves_nothing(
         (
             f"{{from: {url}, to: data/, sha256: {'f' * 64}}}",
             "data-digest",
-            "another digest than ff",
+            "does not have the digest ff",
         ),
         (f"{{from: {server.url('up.tar')}, to: data, unpack: true}}", "data-archive", "../../up"),
         (f"{{from: {server.url('huge.bin')}, to: data/}}", "data-space", "MB are to be fetched"),

@@ -57,7 +57,7 @@ def test_what_start_up_files_spoil_is_named_and_proved_once_it_is_gone(rent: Ren
     rented.run("setup").must(0)
     changed = rented.run("verify", "--environment", "--set", "env.names=theirs").must(7)
     assert "names: another value in" in changed.err
-    assert "The box has not this profile's value yet: boxstrap setup --host" in changed.err
+    assert "The box doesn't have this profile's value yet: boxstrap setup --host" in changed.err
     listing = "find /workspace/.boxstrap /tmp -printf '%p\\n' | sort"
     there = box.run(listing)
     proved = rented.run("verify", "--environment").must(0)

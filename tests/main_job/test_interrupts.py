@@ -32,7 +32,7 @@ def test_ctrl_c_is_130_and_the_box_goes_on(at_work: tuple[Rented, Running, str])
     assert rented.status()["setup"] == {"id": setup, "state": "at work"}
     # The same command follows the same setup.
     again = rented.begin("setup")
-    again.await_said(f"at work already ({setup})")
+    again.await_said(f"already running ({setup})")
     go_on(rented)
     followed = again.end().must(0)
     assert "step 1 loss" in followed.out
@@ -45,7 +45,7 @@ def test_a_client_that_is_killed_changes_nothing(at_work: tuple[Rented, Running,
     going.kill()
     going.end()
     again = rented.begin("setup")
-    again.await_said(f"at work already ({setup})")
+    again.await_said(f"already running ({setup})")
     go_on(rented)
     again.end().must(0)
     assert setups(rented) == [setup]

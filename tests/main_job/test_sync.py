@@ -297,9 +297,9 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
     )
 
     # What a training made of it stays, until it is said otherwise.
-    (twin.tree / "out/data/a\x1b[31m").write_text("made there")
+    (twin.tree / "out/data/a\x1b[31m").write_text("created there")
     refused = twin.user.run("push", "out/data", *TO_LOCAL).must(9)
-    assert "1 file of the box" in refused.err
+    assert "1 file on the box" in refused.err
     assert "  out/data" not in refused.err
     assert "\x1b" not in refused.err
     assert "1 file, 1 B" in twin.user.run("push", "out/data", *TO_LOCAL, "--replace").must(0).out
@@ -324,9 +324,9 @@ def test_a_folder_that_git_ignores_is_pushed_to_its_place(twin: Twin) -> None:
         (f"{twin.tree}/out/c", 1),
     ]
     assert {path.read_text() for path in (twin.tree / "out").glob("**/c")} == {"12"}
-    (twin.tree / "out/c").write_text("made there")
+    (twin.tree / "out/c").write_text("created there")
     assert (
-        "1 file of the box" in twin.user.run("push", *TO_LOCAL, "--profile", str(own)).must(9).err
+        "1 file on the box" in twin.user.run("push", *TO_LOCAL, "--profile", str(own)).must(9).err
     )
     assert "names none on this machine" in twin.user.run("push", *TO_LOCAL).must(2).err
     shutil.rmtree(twin.tree / "out")

@@ -78,7 +78,7 @@ def test_a_box_is_rented_set_up_and_used_again(rent: Rent, account: SimulatedAcc
     # It has no GPU, and now the profile orders one: one that was there before is kept, a new one
     # is given back, and there is no third offer.
     refused = up("--max-price", "0.6", "--set", "gpu.require=true").must(6)
-    assert "is not given back by itself" in refused.err
+    assert "is not given back automatically" in refused.err
     assert account.destroyed == []
     ended = up("--max-price", "0.6", "--set", "gpu.require=true", "--another").must(11)
     assert "vast:9002 is given back" in ended.err

@@ -66,7 +66,7 @@ def test_commands_are_the_persons_own_and_never_a_repositorys(user: User) -> Non
     file.parent.mkdir(parents=True)
     file.write_text(TOLD)
     file.chmod(0o666)
-    assert "others may write this file" in user.run("wait", "--host", "local").must(2).err
+    assert "other users can write this file" in user.run("wait", "--host", "local").must(2).err
 
 
 @pytest.mark.boxes

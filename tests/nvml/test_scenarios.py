@@ -194,7 +194,7 @@ def test_a_hang_costs_the_limit_and_names_the_call(
 ) -> None:
     answer = rig.run(f"{A100}\ncount = 4\n{wrong}", "--limit", "0.8")
     assert (answer.code, answer.reasons()) == (6, [("return", "gpu-hang", [])])
-    assert answer.result["reasons"][0]["says"].endswith(f"within 0.8 s, asked for {asked}")
+    assert answer.result["reasons"][0]["says"].endswith(f"within 0.8 s when asked for {asked}")
     assert 0.8 <= answer.seconds < 5  # one that lingers holds our pipes for 20 s
 
 

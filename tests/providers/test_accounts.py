@@ -56,7 +56,7 @@ def test_all_that_the_accounts_have_is_listed(
     assert "not known on this machine: boxstrap does not manage it" in text
     assert "$0.25/h" in text
     assert "price unknown" in text
-    assert "and 5 of which no price is told" in text
+    assert "and 5 with unknown price" in text
     assert "Vast.ai: $12.50 left" in text
 
 
@@ -226,8 +226,8 @@ def test_words_that_ssh_knows_too_have_two_readings(
     config.write_text("Host vast\n  HostName 127.0.0.1\nHost runpod:pod-a\n  User me\n")
     accounts["vast"].boxes = [SimulatedBox("2222", "stopped"), SimulatedBox("222222", "stopped")]
     said = user.run("status", "--host", "vast:2222").must(2).err
-    assert "two readings: the box 2222 of your account at vast, and port 2222 of vast" in said
+    assert "is ambiguous: the box 2222 of your account at vast, and port 2222 of vast" in said
     assert "ssh://vast:2222" in said
-    assert "two readings" in user.run("status", "--host", "runpod:pod-a").must(2).err
+    assert "is ambiguous" in user.run("status", "--host", "runpod:pod-a").must(2).err
     assert "it is stopped" in user.run("status", "--host", "vast:222222").must(3).err
     assert accounts["runpod"].asked == []

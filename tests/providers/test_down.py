@@ -178,7 +178,7 @@ def test_without_a_key_nothing_is_begun_and_a_host_without_an_account_is_the_per
     host = ("--host", there.host_string, *key)
     user.run("boxes", "--forget", "runpod-pod-a").must(0)
     said = user.run("down", *host, "--profile", "ssh").must(0).out
-    assert "nothing on it would be lost, and it goes on" in said
+    assert "nothing on it would be lost, and it keeps running" in said
     assert "still billing: end it where you rented it" in said
     assert "boxes --forget" in said
 
@@ -248,7 +248,7 @@ def test_one_that_stays_listed_for_minutes_is_ended_without_another_word(
             box = PROVIDERS["runpod"](ApiKey(KEY, "x")).box("pod-a")
             assert box
             client = PROVIDERS["runpod"](ApiKey(KEY, "x"))
-            with pytest.raises(UnreachableError, match="nobody knows whether"):
+            with pytest.raises(UnreachableError, match="it is unknown whether"):
                 ending.end(client, box, known, screen, [])
         (leaving,) = all_boxes()
         # Somebody logged in meanwhile, or it is long ago: it is looked at again.
@@ -283,7 +283,7 @@ def test_one_that_nobody_looks_after_is_ended_by_its_exact_id_alone(
     assert pods.changed == vast.changed == []
     done = user.run("down", "--host", "runpod:pod-a", "--discard").must(0)
     assert "runpod:pod-a (old" in done.err
-    assert "this machine never met it" in done.err
+    assert "this machine never logged in to it" in done.err
     assert "\x1b" not in done.text
     assert "destroyed, and no longer listed" in done.out
     told = user.run("down", "--host", "vast:78", "--discard", "--json").must(0).json()
@@ -419,6 +419,6 @@ def test_a_box_that_stays_listed_is_no_success(monkeypatch: pytest.MonkeyPatch) 
         account.boxes = [SimulatedBox("pod-a")]
         with pytest.raises(UnreachableError) as refused:
             destruction.destroy(PROVIDERS["runpod"](ApiKey(KEY, "x")), "pod-a", lambda _: None)
-        assert "nobody knows whether runpod:pod-a is destroyed" in refused.value.what
+        assert "it is unknown whether runpod:pod-a is destroyed" in refused.value.what
         deletes = [change for change in account.changed if change.startswith("DELETE")]
         assert deletes == ["DELETE /v2/pods/pod-a"] * 2

@@ -97,7 +97,7 @@ def test_a_lease_that_is_over_ends_its_box_and_no_other(
     file.unlink()
     (said,) = guard(user)["boxes"]
     assert (said["over"], said["stopped"]) == ("hours", False)
-    assert "would keep everything of it: it goes on, and on costing" in said["says"]
+    assert "would keep everything of it: it keeps running and costing" in said["says"]
     assert account.changed == []
     set_lease(user, seconds=2.5 * HOUR, set=three_hours, extended=0.0, held="refused")
     (said,) = guard(user)["boxes"]

@@ -137,7 +137,7 @@ def test_the_next_up_doesn_t_try_that_machine_again_either(world: RentingWorld) 
     world.interrupt_at = world.simulation.clock.now + 10
     with pytest.raises(KeyboardInterrupt):
         world.up()
-    with pytest.raises(NoOfferError, match="none of the boxes"):
+    with pytest.raises(NoOfferError, match="none of the rented boxes is usable"):
         world.up()
     assert world.simulation.rented == world.simulation.destroyed == ["9001"]
 
@@ -152,7 +152,7 @@ def test_a_mark_is_found_on_any_page(world: RentingWorld) -> None:
 def test_a_limit_ends_the_tries(world: RentingWorld) -> None:
     for offer in world.simulation.offers:
         offer.fate = "stuck"
-    with pytest.raises(NoOfferError, match="none of the boxes"):
+    with pytest.raises(NoOfferError, match="none of the rented boxes is usable"):
         world.up(limit=0.1)
     # 15 minutes of the first cost 8 cents; the second had what was left.
     assert len(world.simulation.rented) == 2
@@ -173,7 +173,7 @@ def test_what_stays_unknown_blocks_every_other_rental_until_it_is_known(
     world: RentingWorld,
 ) -> None:
     world.simulation.fault_on = {CREATES["vast"]: "cut"}
-    with pytest.raises(NoOfferError, match="nobody knows whether a box was rented"):
+    with pytest.raises(NoOfferError, match="it is unknown whether a box was rented"):
         world.up()
     assert world.simulation.changed[-1].startswith("PUT /api/v0/asks/")
     (asked,) = rental.all_rentals()
@@ -425,7 +425,7 @@ def test_where_the_key_of_a_live_box_is_not_here_nothing_is_rented(
         other.offers = [SimulatedOffer("10", price=0.3)]
         renter = world.renter()
         renter._accounts = {"runpod": PROVIDERS["runpod"](ApiKey(KEY, "a test"))}
-        with pytest.raises(UsageError, match="vast:9001 was rented for this repository"):
+        with pytest.raises(UsageError, match="vast:9001 is already rented for this repository"):
             renter.run(str)
         monkeypatch.delenv("VAST_API_KEY")
         with pytest.raises(NoOfferError, match="no key to look"):

@@ -67,7 +67,7 @@ def test_without_a_fitting_offer_it_is_11_and_the_nearest_are_told(
 @pytest.mark.parametrize(
     ("options", "rc", "says"),
     [
-        (("--provider", "paperspace"), 11, "tells no prices"),
+        (("--provider", "paperspace"), 11, "reports no prices"),
         (("--provider", "nowhere"), 2, "One of: vast, runpod, lambda"),
         (("--provider", "runpod"), 2, "RUNPOD_API_KEY or ~/.runpod/config.toml"),
         (("--max-price", "cheap"), 2, "no amount of dollars"),

@@ -124,12 +124,12 @@ def without_index(box: Beside) -> None:
 
 
 HELD = {
-    **{ignored: "files that were made there (1): out/model.pt", staged: "staged (1): a"},
+    **{ignored: "files created there (1): out/model.pt", staged: "staged (1): a"},
     **{
         committed: "commits that are only there (1): ",
         stashed: "commits that are only there (2): ",
     },
-    **{own_repository: "files that were made there (1): lib/"},
+    **{own_repository: "files created there (1): lib/"},
     **{without_git: "git can't tell what was made there"},
     **{without_index: "git can't tell what was made there"},
 }
@@ -153,7 +153,7 @@ def test_what_is_named_goes_with_all_it_holds(box: Beside) -> None:
     kept = box.clean()
     assert [str(one) for one in kept.holds] == [
         "edited (1): a",
-        "files that were made there (10): env/pyvenv.cfg, out/model\\ 0.pt, out/model\\ 1.pt, "
+        "files created there (10): env/pyvenv.cfg, out/model\\ 0.pt, out/model\\ 1.pt, "
         "out/model\\ 2.pt, out/model\\ 3.pt, …",
     ]
     gone = box.clean("homework@2")
@@ -180,8 +180,8 @@ def linked(box: Beside) -> None:
 
 
 USED = {
-    alive: "run-2 lives in it, or uses its environment",
-    left_behind: "processes of run-2 that live on: 1",
+    alive: "run-2 runs in it, or uses its environment",
+    left_behind: "processes of run-2 still running: 1",
     linked: "it is a link to elsewhere",
 }
 

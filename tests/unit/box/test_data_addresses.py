@@ -127,8 +127,8 @@ def test_where_nobody_signs_it_ends_at_once(
 ) -> None:
     monkeypatch.setenv("CLIENT_SENDS", "")
     monkeypatch.setattr(data_addresses, "say", lambda line: None)
-    with pytest.raises(DataError, match="no addresses"):
+    with pytest.raises(DataError, match="no signed URLs"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))
     monkeypatch.setattr(data_addresses, "say", lambda line: signer.file.write_text("end\n"))
-    with pytest.raises(DataError, match="could sign no address"):
+    with pytest.raises(DataError, match="could not sign any URL"):
         signer.fetch(("s3://corpus/large.bin", "large.bin"))

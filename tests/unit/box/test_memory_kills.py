@@ -148,4 +148,4 @@ def test_a_real_kill_for_memory_is_named(small_cgroup: Path, tmp_path: Path) -> 
     failure = find_failure(failed, (run / "log").read_bytes())
     assert failure
     assert failure.what.startswith("the kernel killed a process for memory while it ran")
-    assert failure.what.endswith("80 MB is what all may hold")
+    assert failure.what.endswith("the limit for all processes is 80 MB")

@@ -92,7 +92,7 @@ def test_whether_somebody_waits_for_it_is_said(workdir: Path, processes: Process
     for word, attended in (("alive", True), ("dead", False), ("other boot", False)):
         (run / "waiter").write_text(f"{processes.line(word)}\n")
         assert probed(workdir).attended == attended
-        assert ("nobody waits" in probed(workdir).outcome()) != attended
+        assert ("no process waits" in probed(workdir).outcome()) != attended
     for what, words in WAITS.items():
         (run / "queue").write_text(f"{what}\n")
         (run / "waiter").write_text(f"{processes.line('alive')}\n")
@@ -115,7 +115,7 @@ def test_what_can_go_on_is_said(workdir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["not begun, since another failed"])
 def test_what_failed_before_it_is_named(workdir: Path) -> None:
-    assert probed(workdir).outcome() == "was not begun, since train-1 did not end with 0"
+    assert probed(workdir).outcome() == "was not started, since train-1 did not end with 0"
 
 
 @each_case

@@ -120,7 +120,7 @@ class Trees:
         begin = ["set -eu", *lines, "exec 3>/dev/null 9>/dev/null", "use_tree 1"]
         script = "\n".join([*parts, shell_part("steps", "python"), *begin, commands])
         done = subprocess.run(
-            ["bash", "--norc", "-c", script], capture_output=True, text=True, check=False
+            ["bash", "--norc"], input=script, capture_output=True, text=True, check=False
         )
         assert not check or done.returncode == 0, done.stderr
         return done.stdout + ("" if check else done.stderr)

@@ -147,6 +147,6 @@ def test_a_pasted_tunnel_is_said_not_to_be_opened_by_other_commands_at_once(user
     """Where the box can't be reached, too: it comes before the login."""
     paste = f"ssh -p 1 root@127.0.0.1 -L {FORWARD}"
     done = user.run("status", "--host", paste).must(3)
-    assert f"-L {FORWARD} is not opened by this command; it is by: boxstrap tunnel" in done.err
+    assert f"this command doesn't open -L {FORWARD}; use: boxstrap tunnel" in done.err
     assert "tunnel" not in user.run("status", "--host", "ssh -p 1 root@127.0.0.1").must(3).err
-    assert "not opened" not in user.run("tunnel", "--host", paste).must(3).err
+    assert "doesn't open" not in user.run("tunnel", "--host", paste).must(3).err

@@ -152,8 +152,8 @@ ONE_LINERS = [
     ),
     (
         "train: {command: x, results: [out/], results_to: s3://mine}",
-        "a.yaml:1: train.results_to: RESULTS_KEY has to be one of secrets: "
-        "the key that the box puts them with",
+        "a.yaml:1: train.results_to: RESULTS_KEY must be listed under secrets: "
+        "the box uploads with this key",
     ),
     # YAML that a profile doesn't use
     ("env: &a {A: x}", "a.yaml:1: env: anchors (&a) are not used here"),

@@ -39,8 +39,9 @@ def test_what_is_left_and_who_holds_it() -> None:
     )
     assert lines(then="destroy", unsafe=[]).endswith("; held by the box, then destroyed")
     assert lines(then="destroy", over="idle").endswith("; the box is asked to be destroyed")
-    assert "goes on, and on costing: nothing on this box holds it: a stop would wipe" in lines(
-        held="wipes", over="hours"
+    assert (
+        "keeps running and costing money: nothing on this box holds it: a stop would wipe"
+        in lines(held="wipes", over="hours")
     )
     over = lines(over="idle", error="x")
     assert over.startswith(
@@ -52,7 +53,9 @@ def test_what_is_left_and_who_holds_it() -> None:
 def test_where_nothing_on_the_box_holds_it_each_contact_says_so(held: object) -> None:
     assert "nothing on this box holds it" in lines(held=held)
     over = lines(held=held, over="hours")
-    assert over.startswith("lease: over (hours); it goes on, and on costing: nothing on this box")
+    assert over.startswith(
+        "lease: over (hours); it keeps running and costing money: nothing on this box"
+    )
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "a new file": (
         lambda w: another(w.tree / "new \x1b[31m", "new"),
-        ["edits homework: files that were made there (1): $'new \\E[31m'"],
+        ["edits homework: files created there (1): $'new \\E[31m'"],
     ),
     "a repository in the tree": (
         nested,
@@ -275,7 +275,7 @@ WAYS: dict[str, tuple[Made, list[str]]] = {
     ),
     "a new file in a submodule": (
         lambda w: another(w.tree / "lib/new", "new"),
-        ["edits homework: files that were made there (1): lib/new"],
+        ["edits homework: files created there (1): lib/new"],
     ),
     "a commit in a submodule": (
         committed_in_a_submodule,
@@ -413,7 +413,7 @@ def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
         refused = world.user.run("down", *LOCAL).must(9).err
         world.user.place = place
         assert "commits that are only there: refs/heads/try" in refused
-        assert "edited (1): keep.txt; files that were made there (1): new" in refused
+        assert "edited (1): keep.txt; files created there (1): new" in refused
         world.user.run("down", *LOCAL).must(0)
         git = world.repository.git
         assert git("rev-parse", "refs/boxstrap/local/heads/try") == tip
@@ -425,7 +425,7 @@ def test_it_brings_home_what_can_come_and_is_safe_then(world: World) -> None:
         # It is the content that counts, now: what is done there after that is not home.
         (world.tree / "new").write_text("newer")
         assert world.look(9) == [
-            "edits homework: edited (1): keep.txt; files that were made there (1): new"
+            "edits homework: edited (1): keep.txt; files created there (1): new"
         ]
         # What a person's own `sync --back` brought is home as well, from wherever they ask.
         world.user.run("sync", "--back", *LOCAL).must(0)

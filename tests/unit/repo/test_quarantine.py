@@ -142,7 +142,7 @@ def test_what_is_wrong_is_refused(
     untouched()
     with pytest.raises(BoxstrapError, match="what the box sent is refused") as caught:
         take(repo, *WRONG[what])
-    assert "Nothing of it was kept" in caught.value.hint
+    assert "None of it was kept" in caught.value.hint
     assert "\x1b" not in caught.value.text()
     assert not list((home.parent / "home").rglob("incoming/*"))
 

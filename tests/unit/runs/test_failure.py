@@ -109,7 +109,7 @@ def test_an_exhausted_gpu_that_the_program_got_over_is_not_the_reason() -> None:
         (
             "1 8589934592 8123456000 python",
             "the kernel killed a process for memory while it ran: python held 8.1 GB; "
-            "8.6 GB is what all may hold",
+            "the limit for all processes is 8.6 GB",
         ),
         ("3 - - -", "the kernel killed 3 processes for memory while it ran"),
     ],
@@ -122,7 +122,11 @@ def test_a_kill_for_memory_is_named_whatever_the_log_says(noted: str, what: str)
 
 @pytest.mark.parametrize(
     ("noted", "more"),
-    [("0 - - -", "counted no kill for memory"), ("", "does not say by whom"), ("x", "by whom")],
+    [
+        ("0 - - -", "counted no kill for memory"),
+        ("", "does not know what did it"),
+        ("x", "what did it"),
+    ],
 )
 def test_who_killed_it_is_not_guessed(noted: str, more: str) -> None:
     failure = found("step 1\n", rc=137, killed_for_memory=noted)

@@ -240,7 +240,7 @@ def test_metrics_of_a_kind_share_a_plot() -> None:
     ]
     assert (len(plots), left_out) == (12, 11)
     (bad,), _ = metric_plots([curve("loss", odd=700.0, count=5000)])
-    assert "no number any more (nan or inf) at step 700" in bad.note
+    assert "became nan or inf at step 700" in bad.note
     assert "5,000 values" in bad.note
 
 
@@ -358,7 +358,12 @@ def test_the_page_says_all_of_it() -> None:
 
 def test_a_run_of_which_little_is_known_has_a_page() -> None:
     text = parsed(page(report(history=RunHistory(), verdict=None, results=()))).text
-    for part in ("No line of its log has a metric", "Nothing was noted", "no verdict", "None, by"):
+    for part in (
+        "No line of its log has a metric",
+        "Nothing was recorded",
+        "no verdict",
+        "None, by",
+    ):
         assert part in text
     bare = report(results=[ReportedFile("out/a", 5)])
     assert "not brought home yet: boxstrap pull --run train-1" in parsed(page(bare)).text

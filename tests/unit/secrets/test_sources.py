@@ -112,7 +112,7 @@ def test_a_dotenv_that_is_no_plain_file_is_refused(kind: str, tmp_path: Path) ->
 
 def test_a_file_of_commands_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     commands("A: echo x\n", 0o620)
-    with pytest.raises(UsageError, match="others may write") as caught:
+    with pytest.raises(UsageError, match="other users can write") as caught:
         find_sources(["A"], None, {})
     assert "chmod go-w" in caught.value.hint
     commands("A: [echo, x]\n")

@@ -192,7 +192,7 @@ def test_it_is_done_once_and_then_there_is_nothing_to_do(box: ScriptedBox) -> No
 def test_the_same_that_is_at_work_is_followed(box: ScriptedBox) -> None:
     first = box.ask().begin().reach_the_wait()
     second = box.ask().begin().reach_the_wait()
-    at_work = f"this setup is at work already ({first.executor.setup}): following it"
+    at_work = f"this setup is already running ({first.executor.setup}): following it"
     assert at_work in second.told.said
     box.open()
     assert first.well() == second.well()
@@ -343,7 +343,7 @@ def test_a_link_that_breaks_at_the_launch_launches_once(
     assert {*before, setup.well()} == set(box.setups())
     assert setup.id == asked[-1]
     assert len(asked) == (2 if reached == "nothing" else 1)
-    assert not any("at work already" in said for said in setup.told.said)  # it is known as its own
+    assert not any("already running" in said for said in setup.told.said)  # it is known as its own
 
 
 def test_a_link_that_breaks_at_every_launch_is_given_up(

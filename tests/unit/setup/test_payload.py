@@ -142,7 +142,7 @@ def test_a_door_says_what_it_cannot_carry(user: User) -> None:
     (repository.root / "boxstrap.yaml").write_text("version: 1\ngpu: {require: false}\n")
     assert "can't carry this" not in user.run("oneliner").must(2).err
     repository.commit({".gitattributes": "*.pt filter=lfs\n", "a.pt": "pointer"})
-    assert "a.pt: of LFS" in user.run("oneliner").must(2).err
+    assert "a.pt: an LFS file" in user.run("oneliner").must(2).err
 
 
 def test_a_door_brings_no_data_of_this_machine_and_its_short_scripts_none(user: User) -> None:

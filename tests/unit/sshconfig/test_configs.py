@@ -85,7 +85,7 @@ def test_lines_that_were_moved_out_of_effect_are_told_of(
     place.config.write_text(f"Host work\n    Include {place.include}\n")
     box = make_box("other", port=1)
     kept = update(place)
-    assert "has no effect where it stands" in kept.trouble
+    assert "has no effect at its position" in kept.trouble
     assert kept.alias(box) == ""
 
 

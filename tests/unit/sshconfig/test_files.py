@@ -62,13 +62,13 @@ def test_what_is_no_plain_file_is_left_alone(
     make_box("my-box")
     given(place)
     os.link(place.config, tmp_path / "second name")
-    assert "2 names" in update(place).trouble
+    assert "has 2 hard links" in update(place).trouble
     place.config.unlink()
     place.config.mkdir()
     assert "is no file" in update(place).trouble
     place.config.rmdir()
     place.config.symlink_to("/nowhere/at/all")
-    assert "link to nothing" in update(place).trouble
+    assert "is a broken symbolic link" in update(place).trouble
     place.config.unlink()
     place.config.symlink_to("/dev/null")
     assert "is no file" in update(place).trouble

@@ -276,7 +276,9 @@ def test_init_takes_the_likelier_training_or_the_one_that_is_named(user: User) -
     (repository.root / "train.py").unlink()
     said = "may be the training: train_a.py, train_bc.py (taken is train_a.py"
     assert said in user.run("init").must(0).out
-    assert 'command: "python train_a.py"    # its name' in profile.read_text()
+    assert (
+        'command: "python train_a.py"    # chosen by its name and contents' in profile.read_text()
+    )
     profile.unlink()
     done = user.run("init", "--command", "python train_bc.py --epochs 3").must(0)
     assert "may be" not in done.out

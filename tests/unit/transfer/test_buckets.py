@@ -99,7 +99,7 @@ def test_names_come_as_they_are(server: S3Server) -> None:
     [
         ("s3://corpus/nothing/", "nothing in the bucket"),
         ("s3://nobody/x/", "NoSuchBucket"),
-        ("ftp://corpus/x", "no address of a bucket"),
+        ("ftp://corpus/x", "not the address of a bucket"),
     ],
 )
 def test_what_is_not_there_is_said(server: S3Server, url: str, says: str) -> None:

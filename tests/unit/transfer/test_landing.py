@@ -98,7 +98,7 @@ def test_no_link_and_no_folder_is_written_through(landing: Landing, tmp_path: Pa
     (landing.place / "file").write_text("mine")
     os.mkfifo(landing.place / "pipe")
     for path in ("out/x", "file/x"):
-        with pytest.raises(NotSafeError, match="is no folder here"):
+        with pytest.raises(NotSafeError, match="is not a folder here"):
             land(landing, path, "evil")
     for path in ("x", "nowhere", "folder", "pipe"):
         assert land(landing, path, "evil") == f"{path}.from-train-2"

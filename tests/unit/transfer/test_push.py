@@ -112,7 +112,7 @@ def test_what_a_push_put_there_is_replaced_and_nothing_else(
     write(target, same="1", other="2", longer="made there", more="stays")
     first = push()
     assert (first.files, first.had, first.kept) == (2, 1, ["longer", "other"])
-    with pytest.raises(NotSafeError, match=r"2 files of the box.*\n  longer\n  other"):
+    with pytest.raises(NotSafeError, match=r"2 files on the box.*\n  longer\n  other"):
         first.check("box")
     assert (target / "other").read_text() == "2"
     write(source, ours="22")
@@ -324,7 +324,7 @@ def test_an_answer_without_an_end_is_refused(
     write(source, a="1")
     endless = ({"states": "a" * 1000, "begun": {"5": 1}} for _ in range(100))
     monkeypatch.setattr(Transfer, "run", lambda *_: ((header, b"") for header in endless))
-    with pytest.raises(BoxstrapError, match="did not say what it has"):
+    with pytest.raises(BoxstrapError, match="did not report which of the files it has"):
         push()
     assert len([*endless]) == 99
 

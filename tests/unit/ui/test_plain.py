@@ -65,9 +65,9 @@ def test_a_lost_link_is_told_at_once_then_every_five_seconds(clock):
     screen.back()
     screen.back()
     assert written(stream) == (
-        "12:00:00  link       lost   for 8.0 s; trying again, and the box goes on\n"
-        "12:00:05  link       lost   for 13 s; trying again, and the box goes on\n"
-        "12:00:10  link       lost   for 18 s; trying again, and the box goes on\n"
+        "12:00:00  link       lost   for 8.0 s; reconnecting; the box continues\n"
+        "12:00:05  link       lost   for 13 s; reconnecting; the box continues\n"
+        "12:00:10  link       lost   for 18 s; reconnecting; the box continues\n"
         "12:00:11  link       back   after 19 s\n"
     )
 
@@ -80,7 +80,7 @@ def test_a_box_that_goes_on_for_ever_is_cut_short(clock):
         screen.event(ev(t, "repo", "ok"))
     lines = written(stream).splitlines()
     assert len(lines) == MOST
-    assert "the step's log has it all" in lines[-1]
+    assert "the step's log has all of them" in lines[-1]
 
 
 def test_log_tails_are_bounded_in_lines_and_width(clock):
