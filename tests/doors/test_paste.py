@@ -74,7 +74,7 @@ def test_a_paste_reaches_the_first_step(
         # Once more: the same training is not begun again.
         shown.type_lines("clear")
         shown.paste(paste.out)
-        shown.wait_for("its log: ", "started before")
+        shown.wait_for("its log: ", "already run")
         assert box.run(f"ls {place}/.boxstrap/runs/*").split() == ["train-1"]
     keys = box.read(f"{box.home}/.ssh/authorized_keys")
     assert keys.count(Path(f"{box.identity}.pub").read_text().split()[1]) == 1

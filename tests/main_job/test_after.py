@@ -137,7 +137,7 @@ def test_ctrl_c_while_following_says_what_goes_on_and_how_it_is_ended(rented: Re
     going.line()
     going.interrupt()
     said = going.end(20).must(130).err
-    assert "goes on" in said
+    assert "continues" in said
     assert said.endswith(f"boxstrap stop --host {rented.box.host_string}\n")
 
 

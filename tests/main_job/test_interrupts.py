@@ -27,7 +27,7 @@ def test_ctrl_c_is_130_and_the_box_goes_on(at_work: tuple[Rented, Running, str])
     rented, going, setup = at_work
     going.interrupt()
     done = going.end(20).must(130)
-    assert "goes on" in done.err
+    assert "continues" in done.err
     assert "stop --setup" in done.err
     assert rented.status()["setup"] == {"id": setup, "state": "at work"}
     # The same command follows the same setup.

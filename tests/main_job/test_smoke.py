@@ -75,7 +75,7 @@ def test_an_environment_without_torch_is_looked_at_by_nvml_alone(with_gpu: Rente
     quiet = with_gpu.run("verify", "--json").must(0).json()["verdict"]
     (row,) = [row for row in quiet["checks"] if row["check"] == "smoke"]
     assert (row["outcome"], row["gpu"]) == ("n/a", None)
-    assert row["read"].startswith("only NVML")
+    assert row["read"].startswith("NVML alone")
 
 
 def test_a_gpu_that_fails_under_load_is_6(with_gpu: Rented) -> None:

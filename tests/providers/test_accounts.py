@@ -226,7 +226,7 @@ def test_words_that_ssh_knows_too_have_two_readings(
     config.write_text("Host vast\n  HostName 127.0.0.1\nHost runpod:pod-a\n  User me\n")
     accounts["vast"].boxes = [SimulatedBox("2222", "stopped"), SimulatedBox("222222", "stopped")]
     said = user.run("status", "--host", "vast:2222").must(2).err
-    assert "is ambiguous: the box 2222 of your account at vast, and port 2222 of vast" in said
+    assert "is ambiguous: the box 2222 of your account at vast, or port 2222 of vast" in said
     assert "ssh://vast:2222" in said
     assert "is ambiguous" in user.run("status", "--host", "runpod:pod-a").must(2).err
     assert "it is stopped" in user.run("status", "--host", "vast:222222").must(3).err
